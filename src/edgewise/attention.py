@@ -1,0 +1,236 @@
+r"""The primitive: attention over a graph.
+
+For each target i and head h, over its neighbours :math:`j \in N(i)`:
+
+.. math::
+    s_{ij} = \mathrm{score}(q_i, k_j) \cdot \mathrm{gain}_{ij} + \mathrm{bias}_{ij}, \qquad
+    w_{ij} = \mathrm{softmax}_j(s_{ij}), \qquad
+    o_i = \sum_j w_{ij} v_j
+
+Facts that hold everywhere: ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i;
+edge tensors are in the order of ``graph.edge_index``; a target that reads nothing gets zeros,
+forward and backward; every differentiable argument has a gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal, TypedDict, Unpack, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.biases import EdgeTerm, EdgeVector
+from edgewise.checks import bound, check_call, check_nodes, check_term
+from edgewise.engines import ENGINES
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.merge import merge
+from edgewise.engines.plan import Plan, plan
+from edgewise.errors import unknown_name
+from edgewise.graphs import Graph, Pattern
+from edgewise.layouts import graph_facts, layout_of
+from edgewise.scores import Dot, Score
+
+Reduce = Literal["sum", "mean", "max", "min"]
+DOT = Dot()
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Pattern,
+    *,
+    score: Score = DOT,
+    bias: EdgeTerm | None = None,
+    gain: EdgeTerm | None = None,
+    edge_key: EdgeVector | None = None,
+    edge_value: EdgeVector | None = None,
+    dropout: float = 0.0,
+    engine: str = "auto",
+) -> Tensor:
+    """Attention of every target over the sources that it reads, ``[..., N_dst, H, Dv]``.
+
+    Args:
+        query: ``[..., N_dst, H, D]``. Leading batch dimensions share one graph; a ragged batch is
+            one packed node axis with :func:`edgewise.graphs.batch`.
+        key: ``[..., N_src, H, D]``.
+        value: ``[..., N_src, H, Dv]``.
+        graph: who reads whom; a pattern is bound to the sizes at hand.
+        score: ``Dot()``, ``Additive(...)``, any callable of their form, or ``None``: bias alone.
+        bias: added to the score, ``[..., E, H]``, ``[..., E, 1]`` or a ``TableBias``; -inf drops
+            an edge.
+        gain: multiplies the score, likewise.
+        edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
+        edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
+        dropout: probability with which a normalised weight is set to zero; the others grow.
+        engine: ``"auto"`` chooses; a named engine runs or raises.
+
+    Raises:
+        ArgumentError: shapes, heads, types or devices that disagree, an edge tensor of another
+            length than the edges, a pattern that cannot bind, an engine that cannot serve.
+
+    Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
+
+    """
+    call, graph = prepare(
+        query,
+        key,
+        value,
+        graph,
+        score=score,
+        bias=bias,
+        gain=gain,
+        edge_key=edge_key,
+        edge_value=edge_value,
+        dropout=dropout,
+    )
+    whole = plan(_problem(call, graph), ENGINES, engine)
+    if engine == "auto" and len(graph.parts) > 1:
+        parts = _split(call, graph)
+        plans = [plan(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
+        if sum(chosen.seconds for chosen in plans) < whole.seconds:
+            names = [chosen.engine for chosen in plans]
+            return merge([_with_lse(*pair, name) for pair, name in zip(parts, names, strict=True)])[
+                0
+            ]
+    chosen = ENGINES[whole.engine]
+    return chosen.attend(call, layout_of(graph, chosen.layout))
+
+
+class AttendOptions(TypedDict, total=False):
+    """The keyword arguments of :func:`attend`."""
+
+    score: Score
+    bias: EdgeTerm | None
+    gain: EdgeTerm | None
+    edge_key: EdgeVector | None
+    edge_value: EdgeVector | None
+    dropout: float
+
+
+def attend_with_lse(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Pattern,
+    *,
+    engine: str = "auto",
+    **options: Unpack[AttendOptions],
+) -> tuple[Tensor, Tensor]:
+    """:func:`attend`, and the log-sum-exp of the scores ``[..., N_dst, H]`` (-inf: reads nothing).
+
+    Attention over disjoint graphs, each with projections of its own if need be, becomes attention
+    over their union with :func:`merge_attention`.
+    """
+    call, graph = prepare(query, key, value, graph, **options)
+    return _with_lse(call, graph, plan(_problem(call, graph, lse=True), ENGINES, engine).engine)
+
+
+def explain_plan(
+    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> Plan:
+    """What :func:`attend` would run for these arguments: each engine's estimate, or its reasons.
+
+    ``print`` it. For a union of patterns this is the plan for the whole; ``attend`` runs the parts
+    on their best engines where that is estimated to be faster.
+    """
+    call, graph = prepare(query, key, value, graph, **options)
+    return plan(_problem(call, graph), ENGINES)
+
+
+def aggregate(
+    value: Tensor,
+    graph: Pattern,
+    *,
+    weight: Tensor | None = None,
+    reduce: Reduce = "sum",
+    engine: str = "auto",
+) -> Tensor:
+    r"""Each target's sum, mean, max or min of :math:`\text{weight}_{ij} \cdot v_j`.
+
+    Args:
+        value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
+        graph: who reads whom. A pattern is bound with as many targets as sources.
+        weight: ``[E]``, or ``[..., E, H]`` for a weight a head.
+        reduce: ``"mean"`` divides the weighted sum by the number of edges. Ties of an extreme
+            share the gradient evenly.
+        engine: ``"auto"`` chooses; a named engine runs or raises.
+
+    Returns:
+        ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), zero for a target that reads nothing.
+
+    """
+    if reduce not in get_args(Reduce):
+        raise unknown_name("reduce", reduce, get_args(Reduce))
+    if isinstance(value, Tensor) and value.dim() == 2:
+        return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
+    check_nodes("value", value)
+    num_sources, heads, width = value.shape[-3:]
+    num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
+    graph = bound(graph, num_targets, num_sources, value.device)
+    if weight is not None:
+        weight = weight[:, None] if weight.dim() == 1 else weight
+        check_term("weight", weight, graph.num_edges, heads)
+    problem = Problem(
+        operation="aggregate",
+        batch=value.shape[:-3].numel(),
+        heads=heads,
+        width=0,
+        value_width=width,
+        device=value.device,
+        dtype=value.dtype,
+        reduce=reduce,
+        **graph_facts(graph),
+    )
+    chosen = ENGINES[plan(problem, ENGINES, engine).engine]
+    return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
+
+
+def prepare(
+    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> tuple[AttentionCall, Graph]:
+    """The checked call and the bound graph; draws a seed where weights are dropped."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_nodes(name, x)
+    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
+    options.setdefault("score", DOT)
+    seed = int(torch.randint(2**62, ())) if options.get("dropout", 0.0) > 0 else 0
+    call = AttentionCall(query, key, value, seed=seed, **options)
+    check_call(call, graph)
+    return call, graph
+
+
+def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
+    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (call.query, call.key, call.value)))
+    return Problem(
+        operation="attend",
+        batch=batch.numel(),
+        heads=call.query.shape[-2],
+        width=call.query.shape[-1],
+        value_width=call.value.shape[-1],
+        device=call.query.device,
+        dtype=call.query.dtype,
+        score=call.score,
+        bias=call.bias is not None,
+        gain=call.gain is not None,
+        edge_vectors=call.edge_key is not None or call.edge_value is not None,
+        dropout=call.dropout,
+        lse=lse,
+        **graph_facts(graph),
+    )
+
+
+def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
+    """The call for each disjoint part of the graph, with the part's share of the edge tensors."""
+    stops = list(itertools.accumulate(part.num_edges for part in graph.parts))
+    starts = [0, *stops[:-1]]
+    return [
+        (call.part(start, stop), part)
+        for start, stop, part in zip(starts, stops, graph.parts, strict=True)
+    ]
+
+
+def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
+    chosen = ENGINES[engine]
+    return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

@@ -1,0 +1,95 @@
+"""Edge terms that look themselves up, so that no tensor of their full size has to exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+
+
+@dataclass(frozen=True, eq=False)
+class TableBias:
+    """A bias that depends on the class of an edge: ``bias[e, h] = table[index[e], h]``.
+
+    Shortest-path distance (Graphormer), edge type and relative position (T5, Swin) are of this
+    form. ``index`` is ``[E]`` in the graph's edge order (for the complete graph that is the
+    ``[N_dst, N_src]`` matrix of classes, flattened), ``table`` is ``[classes, H]``.
+    """
+
+    index: Tensor
+    table: Tensor
+
+    def __post_init__(self) -> None:
+        _check_index(self.index, self.table)
+
+    def expand(self) -> Tensor:
+        """The whole ``[E, H]`` tensor that this stands for."""
+        return self.table[self.index]
+
+    def edges(self, start: int, stop: int) -> TableBias:
+        """The same bias for the edges ``start`` to ``stop`` alone."""
+        return TableBias(self.index[start:stop], self.table)
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Edge vectors as a projection of narrow edge features: ``vector[e, h] = W[h] @ features[e]``.
+
+    ``features`` is ``[E, F]`` and ``weight`` is ``[H, D, F]``. Fused engines never expand it:
+    q·(k + We) = q·k + (Wᵀq)·e and Σ p (v + We) = Σ p v + W (Σ p e).
+    """
+
+    features: Tensor
+    weight: Tensor
+
+    def __post_init__(self) -> None:
+        if self.weight.dim() != 3 or self.features.shape[-1:] != self.weight.shape[-1:]:
+            raise ArgumentError(
+                "Projected",
+                expected="features [E, F] and weight [H, D, F] with the same F",
+                got=f"{list(self.features.shape)} and {list(self.weight.shape)}",
+                remedy="reshape the weight of nn.Linear(F, H * D) with .view(H, D, F)",
+            )
+
+    def expand(self) -> Tensor:
+        """The whole ``[E, H, D]`` tensor that this stands for."""
+        return torch.einsum("ef,hdf->ehd", self.features, self.weight)
+
+    def edges(self, start: int, stop: int) -> Projected:
+        """The same vectors for the edges ``start`` to ``stop`` alone."""
+        return Projected(self.features[start:stop], self.weight)
+
+
+EdgeTerm = Tensor | TableBias
+"""What may stand for a bias: ``[..., E, H]``, ``[..., E, 1]`` or a table."""
+
+EdgeVector = Tensor | Projected
+"""What may stand for an edge vector: ``[E, H, D]`` or a projection."""
+
+
+def _check_index(index: Tensor, table: Tensor) -> None:
+    if index.dtype.is_floating_point or index.dtype == torch.bool or index.dim() != 1:
+        raise ArgumentError(
+            "TableBias.index",
+            expected="integers of shape [E]",
+            got=f"{index.dtype} of shape {list(index.shape)}",
+            remedy="flatten the classes in the graph's edge order and cast them with .long()",
+        )
+    if table.dim() != 2:
+        raise ArgumentError(
+            "TableBias.table",
+            expected="shape [classes, H]",
+            got=f"shape {list(table.shape)}",
+            remedy="use one row a class and one column a head",
+        )
+    low, high = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
+    if low < 0 or high >= table.shape[0]:
+        raise ArgumentError(
+            "TableBias.index",
+            expected=f"classes from 0 to {table.shape[0] - 1}",
+            got=f"values from {low} to {high}",
+            remedy="clip the classes or give the table more rows",
+        )

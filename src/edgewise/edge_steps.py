@@ -1,0 +1,72 @@
+"""The three steps of attention one by one, for layers that need them apart.
+
+MAGNA diffuses the same weights several times; GatedGCN scores edges with vectors; a picture of
+attention wants the weights alone. The third step is :func:`edgewise.aggregate` with ``weight``.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from edgewise.attention import AttendOptions, prepare
+from edgewise.checks import bound, check_term
+from edgewise.engines import EDGE_ENGINE
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, Pattern
+from edgewise.layouts import layout_of
+
+
+def edge_scores(
+    query: Tensor, key: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> Tensor:
+    r"""Scores :math:`s_{ij} = \mathrm{score}(q_i, k_j + e_{ij}) \cdot g_{ij} + b_{ij}`.
+
+    Args:
+        query: ``[..., N_dst, H, D]``.
+        key: ``[..., N_src, H, D]``.
+        graph: who reads whom.
+        options: ``score``, ``bias``, ``gain`` and ``edge_key`` of :func:`edgewise.attend`.
+
+    Returns:
+        ``[..., E, H]`` in the order of ``graph.edge_index``.
+
+    """
+    call, graph = prepare(query, key, key, graph, **options)
+    return EDGE_ENGINE.edge_scores(call, layout_of(graph, EDGE_ENGINE.layout))
+
+
+def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
+    r"""Weights :math:`w_{ij} = e^{s_{ij}} / \sum_{k \in N(i)} e^{s_{ik}}`.
+
+    Args:
+        scores: ``[..., E, H]`` in the order of ``graph.edge_index``; -inf drops an edge.
+        graph: a graph with sizes (``pattern.bind(n)``).
+
+    Returns:
+        ``[..., E, H]``; the edges that enter one target sum to 1.
+
+    """
+    if not isinstance(graph, Graph):
+        raise ArgumentError(
+            "graph",
+            expected="a graph with sizes",
+            got=repr(graph),
+            remedy="bind the pattern with .bind(num_nodes)",
+        )
+    graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
+    check_term("scores", scores, graph.num_edges, scores.shape[-1])
+    return EDGE_ENGINE.edge_softmax(scores, layout_of(graph, EDGE_ENGINE.layout))
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> Tensor:
+    """The weights ``[..., E, H]`` that :func:`edgewise.attend` would give the values.
+
+    Takes the arguments of :func:`edge_scores`.
+    """
+    call, graph = prepare(query, key, key, graph, **options)
+    layout = layout_of(graph, EDGE_ENGINE.layout)
+    return EDGE_ENGINE.edge_softmax(EDGE_ENGINE.edge_scores(call, layout), layout)

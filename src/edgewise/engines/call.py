@@ -1,0 +1,87 @@
+"""What an engine is asked to compute: the tensors of a call, and the facts a choice depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.scores import Score
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """Checked arguments of ``attend``, in the notation of the design.
+
+    ``seed`` fixes the dropout mask; ``first_edge`` is the number of the first edge where the call
+    is for a part of a larger graph, so that every part draws its own share of one mask.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    score: Score
+    bias: EdgeTerm | None = None
+    gain: EdgeTerm | None = None
+    edge_key: EdgeVector | None = None
+    edge_value: EdgeVector | None = None
+    dropout: float = 0.0
+    seed: int = 0
+    first_edge: int = 0
+
+    def part(self, start: int, stop: int) -> AttentionCall:
+        """The call for the edges ``start`` to ``stop`` alone."""
+        return replace(
+            self,
+            bias=_term(self.bias, start, stop),
+            gain=_term(self.gain, start, stop),
+            edge_key=_vector(self.edge_key, start, stop),
+            edge_value=_vector(self.edge_value, start, stop),
+            first_edge=self.first_edge + start,
+        )
+
+
+def _term(term: EdgeTerm | None, start: int, stop: int) -> EdgeTerm | None:
+    return term.edges(start, stop) if isinstance(term, TableBias) else _rows(term, -2, start, stop)
+
+
+def _vector(vector: EdgeVector | None, start: int, stop: int) -> EdgeVector | None:
+    if isinstance(vector, Projected):
+        return vector.edges(start, stop)
+    return _rows(vector, -3, start, stop)
+
+
+def _rows(tensor: Tensor | None, dim: int, start: int, stop: int) -> Tensor | None:
+    return None if tensor is None else tensor.narrow(dim, start, stop - start)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The facts about a call and its graph on which the choice of an engine depends.
+
+    ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
+    edges or that the mask is causal, so that no mask is needed.
+    """
+
+    operation: str
+    num_targets: int
+    num_sources: int
+    num_edges: int
+    batch: int
+    heads: int
+    width: int
+    value_width: int
+    grid: int
+    full: bool
+    duplicates: bool
+    device: torch.device
+    dtype: torch.dtype
+    score: Score = None
+    bias: bool = False
+    gain: bool = False
+    edge_vectors: bool = False
+    dropout: float = 0.0
+    lse: bool = False
+    reduce: str = "sum"

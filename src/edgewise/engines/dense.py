@@ -1,0 +1,182 @@
+"""All pairs at matrix-product speed: complete, causal and masked graphs, packed batches of them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.biases import EdgeTerm
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.layouts import DenseLayout
+from edgewise.engines.merge import softmax_with_lse
+from edgewise.engines.reference import expand, wide
+from edgewise.scores import Additive, Dot
+
+MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
+
+
+class Dense:
+    """``scaled_dot_product_attention`` where it applies, else scores for every pair, then softmax.
+
+    Dropout follows PyTorch's generator: the same distribution as the other engines, another mask.
+    """
+
+    name = "dense"
+    layout = DenseLayout
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """The reasons why this engine cannot serve, none if it can."""
+        reasons = []
+        if problem.duplicates:
+            reasons.append("an edge is there more than once, which a matrix cannot hold")
+        if problem.edge_vectors:
+            reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
+        if problem.reduce in ("max", "min"):
+            reasons.append(f"a matrix product cannot take the {problem.reduce}")
+        if problem.grid > MOST_MASKED_PLACES and not (problem.full and self._fused(problem)):
+            reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
+        return reasons
+
+    def seconds(self, problem: Problem) -> float:
+        """Flops of every pair at matrix-product speed, plus memory for what is not fused."""
+        pairs = problem.batch * problem.heads * problem.grid
+        flops = 2.0 * pairs * (problem.width + problem.value_width)
+        if problem.operation == "aggregate":
+            return 60e-6 + flops / 2 / 60e9 + 4e-9 * problem.grid
+        if isinstance(problem.score, Additive):
+            return 60e-6 + pairs * (12e-9 + 2e-9 * problem.width)
+        if self._fused(problem):
+            masked = 0.0 if problem.full else 1.0e-9
+            return 60e-6 + 3 * flops / 120e9 + pairs * (0.6e-9 + masked)
+        return 60e-6 + 3 * flops / 80e9 + 8e-9 * pairs
+
+    def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
+        """Output ``[..., N_dst, H, Dv]``."""
+        if not isinstance(call.score, Dot) or call.gain is not None or layout.places == 0:
+            return self.attend_with_lse(call, layout)[0]
+        query, key, value = (
+            _rows(call.query, layout),
+            _columns(call.key, layout),
+            _columns(call.value, layout),
+        )
+        mask = layout.mask[:, None] if layout.mask is not None else None
+        if call.bias is not None:
+            mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf).to(query.dtype)
+            if layout.causal:
+                mask = mask.masked_fill(_upper(layout, mask.device), -torch.inf)
+        batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+        if mask is not None and mask.shape[:-3].numel() > 1:
+            mask = _flat(mask, batch)
+        out = F.scaled_dot_product_attention(
+            _flat(query, batch),
+            _flat(key, batch),
+            _flat(value, batch),
+            attn_mask=mask,
+            dropout_p=call.dropout,
+            is_causal=layout.causal and mask is None,
+            scale=call.score.scale_for(query.shape[-1]),
+        )
+        return _nodes(out.unflatten(0, batch), layout)
+
+    def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp ``[..., N_dst, H]``, with the scores of all pairs in memory."""
+        scores = self._scores(call, layout)
+        weights, lse = softmax_with_lse(scores, -1)
+        if call.dropout > 0:
+            weights = F.dropout(weights, call.dropout)
+        out = weights @ wide(_columns(call.value, layout))
+        return _nodes(out.to(call.value.dtype), layout), _nodes(lse[..., None], layout).squeeze(-1)
+
+    def aggregate(
+        self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
+    ) -> Tensor:
+        """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
+        matrix = _edge_counts(layout, value)
+        degree = matrix.sum(-1, keepdim=True)
+        if weight is not None:
+            matrix = _grid(weight, layout, value.shape[-2], 0.0)
+        out = wide(matrix) @ wide(_columns(value, layout))
+        if reduce == "mean":
+            out = out / degree.clamp(min=1)
+        return _nodes(out.to(value.dtype), layout)
+
+    def _fused(self, problem: Problem) -> bool:
+        return isinstance(problem.score, Dot) and not (
+            problem.gain or problem.lse or problem.dropout or problem.operation == "aggregate"
+        )
+
+    def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
+        """``[..., blocks, H, rows, columns]``, -inf where there is no edge."""
+        query, key = wide(_rows(call.query, layout)), wide(_columns(call.key, layout))
+        heads = call.query.shape[-2]
+        if isinstance(call.score, Dot):
+            scores = query @ key.transpose(-1, -2) * call.score.scale_for(query.shape[-1])
+        elif call.score is None:
+            scores = query.new_zeros(*query.shape[:-1], layout.columns)
+        else:  # [blocks, rows, columns, H], as a score wants its heads last
+            paired = call.score(query.transpose(-2, -3)[..., None, :, :], _pairs(key))
+            scores = paired.movedim(-1, -3)
+        if call.gain is not None:
+            scores = scores * wide(_grid(call.gain, layout, heads, 0.0))
+        if call.bias is not None:
+            scores = scores + wide(_grid(call.bias, layout, heads, -torch.inf))
+        if layout.mask is not None:
+            scores = scores.masked_fill(~layout.mask[:, None], -torch.inf)
+        if layout.causal:
+            scores = scores.masked_fill(_upper(layout, scores.device), -torch.inf)
+        return scores
+
+
+def _flat(x: Tensor, batch: torch.Size) -> Tensor:
+    """One batch dimension, which is what the fused kernels want."""
+    return x.expand(*batch, *x.shape[-3:]).flatten(0, -4)
+
+
+def _pairs(key: Tensor) -> Tensor:
+    return key.transpose(-2, -3)[..., None, :, :, :]
+
+
+def _upper(layout: DenseLayout, device: torch.device) -> Tensor:
+    return torch.ones(layout.rows, layout.columns, dtype=torch.bool, device=device).triu(1)
+
+
+def _rows(x: Tensor, layout: DenseLayout) -> Tensor:
+    return _blocks(x, layout.row_node, layout.blocks, layout.rows)
+
+
+def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
+    return _blocks(x, layout.column_node, layout.blocks, layout.columns)
+
+
+def _blocks(x: Tensor, node: Tensor | None, blocks: int, length: int) -> Tensor:
+    """``[..., N, H, D]`` as ``[..., blocks, H, length, D]``."""
+    if node is not None:
+        x = x.index_select(-3, node.flatten())
+    split: Tensor = x.unflatten(-3, (blocks, length))
+    return split.transpose(-2, -3)
+
+
+def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
+    """``[..., blocks, H, rows, D]`` back as ``[..., N_dst, H, D]``."""
+    x = x.transpose(-2, -3).flatten(-4, -3)
+    return x if layout.node_row is None else x.index_select(-3, layout.node_row)
+
+
+def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
+    """``[..., E, H]`` as ``[..., blocks, H, rows, columns]``, with ``fill`` off the edges."""
+    edge = expand(term).movedim(-1, -2)  # [..., H or 1, E]
+    if layout.slot is not None:
+        empty = edge.new_full((*edge.shape[:-1], layout.places), fill)
+        edge = empty.index_copy(-1, layout.slot, edge)
+    grid: Tensor = edge.unflatten(-1, (layout.blocks, layout.rows, layout.columns))
+    return grid.movedim(-4, -3).expand(*grid.shape[:-4], -1, heads, -1, -1)
+
+
+def _edge_counts(layout: DenseLayout, like: Tensor) -> Tensor:
+    """``[blocks, 1, rows, columns]``: 1 for an edge, 0 for none."""
+    shape = (layout.blocks, layout.rows, layout.columns)
+    matrix = torch.ones(shape, dtype=wide(like).dtype, device=like.device)
+    if layout.mask is not None:
+        matrix = matrix * layout.mask
+    return (matrix.tril() if layout.causal else matrix)[:, None]

@@ -1,0 +1,41 @@
+"""Dropout by counting: a mask made from (seed, batch, edge, head), so that nothing is stored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+WORD = 0xFFFFFFFF
+
+
+def dropout_mask(
+    seed: int,
+    probability: float,
+    *,
+    batch: int,
+    first_edge: int,
+    edges: int,
+    heads: int,
+    device: torch.device,
+) -> Tensor:
+    """``[batch, edges, heads]``, 1 / (1 - p) where a weight is kept and 0 where it is dropped.
+
+    Every engine that drops edges one by one draws the same mask, in every pass.
+    """
+    edge = torch.arange(first_edge, first_edge + edges, device=device)[None, :, None]
+    head = torch.arange(heads, device=device)
+    member = torch.arange(batch, device=device)[:, None, None]
+    word = _mix((seed & WORD) ^ _mix(edge & WORD))
+    word = _mix(word ^ _mix((head + 0x9E3779B9) & WORD))
+    word = _mix(word ^ _mix((member + (seed >> 32)) & WORD))
+    kept = word >= int(probability * 2**32)
+    return kept.float() / (1.0 - probability) if probability < 1 else torch.zeros_like(kept).float()
+
+
+def _mix(word: Tensor) -> Tensor:
+    """Spread every bit of 32-bit words, one to one (the constants are lowbias32's)."""
+    word = word ^ (word >> 16)
+    word = (word * 0x7FEB352D) & WORD
+    word = word ^ (word >> 15)
+    word = (word * 0x846CA68B) & WORD
+    return word ^ (word >> 16)

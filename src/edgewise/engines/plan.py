@@ -1,0 +1,110 @@
+"""Which engine? A small cost model that can be asked why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor
+
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.layouts import Layout
+from edgewise.errors import ArgumentError, unknown_name
+
+L = TypeVar("L", bound=Layout)
+
+
+class Engine(Protocol[L]):
+    """What an engine offers. It asks for one layout and never sees a graph.
+
+    ``attend`` gives the output; ``attend_with_lse`` also the log-sum-exp ``[..., N_dst, H]`` of
+    the scores, differentiable, so that parts of a graph can be merged.
+    """
+
+    name: str
+    layout: type[L]
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """Reasons against serving this problem; empty if it can."""
+
+    def seconds(self, problem: Problem) -> float:
+        """An estimate of forward and backward, to compare engines with."""
+
+    def attend(self, call: AttentionCall, layout: L) -> Tensor:
+        """``[..., N_dst, H, Dv]``."""
+
+    def attend_with_lse(self, call: AttentionCall, layout: L) -> tuple[Tensor, Tensor]:
+        """``[..., N_dst, H, Dv]`` and ``[..., N_dst, H]``."""
+
+    def aggregate(self, value: Tensor, weight: Tensor | None, reduce: str, layout: L) -> Tensor:
+        """``[..., N_dst, H, D]``."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the planner thinks of one engine: an estimate in seconds, or its reasons against."""
+
+    engine: str
+    seconds: float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The engines' estimates for one problem, best first, those that cannot serve last."""
+
+    choices: tuple[Choice, ...]
+
+    @property
+    def engine(self) -> str:
+        """The engine that ``"auto"`` runs."""
+        return self.choices[0].engine
+
+    @property
+    def seconds(self) -> float:
+        """Its estimate."""
+        return self.choices[0].seconds
+
+    def __str__(self) -> str:
+        lines = []
+        for choice in self.choices:
+            mark = "->" if choice.engine == self.engine else "  "
+            why = "; ".join(choice.reasons) or f"about {choice.seconds * 1e3:.3g} ms"
+            lines.append(f"{mark} {choice.engine:<10} {why}")
+        return "\n".join(lines)
+
+
+def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
+    """Compare the engines for a problem, or insist on one by name.
+
+    Raises:
+        ArgumentError: the name is unknown, or the engine named cannot serve (with its reasons and
+            what the other engines say). A named engine is never replaced by another.
+
+    """
+    if engine != "auto" and engine not in engines:
+        raise unknown_name("engine", engine, ["auto", *engines])
+    choices = []
+    for name, candidate in engines.items():
+        reasons = tuple(candidate.refuses(problem))
+        choices.append(
+            Choice(name, float("inf") if reasons else candidate.seconds(problem), reasons)
+        )
+    ordered = Plan(tuple(sorted(choices, key=lambda choice: choice.seconds)))
+    if engine == "auto":
+        return ordered
+    named = next(choice for choice in choices if choice.engine == engine)
+    if named.reasons:
+        others = "; ".join(
+            f"{c.engine}: {'can serve' if not c.reasons else ', '.join(c.reasons)}"
+            for c in choices
+            if c.engine != engine
+        )
+        raise ArgumentError(
+            "engine",
+            expected="an engine that can serve this call",
+            got=f"{engine!r}, which cannot: {', '.join(named.reasons)}",
+            remedy=f'use engine="auto" or another ({others})',
+        )
+    return Plan((named, *(choice for choice in ordered.choices if choice.engine != engine)))

@@ -1,0 +1,137 @@
+"""The oracle: gather, softmax, scatter, in plain PyTorch. Short and readable; never optimised."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.dropout import dropout_mask
+from edgewise.engines.layouts import EdgeLayout
+from edgewise.scores import Score
+
+
+class Reference:
+    """Serves everything, on every device and in every precision, with E×H×D memory.
+
+    16-bit inputs are computed in float32 and rounded once, at the end.
+    """
+
+    name = "reference"
+    layout = EdgeLayout
+
+    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves everything
+        """Nothing: this is the engine that the others are compared with."""
+        return []
+
+    def seconds(self, problem: Problem) -> float:
+        """About 1.3 ns for each gathered element and pass; see ``plan.py``."""
+        edges = problem.batch * problem.num_edges * problem.heads
+        return 60e-6 + edges * (6e-9 + 1.3e-9 * (problem.width + problem.value_width))
+
+    def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
+        """Output ``[..., N_dst, H, Dv]``."""
+        return self.attend_with_lse(call, layout)[0]
+
+    def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        scores = self.edge_scores(call, layout)
+        weights, lse = _softmax(scores, layout)
+        if call.dropout > 0:
+            mask = dropout_mask(
+                call.seed,
+                call.dropout,
+                batch=weights[..., 0, 0].numel() if weights.dim() > 2 else 1,
+                first_edge=call.first_edge,
+                edges=weights.shape[-2],
+                heads=weights.shape[-1],
+                device=weights.device,
+            )
+            weights = weights * mask.to(weights.dtype).view(weights.shape)
+        message = wide(call.value).index_select(-3, layout.source)
+        if call.edge_value is not None:
+            message = message + wide(expand(call.edge_value))
+        out = _scatter_sum(weights[..., None] * message, layout.target, -3, layout.num_targets)
+        return out.to(call.value.dtype), lse
+
+    def edge_scores(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
+        """``[..., E, H]``: score · gain + bias."""
+        query = wide(call.query).index_select(-3, layout.target)
+        key = wide(call.key).index_select(-3, layout.source)
+        if call.edge_key is not None:
+            key = key + wide(expand(call.edge_key))
+        scores = _score(call.score, query, key)
+        if call.gain is not None:
+            scores = scores * wide(expand(call.gain))
+        if call.bias is not None:
+            scores = scores + wide(expand(call.bias))
+        return scores
+
+    def edge_softmax(self, scores: Tensor, layout: EdgeLayout) -> Tensor:
+        """``[..., E, H]``: normalised over the edges that enter the same target."""
+        return _softmax(wide(scores), layout)[0].to(scores.dtype)
+
+    def aggregate(
+        self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
+    ) -> Tensor:
+        """``[..., N_dst, H, D]``: sum, mean, max or min of weight · value over the edges."""
+        message = wide(value).index_select(-3, layout.source)
+        if weight is not None:
+            message = message * wide(weight)[..., None]
+        if reduce in ("max", "min"):
+            return _scatter_extreme(message, layout, reduce).to(value.dtype)
+        out = _scatter_sum(message, layout.target, -3, layout.num_targets)
+        if reduce == "mean":
+            degree = torch.bincount(layout.target, minlength=layout.num_targets)
+            out = out / degree.clamp(min=1)[:, None, None]
+        return out.to(value.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """16-bit floats as float32, others as they are."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def expand(term: EdgeTerm | EdgeVector) -> Tensor:
+    """The tensor that a term stands for."""
+    return term.expand() if isinstance(term, (TableBias, Projected)) else term
+
+
+def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
+    if score is None:
+        batch = torch.broadcast_shapes(query.shape[:-1], key.shape[:-1])
+        return query.new_zeros(batch)
+    return score(query, key)
+
+
+def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
+    """Weights ``[..., E, H]`` and log-sum-exp ``[..., N_dst, H]`` of the edges of each target."""
+    target, rows = layout.target, layout.num_targets
+    shape = (*scores.shape[:-2], rows, scores.shape[-1])
+    index = target[:, None].expand_as(scores)
+    most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
+    most = most.scatter_reduce(-2, index, scores.detach(), "amax")
+    most = most.masked_fill(most == -torch.inf, 0.0)  # no edges, or none that may be read
+    exponential = (scores - most.index_select(-2, target)).exp()
+    total = _scatter_sum(exponential, target, -2, rows)
+    nothing = total == 0
+    total = total.masked_fill(nothing, 1.0)
+    lse = (total.log() + most).masked_fill(nothing, -torch.inf)
+    return exponential / total.index_select(-2, target), lse
+
+
+def _scatter_sum(x: Tensor, target: Tensor, dim: int, rows: int) -> Tensor:
+    shape = list(x.shape)
+    shape[dim] = rows
+    return x.new_zeros(shape).index_add(dim, target, x)
+
+
+def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor:
+    """Extremes over the edges, 0 without any; ties share the gradient evenly."""
+    shape = list(message.shape)
+    shape[-3] = layout.num_targets
+    index = layout.target[:, None, None].expand_as(message)
+    return message.new_zeros(shape).scatter_reduce(
+        -3, index, message, "amax" if reduce == "max" else "amin", include_self=False
+    )

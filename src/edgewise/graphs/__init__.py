@@ -1,0 +1,66 @@
+"""Graphs: who reads whom. ``edgewise list graphs`` and ``docs/graphs.md`` show them all."""
+
+from __future__ import annotations
+
+from edgewise.graphs import parse as _parse
+from edgewise.graphs.batch import batch, membership
+from edgewise.graphs.blocks import Blocks as blocks
+from edgewise.graphs.causal import Causal as causal
+from edgewise.graphs.complete import Complete as complete
+from edgewise.graphs.convert import from_dense, from_networkx, from_pyg, from_scipy
+from edgewise.graphs.edges import Edges, edges
+from edgewise.graphs.empty import Empty as empty
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.grid import Grid as grid
+from edgewise.graphs.hubs import Hubs as hubs
+from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.random import Random as random
+from edgewise.graphs.tree import Tree as tree
+from edgewise.graphs.virtual import Virtual as virtual
+from edgewise.graphs.window import Window as window
+
+PATTERNS: dict[str, type[Pattern]] = {
+    "blocks": blocks,
+    "causal": causal,
+    "complete": complete,
+    "empty": empty,
+    "grid": grid,
+    "hubs": hubs,
+    "random": random,
+    "tree": tree,
+    "virtual": virtual,
+    "window": window,
+}
+"""Every pattern by the name that recipes and the command line use."""
+
+
+def parse(text: str) -> Pattern:
+    """The pattern that a text such as ``"window(4) | hubs([0])"`` describes."""
+    return _parse.parse(text, PATTERNS)
+
+
+__all__ = [
+    "PATTERNS",
+    "Edges",
+    "Graph",
+    "Intervals",
+    "Pattern",
+    "batch",
+    "blocks",
+    "causal",
+    "complete",
+    "edges",
+    "empty",
+    "from_dense",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "grid",
+    "hubs",
+    "membership",
+    "parse",
+    "random",
+    "tree",
+    "virtual",
+    "window",
+]

@@ -1,0 +1,104 @@
+"""Many graphs as one: packed batches are block-diagonal, and pooling reads them by the block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.compose import Union
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+Sizes = Sequence[int] | Tensor
+
+
+def batch(
+    graph: Pattern | Sequence[Graph], sizes: Sizes | None = None, source_sizes: Sizes | None = None
+) -> Graph:
+    """One graph on one packed node axis, without any padding.
+
+    Args:
+        graph: a pattern, bound once for every size; or a sequence of graphs.
+        sizes: how many nodes (targets) each member has; only with a pattern.
+        source_sizes: how many sources each member has, for cross-attention (default: ``sizes``).
+
+    Raises:
+        ArgumentError: sizes are negative, missing or in disagreement.
+
+    """
+    if isinstance(graph, Pattern):
+        if sizes is None:
+            raise ArgumentError(
+                "sizes",
+                expected="the number of nodes of every member",
+                got="None",
+                remedy="pass sizes=[n0, n1, ...], or a list of graphs",
+            )
+        targets = _listed("sizes", sizes)
+        sources = targets if source_sizes is None else _listed("source_sizes", source_sizes)
+        if len(targets) != len(sources):
+            raise ArgumentError(
+                "source_sizes",
+                expected=f"one size for each of the {len(targets)} members",
+                got=f"{len(sources)} sizes",
+                remedy="give each member a number of targets and of sources",
+            )
+        if isinstance(graph, Union):  # keeps the structure of each operand
+            left = batch(graph.left, targets, sources)
+            return left | batch(graph.right, targets, sources)  # type: ignore[return-value]
+        members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
+    else:
+        members = list(graph)
+    return _pack(members, f"batch of {len(members)}")
+
+
+def membership(sizes: Sizes) -> Graph:
+    """The bipartite graph in which graph b of a packed batch reads its ``sizes[b]`` nodes.
+
+    Pooling is aggregation over it: ``aggregate(x, membership(sizes), reduce="mean")``.
+    """
+    size = torch.tensor(_listed("sizes", sizes), dtype=torch.long)
+    stop = size.cumsum(0)
+    graph = Intervals(stop - size, stop, int(size.sum()), segments=(torch.ones_like(size), size))
+    graph.name = f"membership of {size.numel()}"
+    return graph
+
+
+def _pack(members: Sequence[Graph], name: str) -> Graph:
+    target_sizes = torch.tensor([m.num_targets for m in members], dtype=torch.long)
+    source_sizes = torch.tensor([m.num_sources for m in members], dtype=torch.long)
+    segments = (target_sizes, source_sizes)
+    first_target = (target_sizes.cumsum(0) - target_sizes).tolist()
+    first_source = (source_sizes.cumsum(0) - source_sizes).tolist()
+    num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
+    packed: Graph
+    runs = [m for m in members if isinstance(m, Intervals)]
+    if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
+        start = torch.cat(
+            [run.start + first for run, first in zip(runs, first_source, strict=True)]
+        )
+        stop = torch.cat([run.stop + first for run, first in zip(runs, first_source, strict=True)])
+        packed = Intervals(start, stop, num_sources, step=runs[0].step, segments=segments)
+    else:
+        offsets = torch.tensor([first_source, first_target], dtype=torch.long)
+        shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
+        joined = torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long)
+        packed = Edges(joined, num_targets, num_sources, segments)
+    packed.name = name
+    return packed
+
+
+def _listed(name: str, sizes: Sizes) -> list[int]:
+    numbers = [int(size) for size in (sizes.tolist() if isinstance(sizes, Tensor) else sizes)]
+    if any(number < 0 for number in numbers):
+        raise ArgumentError(
+            name,
+            expected="numbers of nodes, 0 or more",
+            got=f"{min(numbers)}",
+            remedy="count the nodes of every member",
+        )
+    return numbers

@@ -1,0 +1,19 @@
+"""Everybody reads everybody: the graph of the Transformer (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+
+@dataclass(frozen=True, repr=False)
+class Complete(Pattern):
+    """Every target reads every source, itself included; bipartite for cross-attention."""
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        start = torch.zeros(num_targets, dtype=torch.long)
+        return Intervals(start, torch.full_like(start, num_sources), num_sources)

@@ -1,0 +1,192 @@
+"""Set algebra of patterns: ``a | b``, ``a & b``, ``a - b`` and the transpose.
+
+Compositions are sets: each edge is there once. A union keeps its operands apart as *disjoint
+parts*, so that each may run on its best engine and be merged exactly (see ``engines/merge.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import Edges, edges_of_keys
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+
+@dataclass(frozen=True, repr=False)
+class _Composition(Pattern):
+    left: Pattern
+    right: Pattern
+    sign: ClassVar[str]
+
+    @classmethod
+    def of(cls, left: Pattern, right: Pattern) -> Pattern:
+        """The composition; where one operand is a graph its sizes bind the other at once."""
+        if not isinstance(right, Pattern):
+            raise ArgumentError(
+                "graph",
+                expected="a pattern or a graph on both sides of |, & and -",
+                got=type(right).__name__,
+                remedy="wrap explicit edges with graphs.edges(edge_index, num_nodes)",
+            )
+        whole = cls(left, right)
+        for side in (left, right):
+            if isinstance(side, Graph):
+                return whole._build(side.num_targets, side.num_sources)
+        return whole
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} {self.sign} {self.right!r})"
+
+    def _operands(self, num_targets: int, num_sources: int) -> tuple[Graph, Graph]:
+        return self.left.bind(num_targets, num_sources), self.right.bind(num_targets, num_sources)
+
+
+class Union(_Composition):
+    """Edges of either."""
+
+    sign = "|"
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        left, right = self._operands(num_targets, num_sources)
+        parts = [_as_set(part) for part in left.parts]
+        for part in right.parts:
+            parts.append(_difference(part, parts))
+        return disjoint_union(parts, num_targets, num_sources)
+
+
+class Intersection(_Composition):
+    """Edges of both."""
+
+    sign = "&"
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        left, right = self._operands(num_targets, num_sources)
+        if (
+            isinstance(left, Intervals)
+            and isinstance(right, Intervals)
+            and 1 in (left.step, right.step)
+        ):
+            return _overlap(*sorted((left, right), key=lambda g: -g.step))
+        few, many = sorted((left, right), key=lambda g: g.num_edges)
+        few = _as_set(few)
+        return _chosen(few, many.contains(few.source, few.target), few.segments or many.segments)
+
+
+class Difference(_Composition):
+    """Edges of the first that are not in the second."""
+
+    sign = "-"
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        left, right = self._operands(num_targets, num_sources)
+        parts = [_difference(_as_set(part), [right]) for part in left.parts]
+        return disjoint_union(parts, num_targets, num_sources)
+
+
+@dataclass(frozen=True, repr=False)
+class Transpose(Pattern):
+    """Readers and read, exchanged."""
+
+    pattern: Pattern
+
+    def __repr__(self) -> str:
+        return f"({self.pattern!r}).transpose()"
+
+    def transpose(self) -> Pattern:
+        return self.pattern
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        return self.pattern.bind(num_sources, num_targets).transpose()
+
+
+class DisjointUnion(Graph):
+    """Graphs that share no edge; the edges of the parts follow one another."""
+
+    def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
+        super().__init__(num_targets, num_sources)
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> tuple[Graph, ...]:
+        return self._parts
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self.cached(
+            "edge_index", lambda: torch.cat([part.edge_index for part in self._parts], dim=1)
+        )
+
+    @property
+    def num_edges(self) -> int:
+        return sum(part.num_edges for part in self._parts)
+
+    @property
+    def device(self) -> torch.device:
+        return self._parts[0].device
+
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        found = self._parts[0].contains(source, target)
+        for part in self._parts[1:]:
+            found = found | part.contains(source, target)
+        return found
+
+    def _moved(self, device: torch.device) -> Graph:
+        parts = [part.to(device) for part in self._parts]
+        return DisjointUnion(parts, self.num_targets, self.num_sources)
+
+
+def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:
+    """Graphs known to share no edge as one, with no empty parts and one explicit part at most."""
+    kept = [part for part in parts if part.num_edges and not isinstance(part, Edges)]
+    listed = [part for part in parts if part.num_edges and isinstance(part, Edges)]
+    if len(listed) > 1:
+        joined = torch.cat([part.edge_index for part in listed], dim=1)
+        listed = [Edges(joined, num_targets, num_sources)]
+    kept.extend(listed)
+    if len(kept) == 1:
+        return kept[0]
+    if kept:
+        return DisjointUnion(kept, num_targets, num_sources)
+    return Edges(torch.empty(2, 0, dtype=torch.long), num_targets, num_sources)
+
+
+def _as_set(graph: Graph) -> Graph:
+    return graph.unique() if isinstance(graph, Edges) and graph.has_duplicates else graph
+
+
+def _chosen(graph: Graph, keep: Tensor, segments: tuple[Tensor, Tensor] | None) -> Graph:
+    chosen = graph.edge_index[:, keep]
+    return Edges(chosen, graph.num_targets, graph.num_sources, segments)
+
+
+def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
+    """``graph`` itself where it shares nothing with the others, else its other edges, listed."""
+    shared = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
+    for other in others:
+        shared |= other.contains(graph.source, graph.target)
+    if not shared.any():
+        return graph
+    if isinstance(graph, Edges):
+        return _chosen(graph, ~shared, graph.segments)
+    keys = graph.target * graph.num_sources + graph.source
+    return edges_of_keys(keys[~shared].sort().values, graph)
+
+
+def _overlap(coarse: Intervals, fine: Intervals) -> Graph:
+    """Where both are runs and one has step 1, so is the overlap."""
+    late = (fine.start - coarse.start).clamp(min=0)
+    skipped = torch.div(late + coarse.step - 1, coarse.step, rounding_mode="floor")
+    return Intervals(
+        coarse.start + skipped * coarse.step,
+        torch.minimum(coarse.stop, fine.stop),
+        coarse.num_sources,
+        step=coarse.step,
+        segments=coarse.segments or fine.segments,
+    )

@@ -1,0 +1,91 @@
+"""Graphs from what other libraries hold, recognised by its shape, without importing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import Edges, edges
+
+
+def from_dense(matrix: Tensor) -> Edges:
+    """The graph of a boolean matrix ``[num_targets, num_sources]``: row i marks what i reads.
+
+    It is the inverse of ``graph.dense()``. A matrix of numbers is refused: say what they mean with
+    ``matrix != 0`` and pass them as ``weight``, ``gain`` or ``bias``.
+    """
+    if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
+        got = (
+            f"{matrix.dtype} {list(matrix.shape)}"
+            if isinstance(matrix, Tensor)
+            else type(matrix).__name__
+        )
+        raise ArgumentError(
+            "matrix",
+            expected="a boolean tensor [num_targets, num_sources]",
+            got=got,
+            remedy="pass matrix != 0; rows are the nodes that read",
+        )
+    return Edges(matrix.nonzero().T.flip(0).contiguous(), matrix.shape[0], matrix.shape[1])
+
+
+def from_pyg(data: Any) -> Edges:
+    """The graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, edges in its order."""
+    if isinstance(data, Tensor):  # an EdgeIndex, whose sparse_size is (sources, targets)
+        size: Any = data.sparse_size() if hasattr(data, "sparse_size") else (None, None)
+        if None in size:
+            raise ArgumentError(
+                "data",
+                expected="an EdgeIndex that knows its sparse_size",
+                got=f"sparse_size {tuple(size)}",
+                remedy="use graphs.edges(edge_index, num_nodes)",
+            )
+        return edges(data, (int(size[0]), int(size[1])))
+    if getattr(data, "edge_index", None) is None or data.num_nodes is None:
+        raise ArgumentError(
+            "data",
+            expected="a Data with edge_index and num_nodes",
+            got=type(data).__name__,
+            remedy="use graphs.edges(edge_index, num_nodes)",
+        )
+    return edges(data.edge_index, int(data.num_nodes))
+
+
+def from_scipy(matrix: Any) -> Edges:
+    """The graph of a SciPy sparse matrix ``[num_targets, num_sources]``, stored entries as edges.
+
+    Row i holds what i reads, as in ``graph.dense()``; pass ``matrix.T`` where rows are sources.
+    """
+    if not hasattr(matrix, "tocoo"):
+        raise ArgumentError(
+            "matrix",
+            expected="a SciPy sparse matrix or array",
+            got=type(matrix).__name__,
+            remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
+        )
+    coo = matrix.tocoo()
+    pairs = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
+    return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
+
+
+def from_networkx(graph: Any) -> Edges:
+    """The graph of a NetworkX graph: v reads u where there is an edge from u to v.
+
+    Nodes are numbered in the order of ``graph.nodes``. An undirected edge is read both ways;
+    parallel edges of a multigraph are kept.
+    """
+    if not hasattr(graph, "is_directed"):
+        raise ArgumentError(
+            "graph",
+            expected="a NetworkX graph",
+            got=type(graph).__name__,
+            remedy="use graphs.edges(edge_index, num_nodes)",
+        )
+    number = {node: index for index, node in enumerate(graph.nodes)}
+    pairs = [(number[u], number[v]) for u, v in graph.edges()]
+    if not graph.is_directed():
+        pairs += [(v, u) for u, v in pairs if u != v]
+    return edges(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T.contiguous(), len(number))

@@ -1,0 +1,134 @@
+"""Explicit edges: a multiset, in the caller's order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.graph import Graph
+
+
+class Edges(Graph):
+    """The graph of a ``[2, E]`` list of edges. Use :func:`edges` for input that needs checking."""
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        num_targets: int,
+        num_sources: int,
+        segments: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        super().__init__(num_targets, num_sources)
+        self._edge_index = edge_index
+        self.segments = segments
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self._edge_index
+
+    @property
+    def num_edges(self) -> int:
+        return self._edge_index.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self._edge_index.device
+
+    @property
+    def has_duplicates(self) -> bool:
+        return self._keys().numel() < self.num_edges
+
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        keys, wanted = self._keys(), target * self.num_sources + source
+        if not keys.numel():
+            return torch.zeros_like(wanted, dtype=torch.bool)
+        place = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
+        return torch.eq(keys[place], wanted)
+
+    def unique(self) -> Edges:
+        """Each edge once, sorted by target and then source."""
+        return self.cached("unique", lambda: edges_of_keys(self._keys(), self))
+
+    def with_self_loops(self) -> Graph:
+        """Loops are appended for the nodes that have none; the first E edges keep their order."""
+        return self.cached("with_self_loops", self._append_loops)
+
+    def without_self_loops(self) -> Graph:
+        """The other edges keep their order and their copies."""
+
+        def make() -> Graph:
+            kept = self._edge_index[:, self.source != self.target]
+            return Edges(kept, self.num_targets, self.num_sources, self.segments)
+
+        return self.cached("without_self_loops", make)
+
+    def _append_loops(self) -> Graph:
+        node = torch.arange(min(self.num_targets, self.num_sources), device=self.device)
+        missing = node[~self.contains(node, node)]
+        joined = torch.cat([self._edge_index, missing.expand(2, -1)], dim=1)
+        square = self.num_targets == self.num_sources
+        segments = self.segments if square else None
+        return Edges(joined, self.num_targets, self.num_sources, segments)
+
+    def _keys(self) -> Tensor:
+        """Sorted distinct ``target * num_sources + source``."""
+        return self.cached(
+            "keys", lambda: torch.unique(self.target * self.num_sources + self.source)
+        )
+
+    def _moved(self, device: torch.device) -> Graph:
+        segments = self.segments
+        moved = (segments[0].to(device), segments[1].to(device)) if segments else None
+        return Edges(self._edge_index.to(device), self.num_targets, self.num_sources, moved)
+
+
+def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
+    """The graph of sorted keys ``target * num_sources + source``."""
+    width = max(like.num_sources, 1)
+    pairs = torch.stack([keys % width, torch.div(keys, width, rounding_mode="floor")])
+    return Edges(pairs, like.num_targets, like.num_sources, like.segments)
+
+
+def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
+    """A graph from explicit edges, kept as they are: duplicates count, the order stays.
+
+    Args:
+        edge_index: integers ``[2, E]``; row 0 holds the sources j, row 1 the targets i. A PyTorch
+            Geometric ``EdgeIndex`` works too.
+        num_nodes: n, or ``(num_sources, num_targets)`` for a bipartite graph.
+
+    Raises:
+        ArgumentError: not ``[2, E]``, not integers, or an index out of range.
+
+    """
+    num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        got = (
+            list(edge_index.shape) if isinstance(edge_index, Tensor) else type(edge_index).__name__
+        )
+        raise ArgumentError(
+            "edge_index",
+            expected="a tensor of shape [2, E]",
+            got=f"{got}",
+            remedy="put the sources in row 0 and the targets in row 1 (transpose an [E, 2] list)",
+        )
+    if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):
+        raise ArgumentError(
+            "edge_index",
+            expected="integers",
+            got=str(edge_index.dtype),
+            remedy="cast it with .long(); a matrix of booleans goes to graphs.from_dense",
+        )
+    edge_index = edge_index.as_subclass(Tensor).long()
+    for row, (what, count) in enumerate((("source", num_sources), ("target", num_targets))):
+        wrong = (edge_index[row] < 0) | (edge_index[row] >= count)
+        if wrong.any():
+            edge = int(wrong.nonzero()[0])
+            raise ArgumentError(
+                "edge_index",
+                expected=f"{what}s from 0 to {count - 1} ({count} nodes)",
+                got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
+                remedy="renumber the nodes from 0, or pass a larger num_nodes",
+            )
+    return Edges(edge_index, num_targets, num_sources)

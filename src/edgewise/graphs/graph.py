@@ -1,0 +1,280 @@
+"""Who reads whom: patterns, which have no size yet, and graphs, which do.
+
+A :class:`Pattern` is a relation for any number of nodes, so that a model can be declared before it
+sees data. ``pattern.bind(n)`` gives a :class:`Graph`, a relation from ``num_sources`` sources to
+``num_targets`` targets. ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i that
+reads it (the PyTorch Geometric convention).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+
+class Pattern(ABC):
+    """A relation between nodes for any number of them; a set of edges once it is bound.
+
+    Where the targets are fewer than the sources they are the *last* of the same positions, so that
+    one target of n sources is the newest token of a sequence (cached decoding).
+    """
+
+    def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
+        """The graph of this pattern for these sizes; the last few are kept.
+
+        Raises:
+            ArgumentError: the pattern does not exist at these sizes.
+
+        """
+        return _bind(self, num_targets, num_targets if num_sources is None else num_sources)
+
+    @abstractmethod
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        """Make the graph of these sizes."""
+
+    def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
+        raise ArgumentError(
+            "graph",
+            expected=f"{expected}, as {self!r} needs",
+            got=f"{num_targets} targets and {num_sources} sources",
+            remedy="bind it to other sizes or choose another pattern",
+        )
+
+    def _sources_ahead(self, num_targets: int, num_sources: int) -> int:
+        """How many sources come before the first target, for patterns over positions."""
+        if num_targets > num_sources:
+            self._refuse("no more targets than sources", num_targets, num_sources)
+        return num_sources - num_targets
+
+    def __or__(self, other: Pattern) -> Pattern:
+        from edgewise.graphs.compose import Union
+
+        return Union.of(self, other)
+
+    def __and__(self, other: Pattern) -> Pattern:
+        from edgewise.graphs.compose import Intersection
+
+        return Intersection.of(self, other)
+
+    def __sub__(self, other: Pattern) -> Pattern:
+        from edgewise.graphs.compose import Difference
+
+        return Difference.of(self, other)
+
+    def power(self, k: int) -> Pattern:
+        """I reads j where a walk of one to ``k`` edges leads from j to i."""
+        from edgewise.graphs.power import Power
+
+        return Power.of(self, k)
+
+    def transpose(self) -> Pattern:
+        """The same edges the other way round, in the same order."""
+        from edgewise.graphs.compose import Transpose
+
+        return Transpose(self)
+
+    def with_self_loops(self) -> Pattern:
+        """The same with every node reading itself too."""
+        from edgewise.graphs.window import Window
+
+        return self | Window(0)
+
+    def without_self_loops(self) -> Pattern:
+        """The same with no node reading itself."""
+        from edgewise.graphs.window import Window
+
+        return self - Window(0)
+
+    def draw(self, path: str | Path | None = None, *, nodes: int = 16) -> Figure:
+        """A picture of the graph and of its matrix side by side, also saved to ``path``.
+
+        A pattern is shown on ``nodes`` nodes.
+        """
+        from edgewise.graphs.draw import draw
+
+        return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
+
+    def __repr__(self) -> str:
+        assert is_dataclass(self)
+        shown = [
+            repr(value) if f.default is MISSING else f"{f.name}={value!r}"
+            for f in fields(self)
+            if (value := getattr(self, f.name)) != f.default
+        ]
+        return f"{type(self).__name__.lower()}({', '.join(shown)})"
+
+
+@lru_cache(maxsize=32)
+def _bind(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+    graph = pattern._build(num_targets, num_sources)
+    graph.name = graph.name or repr(pattern)
+    return graph
+
+
+class Graph(Pattern):
+    """A relation with sizes. Every view of it shows the same edges.
+
+    Attributes:
+        num_targets: how many nodes read.
+        num_sources: how many nodes are read.
+        segments: ``(target sizes, source sizes)`` where the graph is block-diagonal by
+            construction, such as a packed batch; otherwise ``None``.
+
+    """
+
+    num_targets: int
+    num_sources: int
+    segments: tuple[Tensor, Tensor] | None = None
+    name: str = ""
+
+    def __init__(self, num_targets: int, num_sources: int) -> None:
+        self.num_targets, self.num_sources = num_targets, num_sources
+        self._cache: dict[Any, Any] = {}
+
+    @property
+    @abstractmethod
+    def edge_index(self) -> Tensor:
+        """``[2, E]``: sources, then the targets that read them."""
+
+    @property
+    @abstractmethod
+    def num_edges(self) -> int:
+        """E."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the indices are."""
+
+    @abstractmethod
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        """Which of these pairs are edges: boolean, of the inputs' broadcast shape."""
+
+    @abstractmethod
+    def _moved(self, device: torch.device) -> Graph:
+        """A copy on another device."""
+
+    @property
+    def source(self) -> Tensor:
+        """``[E]``, ``edge_index[0]``."""
+        return self.edge_index[0]
+
+    @property
+    def target(self) -> Tensor:
+        """``[E]``, ``edge_index[1]``."""
+        return self.edge_index[1]
+
+    @property
+    def parts(self) -> tuple[Graph, ...]:
+        """Disjoint graphs whose edges, one part after the other, are this graph's edges."""
+        return (self,)
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether some edge is there more than once (only explicit edges may be)."""
+        return False
+
+    def dense(self) -> Tensor:
+        """Boolean ``[num_targets, num_sources]``: row i shows what i reads."""
+        target = torch.arange(self.num_targets, device=self.device)
+        source = torch.arange(self.num_sources, device=self.device)
+        return self.contains(source, target[:, None])
+
+    def in_degree(self) -> Tensor:
+        """``[num_targets]``: how many edges each target reads."""
+        return self.cached(
+            "in_degree", lambda: torch.bincount(self.target, minlength=self.num_targets)
+        )
+
+    def out_degree(self) -> Tensor:
+        """``[num_sources]``: how many edges read each source."""
+        return self.cached(
+            "out_degree", lambda: torch.bincount(self.source, minlength=self.num_sources)
+        )
+
+    def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
+        """Features ``[..., num_sources, F]`` as ``[..., E, F]``: what each edge carries."""
+        return x.index_select(dim, self.source)
+
+    def gather_target(self, x: Tensor, dim: int = -2) -> Tensor:
+        """Features ``[..., num_targets, F]`` as ``[..., E, F]``: who each edge ends in."""
+        return x.index_select(dim, self.target)
+
+    def transpose(self) -> Graph:
+        from edgewise.graphs.edges import Edges
+
+        return self.cached(
+            "transpose", lambda: Edges(self.edge_index.flip(0), self.num_sources, self.num_targets)
+        )
+
+    def with_self_loops(self) -> Graph:
+        return self.cached(
+            "with_self_loops", lambda: _as_graph(super(Graph, self).with_self_loops())
+        )
+
+    def without_self_loops(self) -> Graph:
+        return self.cached(
+            "without_self_loops", lambda: _as_graph(super(Graph, self).without_self_loops())
+        )
+
+    def power(self, k: int) -> Graph:
+        return _as_graph(super().power(k))
+
+    def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
+        """Give the graph itself, if the sizes agree."""
+        num_sources = num_targets if num_sources is None else num_sources
+        return self._build(num_targets, num_sources)
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if (num_targets, num_sources) != (self.num_targets, self.num_sources):
+            raise ArgumentError(
+                "graph",
+                expected=f"a graph with {num_targets} targets and {num_sources} sources",
+                got=repr(self),
+                remedy="make the graph for the number of nodes that the features have",
+            )
+        return self
+
+    def to(self, device: torch.device | str) -> Graph:
+        """Give the graph on another device; the copy is kept."""
+        device = torch.device(device)
+        if device.type == self.device.type and device.index in (None, self.device.index):
+            return self
+        return self.cached(("to", str(device)), lambda: self._moved(device))
+
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """What ``make`` gives, computed once a graph."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        value: T = self._cache[key]
+        return value
+
+    def positions(self) -> Tensor | None:
+        """``[n, 2]``, where to draw the nodes, if the pattern has a natural place for them."""
+        return None
+
+    def __repr__(self) -> str:
+        sizes = f"{self.num_targets} nodes"
+        if self.num_sources != self.num_targets:
+            sizes = f"{self.num_targets} targets, {self.num_sources} sources"
+        return f"<{self.name or type(self).__name__.lower()}: {sizes}, {self.num_edges} edges>"
+
+
+def _as_graph(pattern: Pattern) -> Graph:
+    """Compositions of a graph are graphs: its sizes bind the rest."""
+    assert isinstance(pattern, Graph)
+    return pattern

@@ -1,0 +1,64 @@
+"""Pixels and their neighbours: an image as a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+
+
+@dataclass(frozen=True, repr=False)
+class Grid(Pattern):
+    """``height × width`` nodes in raster order that read their 4 or 8 neighbours.
+
+    A node does not read itself; ``grid(h, w, 8).with_self_loops()`` is a 3×3 convolution's reach.
+    """
+
+    height: int
+    width: int
+    neighbours: int = 4
+
+    def __post_init__(self) -> None:
+        if self.neighbours not in (4, 8):
+            raise ArgumentError(
+                "neighbours",
+                expected="4 (edges) or 8 (edges and corners)",
+                got=repr(self.neighbours),
+                remedy="use power(k) for a wider reach",
+            )
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if not num_targets == num_sources == self.height * self.width:
+            self._refuse(f"{self.height * self.width} nodes", num_targets, num_sources)
+        row, column = _rows_and_columns(self.height, self.width)
+        reach = [(-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)]
+        steps = [s for s in reach if self.neighbours == 8 or 0 in s]
+        down, right = torch.tensor(steps).T
+        near_row, near_column = row[:, None] + down, column[:, None] + right
+        inside = (near_row >= 0) & (near_row < self.height)
+        inside &= (near_column >= 0) & (near_column < self.width)
+        target, _ = inside.nonzero(as_tuple=True)
+        source = (near_row * self.width + near_column)[inside]
+        return GridGraph(self.height, self.width, torch.stack([source, target]))
+
+
+class GridGraph(Edges):
+    """A bound grid, which knows where its nodes are."""
+
+    def __init__(self, height: int, width: int, edge_index: Tensor) -> None:
+        super().__init__(edge_index, height * width, height * width)
+        self.height, self.width = height, width
+
+    def positions(self) -> Tensor:
+        row, column = _rows_and_columns(self.height, self.width)
+        return torch.stack([column, -row], dim=1).float()
+
+
+def _rows_and_columns(height: int, width: int) -> tuple[Tensor, Tensor]:
+    node = torch.arange(height * width)
+    return torch.div(node, max(width, 1), rounding_mode="floor"), node % max(width, 1)

@@ -1,0 +1,59 @@
+"""A few nodes that read everybody and are read by everybody: global attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.graphs.compose import disjoint_union
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+
+@dataclass(frozen=True, repr=False)
+class Hubs(Pattern):
+    """The ``nodes`` read all, and all read them (Longformer's and BigBird's global tokens).
+
+    A negative index counts from the end. Where the targets are the last positions of the sources,
+    an index still means a position.
+    """
+
+    nodes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+
+    def __repr__(self) -> str:
+        return f"hubs({list(self.nodes)})"
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        ahead = self._sources_ahead(num_targets, num_sources)
+        if any(not -num_sources <= node < num_sources for node in self.nodes):
+            self._refuse("sources that include every hub", num_targets, num_sources)
+        hubs = sorted({node % num_sources for node in self.nodes})
+        position = torch.arange(num_targets) + ahead
+        is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))
+        # A run of neighbouring hubs is one interval of every row, and rows of hubs are whole.
+        parts: list[Graph] = []
+        for first, last in _runs(hubs):
+            start = torch.full_like(position, first)
+            stop = torch.full_like(position, last + 1)
+            if parts:
+                stop[is_hub] = first
+            else:
+                start[is_hub], stop[is_hub] = 0, num_sources
+            parts.append(Intervals(start, stop, num_sources))
+        return disjoint_union(parts, num_targets, num_sources)
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Sorted distinct numbers as runs of consecutive ones, ``(first, last)`` each."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

@@ -1,0 +1,63 @@
+"""Powers of a graph: who can be reached within k steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import edges_of_keys
+from edgewise.graphs.graph import Graph, Pattern
+
+
+@dataclass(frozen=True, repr=False)
+class Power(Pattern):
+    """i reads j where a walk of one to ``k`` edges leads from j to i: what k layers see.
+
+    Walks may turn round, so that from k = 2 on the power of an undirected graph has self-loops;
+    ``without_self_loops()`` takes them away.
+    """
+
+    pattern: Pattern
+    k: int
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ArgumentError(
+                "k",
+                expected="at least 1 step",
+                got=repr(self.k),
+                remedy="graphs.window(0) is the graph of zero steps",
+            )
+
+    @staticmethod
+    def of(pattern: Pattern, k: int) -> Pattern:
+        """The power, bound at once where the pattern is."""
+        power = Power(pattern, k)
+        if isinstance(pattern, Graph):
+            return power._build(pattern.num_targets, pattern.num_sources)
+        return power
+
+    def __repr__(self) -> str:
+        return f"({self.pattern!r}).power({self.k})"
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if num_targets != num_sources:
+            self._refuse("as many targets as sources", num_targets, num_sources)
+        graph = self.pattern.bind(num_targets)
+        n = max(num_targets, 1)
+        target, source = graph.target, graph.source
+        order = target.argsort(stable=True)
+        read, degree = source[order], graph.in_degree()
+        first = degree.cumsum(0) - degree
+        reach = frontier = torch.unique(target * n + source)
+        for _ in range(self.k - 1):
+            # Join every (i, m) of the frontier with all that m reads.
+            reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
+            fan = degree[middle]
+            walk = torch.arange(int(fan.sum())) - (fan.cumsum(0) - fan).repeat_interleave(fan)
+            end = read[first[middle].repeat_interleave(fan) + walk]
+            frontier = torch.unique(reader.repeat_interleave(fan) * n + end)
+            reach = torch.unique(torch.cat([reach, frontier]))
+        return edges_of_keys(reach, graph)

@@ -1,0 +1,63 @@
+"""Trees from parent indices: syntax, hierarchies, spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+
+READS = ("parent", "children", "both")
+
+
+@dataclass(frozen=True, repr=False)
+class Tree(Pattern):
+    """Node i hangs from ``parents[i]``; a root has -1. Nodes read their parent, children or both.
+
+    A forest is a tree with several roots. ``reads="both"`` gives each link both ways.
+    """
+
+    parents: Sequence[int]
+    reads: str = "both"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parents", tuple(int(p) for p in self.parents))
+        if self.reads not in READS:
+            raise ArgumentError(
+                "reads",
+                expected=f"one of {', '.join(READS)}",
+                got=repr(self.reads),
+                remedy="say along which direction of a link a node reads",
+            )
+        self._check_parents()
+
+    def _check_parents(self) -> None:
+        """Every parent exists and no node is its own ancestor."""
+        count = len(self.parents)
+        settled: set[int] = set()
+        for first in range(count):
+            node, path = first, list[int]()
+            while node != -1 and node not in settled:
+                if not 0 <= node < count or node in path:
+                    raise ArgumentError(
+                        "parents",
+                        expected=f"-1 for a root, or a node from 0 to {count - 1}; no cycles",
+                        got=f"a path {[*path, node]}",
+                        remedy="number the nodes from 0 and cut the cycle",
+                    )
+                path.append(node)
+                node = self.parents[node]
+            settled.update(path)
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if not num_targets == num_sources == len(self.parents):
+            self._refuse(f"{len(self.parents)} nodes", num_targets, num_sources)
+        parent = torch.tensor(self.parents, dtype=torch.long)
+        child = (parent >= 0).nonzero()[:, 0]
+        up = torch.stack([parent[child], child])  # the child reads its parent
+        chosen = {"parent": [up], "children": [up.flip(0)], "both": [up, up.flip(0)]}[self.reads]
+        return Edges(torch.cat(chosen, dim=1), num_targets, num_sources)

@@ -1,0 +1,43 @@
+"""Virtual nodes: extra nodes in front that read everybody and are read by everybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.graphs.compose import disjoint_union
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+
+@dataclass(frozen=True, repr=False)
+class Virtual(Pattern):
+    """``pattern`` on the nodes from ``count`` on, with ``count`` virtual nodes before them.
+
+    A class token in front of the patches of an image is one, and so is a molecule's virtual node.
+    """
+
+    pattern: Pattern
+    count: int = 1
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if num_targets != num_sources or num_targets < self.count:
+            self._refuse(
+                f"at least {self.count} nodes, each of them both", num_targets, num_sources
+            )
+        inner = self.pattern.bind(num_targets - self.count)
+        start = torch.zeros(num_targets, dtype=torch.long)
+        stop = torch.full_like(start, self.count)
+        stop[: self.count] = num_sources
+        parts: list[Graph] = [Intervals(start, stop, num_sources)]
+        for part in inner.parts:
+            if isinstance(part, Intervals):
+                shift = torch.zeros(self.count, dtype=torch.long)
+                start = torch.cat([shift, part.start + self.count])
+                stop = torch.cat([shift, part.stop + self.count])
+                parts.append(Intervals(start, stop, num_sources, step=part.step))
+            else:
+                parts.append(Edges(part.edge_index + self.count, num_targets, num_sources))
+        return disjoint_union(parts, num_targets, num_sources)

@@ -1,0 +1,39 @@
+"""Neighbours in a sequence: the graph of local attention (Longformer, Beltagy et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.intervals import Intervals
+
+
+@dataclass(frozen=True, repr=False)
+class Window(Pattern):
+    """Each target reads itself and ``radius`` positions on either side, ``dilation`` apart.
+
+    ``causal() & window(r)`` is the sliding window of a language model, ``window(0)`` the identity.
+    """
+
+    radius: int
+    dilation: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("radius", 0), ("dilation", 1)):
+            if getattr(self, name) < least:
+                raise ArgumentError(
+                    name,
+                    expected=f"an integer of at least {least}",
+                    got=repr(getattr(self, name)),
+                    remedy="a radius of 0 reads the node alone; a dilation of 1 skips nothing",
+                )
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)
+        left = torch.div(position, self.dilation, rounding_mode="floor").clamp_(max=self.radius)
+        start = position - left * self.dilation
+        stop = (position + self.radius * self.dilation + 1).clamp_(max=num_sources)
+        return Intervals(start, stop, num_sources, step=self.dilation)

@@ -1,0 +1,98 @@
+"""From a graph to the form an engine asks for; made once a graph and kept on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
+
+import torch
+from torch import Tensor
+
+from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout
+from edgewise.graphs import Graph, Intervals
+
+L = TypeVar("L", bound=Layout)
+
+
+def layout_of(graph: Graph, kind: type[L]) -> L:
+    """The layout of this kind."""
+    layout: L = graph.cached(kind, lambda: MAKERS[kind](graph))
+    return layout
+
+
+def graph_facts(graph: Graph) -> GraphFacts:
+    """What the planner wants to know of a graph."""
+    return graph.cached("facts", lambda: _facts(graph))
+
+
+class GraphFacts(TypedDict):
+    """The fields of a ``Problem`` that the graph alone decides."""
+
+    num_targets: int
+    num_sources: int
+    num_edges: int
+    grid: int
+    full: bool
+    duplicates: bool
+
+
+def _edge_layout(graph: Graph) -> EdgeLayout:
+    return EdgeLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
+
+
+def _facts(graph: Graph) -> GraphFacts:
+    blocks, rows, columns = _shape(graph)
+    grid = blocks * rows * columns
+    return GraphFacts(
+        num_targets=graph.num_targets,
+        num_sources=graph.num_sources,
+        num_edges=graph.num_edges,
+        grid=grid,
+        full=isinstance(graph, Intervals) and (grid == graph.num_edges or graph.is_causal),
+        duplicates=graph.has_duplicates,
+    )
+
+
+def _shape(graph: Graph) -> tuple[int, int, int]:
+    """Blocks, rows and columns of the smallest dense form."""
+    if graph.segments is None or not graph.segments[0].numel():
+        return 1, graph.num_targets, graph.num_sources
+    target_sizes, source_sizes = graph.segments
+    return target_sizes.numel(), int(target_sizes.max()), int(source_sizes.max())
+
+
+def _dense_layout(graph: Graph) -> DenseLayout:
+    blocks, rows, columns = _shape(graph)
+    facts = graph_facts(graph)
+    places, full = facts["grid"], facts["full"]
+    if full and places == graph.num_edges:
+        return DenseLayout(blocks, rows, columns, None, None, None, None, False, None)
+    target_sizes, source_sizes = graph.segments or (None, None)
+    row_node, node_row = _places(target_sizes, rows)
+    column_node, node_column = _places(source_sizes, columns)
+    row = graph.target if node_row is None else node_row[graph.target]
+    column = graph.source if node_column is None else node_column[graph.source]
+    slot = row * columns + column % max(columns, 1)
+    if full:
+        return DenseLayout(blocks, rows, columns, None, None, None, None, True, slot)
+    mask = torch.zeros(places, dtype=torch.bool, device=graph.device).index_fill_(0, slot, True)
+    mask = mask.view(blocks, rows, columns)
+    return DenseLayout(blocks, rows, columns, row_node, column_node, node_row, mask, False, slot)
+
+
+def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:
+    """For a ragged batch: the node in each place ``[blocks, length]``, and each node's place."""
+    if sizes is None or bool((sizes == length).all()):
+        return None, None
+    blocks = sizes.numel()
+    member = torch.arange(blocks, device=sizes.device).repeat_interleave(sizes)
+    node = torch.arange(member.numel(), device=sizes.device)
+    place = member * length + node - (sizes.cumsum(0) - sizes)[member]
+    nodes = node.new_zeros(blocks * length).index_copy_(0, place, node)
+    return nodes.view(blocks, length), place
+
+
+MAKERS: dict[type[Any], Callable[[Graph], Any]] = {
+    EdgeLayout: _edge_layout,
+    DenseLayout: _dense_layout,
+}
