@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise import graphs
-from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
+from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan, using_engine
 from edgewise.biases import Projected, TableBias
 from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
 from edgewise.engines.merge import merge as merge_attention
@@ -31,4 +31,5 @@ __all__ = [
     "explain_plan",
     "graphs",
     "merge_attention",
+    "using_engine",
 ]

@@ -15,6 +15,9 @@ forward and backward; every differentiable argument has a gradient.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, TypedDict, Unpack, get_args
 
 import torch
@@ -33,6 +36,20 @@ from edgewise.scores import Dot, Score
 
 Reduce = Literal["sum", "mean", "max", "min"]
 DOT = Dot()
+_preferred: ContextVar[str] = ContextVar("engine", default="auto")
+
+
+@contextmanager
+def using_engine(engine: str) -> Iterator[None]:
+    """Within this context ``engine="auto"`` means the engine of this name, in every layer.
+
+    For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
+    """
+    token = _preferred.set(engine)
+    try:
+        yield
+    finally:
+        _preferred.reset(token)
 
 
 def attend(
@@ -85,6 +102,7 @@ def attend(
         edge_value=edge_value,
         dropout=dropout,
     )
+    engine = _preferred.get() if engine == "auto" else engine
     whole = plan(_problem(call, graph), ENGINES, engine)
     if engine == "auto" and len(graph.parts) > 1:
         parts = _split(call, graph)
@@ -124,6 +142,7 @@ def attend_with_lse(
     over their union with :func:`merge_attention`.
     """
     call, graph = prepare(query, key, value, graph, **options)
+    engine = _preferred.get() if engine == "auto" else engine
     return _with_lse(call, graph, plan(_problem(call, graph, lse=True), ENGINES, engine).engine)
 
 
@@ -183,6 +202,7 @@ def aggregate(
         reduce=reduce,
         **graph_facts(graph),
     )
+    engine = _preferred.get() if engine == "auto" else engine
     chosen = ENGINES[plan(problem, ENGINES, engine).engine]
     return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 

@@ -54,8 +54,8 @@ def draw_nodes(graph: Graph, axes: Axes) -> None:
     size = max(12.0, 260 / math.sqrt(max(graph.num_targets, 1)))
     if square and self_read.any():
         loops = targets[edge_index[0, self_read]]
-        ring = {"facecolors": "none", "edgecolors": LOOP, "linewidths": 0.9}
-        axes.scatter(loops[:, 0], loops[:, 1], s=2.6 * size, **ring)
+        ring = axes.scatter(loops[:, 0], loops[:, 1], s=2.6 * size, facecolors="none")
+        ring.set(edgecolors=LOOP, linewidths=0.9)
     for nodes in (targets,) if square else (targets, sources):
         axes.scatter(nodes[:, 0], nodes[:, 1], s=size, color=INK, zorder=3)
     axes.margins(0.12)

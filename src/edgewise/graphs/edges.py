@@ -44,7 +44,8 @@ class Edges(Graph):
         if not keys.numel():
             return torch.zeros_like(wanted, dtype=torch.bool)
         place = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
-        return torch.eq(keys[place], wanted)
+        found: Tensor = keys[place].eq(wanted)
+        return found
 
     def unique(self) -> Edges:
         """Each edge once, sorted by target and then source."""

@@ -1,0 +1,54 @@
+"""Sinusoidal positions: fixed waves, so that any length has a code and distance is an angle."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError
+
+
+def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
+    r"""Code positions with waves (Vaswani et al., 2017), ``[..., width]``.
+
+    .. math:: PE(p, 2i) = \sin(p\,\omega_i), \quad PE(p, 2i+1) = \cos(p\,\omega_i), \quad
+              \omega_i = \mathrm{base}^{-2i/\mathrm{width}}
+
+    PE(p + k) is a rotation of PE(p), the same for every p; PE(p)·PE(p + k) = Σ cos(k ω_i).
+
+    Args:
+        positions: numbers of shape ``[...]``; they need not be integers.
+        width: an even number.
+        base: the longest wave is about 2π · base positions long.
+    """
+    if width % 2:
+        raise ArgumentError(
+            "width",
+            expected="an even width, for pairs of sine and cosine",
+            got=repr(width),
+            remedy="add one to it",
+        )
+    rate = base ** (
+        -torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width
+    )
+    angle = positions[..., None].double() * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+
+class Sinusoidal(nn.Module):
+    """Add the code of each node's index to its features."""
+
+    table: Tensor
+
+    def __init__(self, width: int, base: float = 10000.0) -> None:
+        super().__init__()
+        self.width, self.base = width, base
+        self.register_buffer("table", torch.empty(0, width), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., N, width]`` from x of that shape."""
+        n = x.shape[-2]
+        if n > self.table.shape[0]:
+            index = torch.arange(n, device=x.device)
+            self.table = sinusoidal_positions(index, self.width, self.base)
+        return x + self.table[:n].to(x)

@@ -1,0 +1,34 @@
+"""The plain layer of graph neural networks: messages are gathered, summed and mixed in."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgewise.attention import Reduce, aggregate
+from edgewise.graphs import Pattern
+from edgewise.layers.sequential import GraphLayer
+
+
+class MessagePassing(GraphLayer):
+    r"""One round of messages, :math:`h_i' = U h_i + \bigoplus_{j \in N(i)} V h_j`.
+
+    The reduction ⊕ is a sum, a mean or the entrywise maximum or minimum; the non-linearity σ
+    follows as a layer of its own. With attention in the place of ⊕ it is a Transformer's layer.
+
+    Args:
+        in_width: width of h.
+        out_width: width of h'.
+        reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+    """
+
+    def __init__(self, in_width: int, out_width: int, *, reduce: Reduce = "sum") -> None:
+        super().__init__()
+        self.own = nn.Linear(in_width, out_width)
+        self.message = nn.Linear(in_width, out_width, bias=False)
+        self.reduce: Reduce = reduce
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        """``[..., N, out_width]`` from x ``[..., N, in_width]``."""
+        messages = aggregate(self.message(x).unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
+        out: Tensor = self.own(x) + messages
+        return out

@@ -1,0 +1,57 @@
+"""Graph attention network.
+
+Formula: h_i' = Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j, in H heads
+Graph: the input graph with self-loops
+Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
+Normalisation: softmax over the neighbourhood
+Update: heads side by side and ELU; the last layer averages its heads
+Paper: Veličković et al., Graph attention networks, 2018
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import attend
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, GraphSequential
+from edgewise.scores import Additive
+
+
+class GATLayer(GraphLayer):
+    """One attention layer; heads are joined to ``heads * width``, or averaged to ``width``."""
+
+    def __init__(
+        self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
+    ) -> None:
+        super().__init__()
+        self.heads, self.dropout, self.average = heads, dropout, average
+        self.linear = nn.Linear(in_width, heads * width, bias=False)
+        self.target, self.source = (nn.Parameter(torch.empty(heads, width)) for _ in range(2))
+        self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
+        for weight in (self.linear.weight, self.target, self.source):
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        value = self.linear(x).unflatten(-1, (self.heads, -1))
+        query, key = ((value * a).sum(-1, keepdim=True) for a in (self.target, self.source))
+        dropout = self.dropout if self.training else 0.0
+        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
+        return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
+
+
+def gat(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 8,
+    heads: int = 8,
+    output_heads: int = 1,
+    dropout: float = 0.6,
+) -> GraphSequential:
+    """Two attention layers as in the paper; called ``model(x [..., N, in_width], graph)``."""
+    first = GATLayer(in_width, hidden, heads, dropout=dropout)
+    last = GATLayer(heads * hidden, out_width, output_heads, dropout=dropout, average=True)
+    return GraphSequential(nn.Dropout(dropout), first, nn.ELU(), nn.Dropout(dropout), last)

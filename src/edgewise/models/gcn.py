@@ -1,0 +1,53 @@
+"""Graph convolutional network.
+
+Formula: H' = D̂^-½ Â D̂^-½ H W, with Â = A + I and D̂ its degrees
+Graph: the input graph with self-loops
+Score: none; the weight of an edge is 1/√(d_i d_j)
+Normalisation: symmetric, by degree
+Update: ReLU between layers
+Paper: Kipf and Welling, Semi-supervised classification with graph convolutional networks, 2017
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import aggregate
+from edgewise.graphs import Graph, Pattern
+from edgewise.layers import GraphLayer, GraphSequential
+
+
+class GCNLayer(GraphLayer):
+    """One convolution, ``[..., N, out_width]`` from x ``[..., N, in_width]``."""
+
+    def __init__(self, in_width: int, out_width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_width, out_width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(out_width))
+        nn.init.xavier_uniform_(self.linear.weight)
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        loops = graph.bind(x.shape[-2]).to(x.device).with_self_loops()
+        weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
+        out = aggregate(self.linear(x).unsqueeze(-2), loops, weight=weight)
+        return out.squeeze(-2) + self.bias
+
+
+def symmetric_weight(graph: Graph) -> Tensor:
+    """``[E]``, 1/√(d_i d_j) with d the number of edges that a node reads."""
+    scale = graph.in_degree().double().rsqrt()
+    return scale[graph.source] * scale[graph.target]
+
+
+def gcn(
+    in_width: int, out_width: int, *, hidden: int = 16, depth: int = 2, dropout: float = 0.5
+) -> GraphSequential:
+    """Stack ``depth`` convolutions; called ``model(x [..., N, in_width], graph)``."""
+    widths = [in_width, *[hidden] * (depth - 1), out_width]
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(widths):
+        layers += [nn.Dropout(dropout), GCNLayer(fan_in, fan_out), nn.ReLU()]
+    return GraphSequential(*layers[:-1])

@@ -1,0 +1,40 @@
+"""The plain graph neural network.
+
+Formula: h_i' = σ(U h_i + Σ_j V h_j)
+Graph: the input graph
+Score: none
+Normalisation: none (sum), by degree (mean), or the entrywise extreme (max, min)
+Update: σ of the node's own map plus the messages
+Paper: Scarselli et al., The graph neural network model, 2009; Gilmer et al., 2017
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import nn
+
+from edgewise.attention import Reduce
+from edgewise.layers import GraphSequential, MessagePassing, activation
+
+
+def gnn(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 64,
+    depth: int = 2,
+    reduce: Reduce = "mean",
+    act: str = "relu",
+    dropout: float = 0.0,
+) -> GraphSequential:
+    """Stack ``depth`` rounds of messages; called ``model(x [..., N, in_width], graph)``.
+
+    A node's output depends on the nodes up to ``depth`` steps away and on no others.
+    """
+    widths = [in_width, *[hidden] * (depth - 1), out_width]
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(widths):
+        layers += [MessagePassing(fan_in, fan_out, reduce=reduce), activation(act)]
+        layers.append(nn.Dropout(dropout))
+    return GraphSequential(*layers[:-2])
