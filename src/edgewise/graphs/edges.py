@@ -74,9 +74,10 @@ class Edges(Graph):
 
     def _keys(self) -> Tensor:
         """Sorted distinct ``target * num_sources + source``."""
-        return self.cached(
+        keys: Tensor = self.cached(
             "keys", lambda: torch.unique(self.target * self.num_sources + self.source)
         )
+        return keys
 
     def _moved(self, device: torch.device) -> Graph:
         segments = self.segments

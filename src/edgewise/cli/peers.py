@@ -1,0 +1,55 @@
+"""Give a layer of ours the weights of another library's layer, to compare them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from edgewise.layers import MultiHeadAttention, TransformerLayer
+from edgewise.models.gat import GATLayer
+from edgewise.models.gcn import GCNLayer
+
+
+@torch.no_grad()
+def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
+    """From ``torch.nn.MultiheadAttention``, which keeps its three projections in one matrix."""
+    assert theirs.in_proj_weight is not None
+    assert theirs.in_proj_bias is not None
+    parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
+    for linear, (weight, bias) in zip((ours.query, ours.key, ours.value), parts, strict=True):
+        linear.load_state_dict({"weight": weight, "bias": bias})
+    ours.output.load_state_dict(theirs.out_proj.state_dict())
+
+
+@torch.no_grad()
+def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: TransformerLayer) -> None:
+    """From ``torch.nn.TransformerEncoderLayer``."""
+    attention, network = ours.attention, ours.feed_forward
+    assert isinstance(attention.sublayer, MultiHeadAttention)
+    copy_multi_head(theirs.self_attn, attention.sublayer)
+    linears = [m for m in network.sublayer.children() if isinstance(m, nn.Linear)]
+    pairs = zip(
+        (*linears, attention.norm, network.norm),
+        (theirs.linear1, theirs.linear2, theirs.norm1, theirs.norm2),
+        strict=True,
+    )
+    for mine, other in pairs:
+        mine.load_state_dict(other.state_dict())
+
+
+@torch.no_grad()
+def copy_gat(theirs: Any, ours: GATLayer) -> None:
+    """From PyTorch Geometric's ``GATConv``."""
+    ours.linear.weight.copy_(theirs.lin.weight)
+    ours.source.copy_(theirs.att_src[0])
+    ours.target.copy_(theirs.att_dst[0])
+    ours.bias.copy_(theirs.bias)
+
+
+@torch.no_grad()
+def copy_gcn(theirs: Any, ours: GCNLayer) -> None:
+    """From PyTorch Geometric's ``GCNConv``."""
+    ours.linear.weight.copy_(theirs.lin.weight)
+    ours.bias.copy_(theirs.bias)
