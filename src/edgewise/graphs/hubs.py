@@ -16,17 +16,19 @@ from edgewise.graphs.intervals import Intervals
 class Hubs(Pattern):
     """The ``nodes`` read all, and all read them (Longformer's and BigBird's global tokens).
 
+    ``is_read=False`` leaves only the hubs' own rows, ``reads=False`` only their columns: the two
+    halves to which Longformer gives projections of their own.
+
     A negative index counts from the end. Where the targets are the last positions of the sources,
     an index still means a position.
     """
 
     nodes: Sequence[int]
+    reads: bool = True
+    is_read: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
-
-    def __repr__(self) -> str:
-        return f"hubs({list(self.nodes)})"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)
@@ -39,11 +41,10 @@ class Hubs(Pattern):
         parts: list[Graph] = []
         for first, last in _runs(hubs):
             start = torch.full_like(position, first)
-            stop = torch.full_like(position, last + 1)
-            if parts:
-                stop[is_hub] = first
-            else:
-                start[is_hub], stop[is_hub] = 0, num_sources
+            stop = torch.full_like(position, last + 1 if self.is_read else first)
+            if self.reads:
+                whole = 0 if parts else num_sources  # in the first part alone
+                start[is_hub], stop[is_hub] = 0, whole
             parts.append(Intervals(start, stop, num_sources))
         return disjoint_union(parts, num_targets, num_sources)
 
