@@ -94,9 +94,7 @@ def magna() -> Tensor:
 def graph_transformer_scalar() -> Tensor:
     """Scalar edge weights multiply the scores, as in the lecture."""
     graph = molecule()
-    return ew.attend(
-        features(), features(), features(), graph, gain=torch.rand(graph.num_edges, 1)
-    )
+    return ew.attend(features(), features(), features(), graph, gain=torch.rand(graph.num_edges, 1))
 
 
 def graph_transformer_vector() -> Tensor:
@@ -205,9 +203,7 @@ def two_projections_one_softmax() -> Tensor:
     """Parts with keys and values of their own, normalised together: the merge law."""
     query = features()
     near = ew.attend_with_lse(query, features(), features(), graphs.window(2))
-    far = ew.attend_with_lse(
-        query, features(), features(), graphs.complete() - graphs.window(2)
-    )
+    far = ew.attend_with_lse(query, features(), features(), graphs.complete() - graphs.window(2))
     return ew.merge_attention([near, far])[0]
 
 

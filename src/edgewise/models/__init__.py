@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from torch import nn
 
+from edgewise.errors import unknown_name
 from edgewise.models.gat import gat
 from edgewise.models.gcn import gcn
 from edgewise.models.gnn import gnn
@@ -24,11 +26,22 @@ IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 MODELS: dict[str, Callable[..., nn.Module]] = {**NODE_MODELS, **TOKEN_MODELS, **IMAGE_MODELS}
 """Every architecture by name; contract tests run over them by kind."""
 
+
+def about(name: str) -> dict[str, str]:
+    """What the docstring of a model's file says: ``title``, ``Formula``, ``Graph``, ``Paper``."""
+    if name not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    title, *lines = (sys.modules[MODELS[name].__module__].__doc__ or "").strip().splitlines()
+    pairs = (line.split(": ", 1) for line in lines if ": " in line)
+    return {"title": title.rstrip("."), **dict(pairs)}
+
+
 __all__ = [
     "IMAGE_MODELS",
     "MODELS",
     "NODE_MODELS",
     "TOKEN_MODELS",
+    "about",
     "gat",
     "gcn",
     "gnn",
