@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Union
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -53,6 +54,14 @@ def batch(
         members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
     else:
         members = list(graph)
+        for member in members:
+            if not isinstance(member, Graph):
+                raise ArgumentError(
+                    "graph",
+                    expected="a pattern with sizes=, or graphs with sizes of their own",
+                    got=f"{member!r} in a list",
+                    remedy="bind it with .bind(num_nodes)",
+                )
     return _pack(members, f"batch of {len(members)}")
 
 
@@ -93,12 +102,7 @@ def _pack(members: Sequence[Graph], name: str) -> Graph:
 
 
 def _listed(name: str, sizes: Sizes) -> list[int]:
-    numbers = [int(size) for size in (sizes.tolist() if isinstance(sizes, Tensor) else sizes)]
-    if any(number < 0 for number in numbers):
-        raise ArgumentError(
-            name,
-            expected="numbers of nodes, 0 or more",
-            got=f"{min(numbers)}",
-            remedy="count the nodes of every member",
-        )
-    return numbers
+    numbers = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
+    for number in numbers:
+        check_count(name, number, 0, "count the nodes of every member")
+    return [int(number) for number in numbers]

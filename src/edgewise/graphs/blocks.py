@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 
@@ -18,13 +18,7 @@ class Blocks(Pattern):
     size: int
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ArgumentError(
-                "size",
-                expected="a block of at least 1 node",
-                got=repr(self.size),
-                remedy="pass how many consecutive nodes read each other",
-            )
+        check_count("size", self.size, 1, "pass how many consecutive nodes read each other")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

@@ -57,7 +57,7 @@ class Union(_Composition):
         left, right = self._operands(num_targets, num_sources)
         parts = [_as_set(part) for part in left.parts]
         for part in right.parts:
-            parts.append(_difference(part, parts))
+            parts.append(_difference(_as_set(part), parts))
         return disjoint_union(parts, num_targets, num_sources)
 
 
@@ -112,6 +112,7 @@ class DisjointUnion(Graph):
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
         super().__init__(num_targets, num_sources)
         self._parts = tuple(parts)
+        self.segments = common_segments(parts)
 
     @property
     def parts(self) -> tuple[Graph, ...]:
@@ -131,6 +132,10 @@ class DisjointUnion(Graph):
     def device(self) -> torch.device:
         return self._parts[0].device
 
+    @property
+    def has_duplicates(self) -> bool:
+        return any(part.has_duplicates for part in self._parts)
+
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
         found = self._parts[0].contains(source, target)
         for part in self._parts[1:]:
@@ -148,13 +153,23 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
     listed = [part for part in parts if part.num_edges and isinstance(part, Edges)]
     if len(listed) > 1:
         joined = torch.cat([part.edge_index for part in listed], dim=1)
-        listed = [Edges(joined, num_targets, num_sources)]
+        listed = [Edges(joined, num_targets, num_sources, common_segments(listed))]
     kept.extend(listed)
     if len(kept) == 1:
         return kept[0]
     if kept:
         return DisjointUnion(kept, num_targets, num_sources)
     return Edges(torch.empty(2, 0, dtype=torch.long), num_targets, num_sources)
+
+
+def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:
+    """The segments that all of these graphs have, if they have the same."""
+    first = graphs[0].segments
+    same = first is not None and all(
+        graph.segments is not None and all(map(torch.equal, graph.segments, first))
+        for graph in graphs[1:]
+    )
+    return first if same else None
 
 
 def _as_set(graph: Graph) -> Graph:

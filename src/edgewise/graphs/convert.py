@@ -67,7 +67,8 @@ def from_scipy(matrix: Any) -> Edges:
             remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
-    pairs = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
+    # astype copies: the matrix may be read-only, which a tensor cannot be
+    pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.graph import Graph
 
 
@@ -57,18 +58,20 @@ class Edges(Graph):
 
     def without_self_loops(self) -> Graph:
         """The other edges keep their order and their copies."""
+        ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
-            kept = self._edge_index[:, self.source != self.target]
+            kept = self._edge_index[:, self.source != self.target + ahead]
             return Edges(kept, self.num_targets, self.num_sources, self.segments)
 
         return self.cached("without_self_loops", make)
 
     def _append_loops(self) -> Graph:
-        node = torch.arange(min(self.num_targets, self.num_sources), device=self.device)
-        missing = node[~self.contains(node, node)]
-        joined = torch.cat([self._edge_index, missing.expand(2, -1)], dim=1)
-        square = self.num_targets == self.num_sources
+        ahead = self._sources_ahead(self.num_targets, self.num_sources)
+        node = torch.arange(self.num_targets, device=self.device)
+        loops = torch.stack([node + ahead, node])
+        joined = torch.cat([self._edge_index, loops[:, ~self.contains(*loops)]], dim=1)
+        square = self.segments is not None and torch.equal(*self.segments)
         segments = self.segments if square else None
         return Edges(joined, self.num_targets, self.num_sources, segments)
 
@@ -105,6 +108,8 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
+    for number in (num_sources, num_targets):
+        check_count("num_nodes", number, 0, "pass n, or (num_sources, num_targets)")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         got = (
             list(edge_index.shape) if isinstance(edge_index, Tensor) else type(edge_index).__name__
@@ -122,7 +127,9 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
             got=str(edge_index.dtype),
             remedy="cast it with .long(); a matrix of booleans goes to graphs.from_dense",
         )
-    edge_index = edge_index.as_subclass(Tensor).long()
+    if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
+        edge_index = edge_index.as_tensor()
+    edge_index = edge_index.long()
     for row, (what, count) in enumerate((("source", num_sources), ("target", num_targets))):
         wrong = (edge_index[row] < 0) | (edge_index[row] >= count)
         if wrong.any():

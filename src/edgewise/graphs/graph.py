@@ -217,9 +217,11 @@ class Graph(Pattern):
     def transpose(self) -> Graph:
         from edgewise.graphs.edges import Edges
 
-        return self.cached(
-            "transpose", lambda: Edges(self.edge_index.flip(0), self.num_sources, self.num_targets)
-        )
+        def make() -> Graph:
+            segments = (self.segments[1], self.segments[0]) if self.segments else None
+            return Edges(self.edge_index.flip(0), self.num_sources, self.num_targets, segments)
+
+        return self.cached("transpose", make)
 
     def with_self_loops(self) -> Graph:
         return self.cached(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -24,6 +25,8 @@ class Grid(Pattern):
     neighbours: int = 4
 
     def __post_init__(self) -> None:
+        check_count("height", self.height, 0, "count the rows of pixels")
+        check_count("width", self.width, 0, "count the pixels of a row")
         if self.neighbours not in (4, 8):
             raise ArgumentError(
                 "neighbours",

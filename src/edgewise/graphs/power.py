@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -23,13 +23,7 @@ class Power(Pattern):
     k: int
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ArgumentError(
-                "k",
-                expected="at least 1 step",
-                got=repr(self.k),
-                remedy="graphs.window(0) is the graph of zero steps",
-            )
+        check_count("k", self.k, 1, "graphs.window(0) is the graph of zero steps")
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:
@@ -56,7 +50,8 @@ class Power(Pattern):
             # Join every (i, m) of the frontier with all that m reads.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             fan = degree[middle]
-            walk = torch.arange(int(fan.sum())) - (fan.cumsum(0) - fan).repeat_interleave(fan)
+            start = (fan.cumsum(0) - fan).repeat_interleave(fan)
+            walk = torch.arange(start.numel(), device=start.device) - start
             end = read[first[middle].repeat_interleave(fan) + walk]
             frontier = torch.unique(reader.repeat_interleave(fan) * n + end)
             reach = torch.unique(torch.cat([reach, frontier]))

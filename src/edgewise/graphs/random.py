@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 
@@ -22,13 +22,8 @@ class Random(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.degree < 0:
-            raise ArgumentError(
-                "degree",
-                expected="at least 0",
-                got=repr(self.degree),
-                remedy="pass how many sources each target reads",
-            )
+        check_count("degree", self.degree, 0, "pass how many sources each target reads")
+        check_count("seed", self.seed, 0, "pass any number; another seed is another graph")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)

@@ -40,7 +40,7 @@ class Tree(Pattern):
         count = len(self.parents)
         settled: set[int] = set()
         for first in range(count):
-            node, path = first, list[int]()
+            node, path = first, dict[int, None]()  # a set that keeps its order
             while node != -1 and node not in settled:
                 if not 0 <= node < count or node in path:
                     raise ArgumentError(
@@ -49,7 +49,7 @@ class Tree(Pattern):
                         got=f"a path {[*path, node]}",
                         remedy="number the nodes from 0 and cut the cycle",
                     )
-                path.append(node)
+                path[node] = None
                 node = self.parents[node]
             settled.update(path)
 

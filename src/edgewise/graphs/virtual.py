@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.graphs.compose import disjoint_union
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -21,6 +22,9 @@ class Virtual(Pattern):
 
     pattern: Pattern
     count: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("count", self.count, 0, "pass how many virtual nodes stand in front")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if num_targets != num_sources or num_targets < self.count:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.counts import check_count
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 
@@ -22,14 +22,8 @@ class Window(Pattern):
     dilation: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("radius", 0), ("dilation", 1)):
-            if getattr(self, name) < least:
-                raise ArgumentError(
-                    name,
-                    expected=f"an integer of at least {least}",
-                    got=repr(getattr(self, name)),
-                    remedy="a radius of 0 reads the node alone; a dilation of 1 skips nothing",
-                )
+        check_count("radius", self.radius, 0, "a radius of 0 reads the node alone")
+        check_count("dilation", self.dilation, 1, "a dilation of 1 skips nothing")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

@@ -1,0 +1,23 @@
+"""Every error names the argument, what was expected, what came, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from edgewise import ArgumentError
+
+
+@contextmanager
+def refused(argument: str, *, expected: str, got: str, remedy: str) -> Iterator[None]:
+    """An ``ArgumentError`` with these words in its four places, all of them in its message."""
+    with pytest.raises(ArgumentError) as caught:
+        yield
+    error = caught.value
+    assert error.argument == argument
+    for wanted, said in ((expected, error.expected), (got, error.got), (remedy, error.remedy)):
+        assert wanted in said
+        assert wanted in str(error)
+    assert f"`{argument}`" in str(error)

@@ -1,0 +1,56 @@
+"""Every pattern has a picture (warnings are errors)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import graphs
+from edgewise.graphs import Graph
+from tests.graphs.specification import PATTERNS, Spec
+
+pytest.importorskip("matplotlib")
+
+
+def picture(graph: Graph) -> torch.Tensor:
+    """The pixels of the drawn graph."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(graph.draw())
+    canvas.figure.set_dpi(30)
+    canvas.draw()
+    return torch.frombuffer(bytearray(canvas.buffer_rgba()), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_every_pattern_has_a_picture(spec: Spec) -> None:
+    sizes = [n for n in (8, 6, 5, 4, 3, 2, 1, 0) if spec.matrix(n, n) is not None]
+    assert picture(spec.bind(sizes[0], sizes[0])).unique().numel() > 1
+
+
+@pytest.mark.parametrize(
+    "sizes", [(0, 0), (1, 1), (0, 3), (3, 0), (1, 4), (4, 1), (40, 40)], ids=str
+)
+@pytest.mark.parametrize("pattern", [graphs.complete(), graphs.empty()], ids=repr)
+def test_odd_sizes_have_a_picture(pattern: graphs.Pattern, sizes: tuple[int, int]) -> None:
+    assert picture(pattern.bind(*sizes)).unique().numel() > 1
+
+
+def test_the_picture_shows_the_edges() -> None:
+    plain, looped = graphs.empty().bind(4), graphs.window(0).bind(4)
+    linked = graphs.edges(torch.tensor([[0], [2]]), 4)
+    assert not picture(plain).equal(picture(looped))
+    assert not picture(plain).equal(picture(linked))
+    assert picture(plain).equal(picture(graphs.empty().bind(4)))
+
+
+def test_a_large_graph_is_thinned() -> None:
+    assert graphs.random(20).draw(nodes=500) is not None
+
+
+def test_saving(tmp_path: Path) -> None:
+    path = tmp_path / "window.png"
+    graphs.window(2).draw(path, nodes=5)
+    assert path.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,115 @@
+"""Every pattern and every composition agrees in all its views, for every n up to 8."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgewise import graphs
+from tests.graphs import algebra
+from tests.graphs.specification import (
+    BIPARTITE,
+    PATTERNS,
+    REPRESENTATIVES,
+    SIZES,
+    SQUARE,
+    Spec,
+    batch,
+    multiset,
+)
+from tests.graphs.views import check, check_graph
+
+ALL_SIZES = [(targets, sources) for targets in SIZES for sources in SIZES]
+EVERY = [*PATTERNS, multiset(), batch(PATTERNS[0]), batch(PATTERNS[2])]
+
+
+def test_every_listed_pattern_is_specified() -> None:
+    specified = {str(spec).split("(")[0] for spec in PATTERNS} | {"virtual"}
+    assert specified == set(graphs.PATTERNS)
+
+
+@pytest.mark.parametrize("spec", EVERY, ids=str)
+def test_pattern(spec: Spec) -> None:
+    for sizes in ALL_SIZES:
+        check(spec, *sizes, copies=spec.name == "edges")
+
+
+@pytest.mark.parametrize("sign", algebra.BINARY)
+@pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
+def test_composition_of_two(left: Spec, sign: str) -> None:
+    for right in REPRESENTATIVES:
+        for sizes in SQUARE + BIPARTITE:
+            check(algebra.compose(left, sign, right), *sizes)
+
+
+@pytest.mark.parametrize("spec", [*PATTERNS, multiset(), batch(PATTERNS[2])], ids=str)
+def test_operation(spec: Spec) -> None:
+    for operation in algebra.UNARY:
+        changed = operation(spec)
+        copies = spec.name == "edges" and ".power" not in changed.name
+        for sizes in SQUARE + BIPARTITE:
+            check(changed, *sizes, copies=copies)
+
+
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_operation_on_the_graph_is_that_on_the_pattern(spec: Spec) -> None:
+    for method in algebra.UNARY[:-3]:
+        changed = method(Spec(spec.name, spec.bind, spec.matrix))
+        for sizes in [(t, s) for t, s in SQUARE + BIPARTITE if spec.matrix(t, s) is not None]:
+            if changed.name.endswith("transpose()"):
+                check(changed, *sizes[::-1])
+            else:
+                check(changed, *sizes)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [3], [2, 0, 3], [1, 1, 1], [4, 4]], ids=str)
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_batch(spec: Spec, sizes: list[int]) -> None:
+    packed = algebra.batch_of(spec, sizes)
+    check(packed, sum(sizes), sum(sizes))
+
+
+@pytest.mark.parametrize("left", PATTERNS[:14], ids=str)
+def test_batch_of_a_union_keeps_its_parts(left: Spec) -> None:
+    both = algebra.compose(left, "|", PATTERNS[3])
+    for sizes in ([2, 0, 3], [4, 4]):
+        check(algebra.batch_of(both, sizes), sum(sizes), sum(sizes))
+
+
+def test_batch_of_graphs_is_block_diagonal() -> None:
+    members = [PATTERNS[0].bind(2, 3), multiset().bind(3, 3), PATTERNS[1].bind(0, 2)]
+    packed = graphs.batch(members)
+    matrix = algebra.block_diagonal([member.dense() for member in members])
+    assert matrix is not None
+    check_graph(packed, matrix, copies=True)
+    assert packed.num_edges == sum(member.num_edges for member in members)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [3], [2, 0, 3], [0, 0]], ids=str)
+def test_membership(sizes: list[int]) -> None:
+    graph = graphs.membership(sizes)
+    assert graph.in_degree().tolist() == sizes
+    assert graph.source.tolist() == list(range(sum(sizes)))
+    check_graph(graph, graph.dense())
+
+
+leaves = st.sampled_from(PATTERNS)
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        st.builds(algebra.compose, inner, st.sampled_from([*algebra.BINARY]), inner)
+        | st.builds(lambda operation, spec: operation(spec), st.sampled_from(algebra.UNARY), inner)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+@given(trees, st.sampled_from(SQUARE + BIPARTITE))
+def test_nested_compositions(spec: Spec, sizes: tuple[int, int]) -> None:
+    check(spec, *sizes)
+    pattern = spec.pattern(*sizes)
+    assert graphs.parse(repr(pattern)) == pattern
