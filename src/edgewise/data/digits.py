@@ -1,0 +1,84 @@
+"""Handwritten digits, 8×8 pixels, 1797 of them; bundled with scikit-learn, nothing to download.
+
+Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test part).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.checks import check_features, check_labels, check_splits
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import ArgumentError, MissingExtraError
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Digits(Data):
+    """Images ``[B, 1, 8, 8]`` from 0 to 1 and their digit.
+
+    Attributes:
+        val, test: shares of the validation and test splits; each digit has its share in each.
+        split_seed: which examples these are; apart from a recipe's seed, so that all its runs are
+            tested on the same images.
+        batch_size: images in a batch.
+
+    """
+
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
+
+    def __post_init__(self) -> None:
+        if min(self.val, self.test) <= 0 or self.val + self.test >= 1:
+            raise ArgumentError(
+                "data.val, data.test",
+                expected="shares above 0 that leave something to train on",
+                got=f"{self.val} and {self.test}",
+                remedy="choose for example 0.1 and 0.2",
+            )
+        if self.batch_size < 1:
+            raise ArgumentError(
+                "data.batch_size",
+                expected="at least 1",
+                got=repr(self.batch_size),
+                remedy="choose for example 64",
+            )
+
+    def load(self) -> Splits:
+        try:
+            from sklearn.datasets import load_digits
+            from sklearn.model_selection import train_test_split
+        except ImportError as error:
+            raise MissingExtraError("scikit-learn", "train", "the data set digits") from error
+        digits = load_digits()
+        images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
+        labels = torch.as_tensor(digits.target, dtype=torch.long)
+        check_features(images)
+        check_labels(labels, CLASSES)
+        split = partial(train_test_split, random_state=self.split_seed)
+        rest, test = split(range(len(labels)), test_size=self.test, stratify=labels)
+        val_size = self.val / (1 - self.test)
+        train, val = split(rest, test_size=val_size, stratify=labels[rest])
+        index = {name: torch.tensor(i) for name, i in (("train", train), ("val", val))}
+        index["test"] = torch.tensor(test)
+        check_splits(**index)
+        return Splits(
+            {"image_size": images.shape[-1], "channels": images.shape[1], "out_width": CLASSES},
+            **{name: _part(images[i], labels[i]) for name, i in index.items()},
+            batch_size=self.batch_size,
+        )
+
+
+def _part(images: Tensor, labels: Tensor) -> Split:
+    return Split(len(labels), lambda index: Batch((images[index],), labels[index]))

@@ -1,0 +1,64 @@
+"""Batches in an order that (seed, epoch) alone decides, so that a run can be continued exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+
+
+class Loader:
+    """The batches of one split, for data that fit in memory.
+
+    Args:
+        make: the batch of these examples, given as an index ``[B]``.
+        count: how many examples there are.
+        size: examples in a batch; the last one may be smaller.
+        seed: shuffles, differently in every epoch; ``None`` keeps the order.
+
+    Lightning tells the epoch to whatever a loader calls its ``sampler``, and saves and restores
+    ``state_dict()``: how many batches of the epoch have been served.
+
+    """
+
+    def __init__(
+        self, make: Callable[[Tensor], Batch], count: int, size: int, seed: int | None = None
+    ) -> None:
+        self.make, self.count, self.size, self.seed = make, count, size, seed
+        self.sampler = self
+        self._epoch = self._served = 0
+
+    def __len__(self) -> int:
+        return math.ceil(self.count / self.size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of this epoch."""
+        self._epoch = epoch
+
+    def state_dict(self) -> dict[str, int]:
+        """How far into the epoch it is."""
+        return {"served": self._served % max(len(self), 1)}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next epoch begin after the batches that were served already."""
+        self._served = state["served"]
+
+    def __iter__(self) -> Iterator[Batch]:
+        first, self._served = self._served % max(len(self), 1), 0
+        # A generator: its body runs at the first batch, when the epoch is known.
+        return self._batches(first)
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        batches = self._order().split(self.size)
+        for self._served, index in enumerate(batches[first:], first + 1):
+            yield self.make(index)
+
+    def _order(self) -> Tensor:
+        if self.seed is None:
+            return torch.arange(self.count)
+        mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
+        return torch.randperm(self.count, generator=mixed)

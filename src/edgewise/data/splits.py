@@ -1,0 +1,66 @@
+"""What every data set gives: three splits and the sizes that a model has to know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.loader import Loader
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a data set: how many examples, and the batch of an index ``[B]`` of them."""
+
+    count: int
+    make: Callable[[Tensor], Batch]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A loaded and checked data set.
+
+    Attributes:
+        model_arguments: what the model must be told about the data, such as ``in_width``.
+        train, val, test: its parts.
+        batch_size: examples in a batch.
+
+    """
+
+    model_arguments: dict[str, int]
+    train: Split
+    val: Split
+    test: Split
+    batch_size: int
+
+    def loaders(self, seed: int) -> dict[str, Loader]:
+        """A loader by the name of each split; only ``train`` is shuffled."""
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        return {
+            name: Loader(part.make, part.count, self.batch_size, seed if name == "train" else None)
+            for name, part in parts.items()
+        }
+
+
+@dataclass(frozen=True)
+class Data(ABC):
+    """Which data, with what choices; nothing is read before :meth:`load`."""
+
+    provides: ClassVar[tuple[str, ...]]
+    """The model's arguments that the data decide, so that no recipe writes them."""
+
+    @abstractmethod
+    def load(self) -> Splits:
+        """Read and check the data.
+
+        Raises:
+            MissingDataError: a file is not there.
+            MissingExtraError: the package that reads it is not installed.
+            ArgumentError: NaN or infinity, labels out of range, splits that overlap.
+
+        """
