@@ -1,0 +1,143 @@
+"""What every listed model must keep, found by its kind; a new model is tested without a word."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise import graphs, models
+
+IN, OUT, WIDTH, IMAGE, CHANNELS = 6, 4, 8, 8, 2
+ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
+
+
+def small(name: str) -> nn.Module:
+    """The model with its defaults, its widths small, in float64 and without dropout."""
+    torch.manual_seed(0)
+    make = models.MODELS[name]
+    if name in models.NODE_MODELS:
+        model = make(IN, OUT)
+    elif name in models.TOKEN_MODELS:
+        model = make(WIDTH, heads=2)
+    else:
+        model = make(IMAGE, CHANNELS, OUT)
+    return model.double().eval()
+
+
+def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
+    """Input for one call; a graph with an isolated node, a self-loop and a duplicate edge."""
+    torch.manual_seed(1)
+    if name in models.IMAGE_MODELS:
+        return (torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True),)
+    width = IN if name in models.NODE_MODELS else WIDTH
+    x = torch.randn(nodes, width, dtype=torch.double, requires_grad=True)
+    return x, random_graph(nodes)
+
+
+def random_graph(nodes: int) -> ew.Graph:
+    count = 3 * nodes if nodes > 1 else 0
+    pairs = torch.randint(max(nodes - 1, 1), (2, count))
+    loops = torch.zeros(2, 1 if nodes else 0, dtype=torch.long)
+    return graphs.edges(torch.cat([pairs, pairs[:, :1], loops], dim=1), nodes)
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> None:
+    model, inputs = small(name), example(name)
+    out = model(*inputs)
+    assert out.isfinite().all()
+    out.square().sum().backward()
+    assert inputs[0].grad.isfinite().all()
+    for weight, parameter in model.named_parameters():
+        assert parameter.grad is not None, weight
+        assert parameter.grad.isfinite().all(), weight
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
+    model, inputs = small(name), example(name)
+    torch.manual_seed(9)
+    other = small(name)
+    for parameter in other.parameters():
+        nn.init.normal_(parameter)
+    assert not torch.equal(other(*inputs), model(*inputs))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(*inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("engine", ew.engines.ENGINES)
+def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
+    model, inputs = small(name), example(name)
+    if name in ON_A_GRAPH:  # distinct edges, so that every engine can serve
+        inputs = (inputs[0], graphs.from_dense(inputs[1].dense()))
+    outs, grads = [], []
+    for chosen in ("reference", engine):
+        with ew.using_engine(chosen):
+            outs.append(model(*inputs))
+        grads.append(torch.autograd.grad(outs[-1].square().sum(), inputs[0])[0])
+    torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ON_A_GRAPH)
+def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
+    model = small(name)
+    x, graph = example(name)
+    order = torch.randperm(len(x))
+    renumbered = graphs.edges(order.argsort()[graph.edge_index], len(x))
+    torch.testing.assert_close(
+        model(x[order], renumbered), model(x, graph)[order], rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ON_A_GRAPH)
+def test_no_gradient_from_the_future_on_a_causal_graph(name: str) -> None:
+    model = small(name)
+    x, _ = example(name)
+    out = model(x, graphs.causal())[2]
+    (out * torch.randn_like(out)).sum().backward()
+    assert (x.grad[3:] == 0).all()
+    assert (x.grad[:3] != 0).any()
+
+
+@pytest.mark.parametrize("name", ON_A_GRAPH)
+@pytest.mark.parametrize("nodes", [0, 1, 2, 5])
+def test_small_graphs_and_no_edges_are_good_input(name: str, nodes: int) -> None:
+    model = small(name)
+    x, graph = example(name, nodes)
+    for reads in (graph, graphs.empty(), graphs.complete()):
+        out = model(x, reads)
+        assert out.shape[0] == nodes
+        assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ON_A_GRAPH)
+def test_leading_batch_dimensions_share_the_graph(name: str) -> None:
+    model = small(name)
+    x, graph = example(name)
+    pair = torch.stack([x, x + 1])
+    torch.testing.assert_close(model(pair, graph)[1], model(x + 1, graph), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_the_file_says_what_the_model_is(name: str) -> None:
+    about = models.about(name)
+    assert about.keys() >= {
+        "title",
+        "Formula",
+        "Graph",
+        "Score",
+        "Normalisation",
+        "Update",
+        "Paper",
+    }
+    make = models.MODELS[name]
+    assert make.__name__ == name
+    assert inspect.getmodule(make).__name__ == f"edgewise.models.{name}"
+    assert re.search(r"\d{4}", about["Paper"]), "the paper has a year"

@@ -1,0 +1,100 @@
+"""Multi-head attention: both of the taught forms, against PyTorch's module and by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.cli.peers import copy_multi_head
+from edgewise.layers import LinearByHead, MultiHeadAttention
+
+
+def test_equals_torch_with_gradients_of_every_weight() -> None:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    ours = MultiHeadAttention(12, 3).double()
+    copy_multi_head(theirs, ours)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    out, other = ours(x, graphs.complete()), theirs(x, x, x)[0]
+    torch.testing.assert_close(out, other, rtol=0, atol=1e-13)
+    out.square().sum().backward()
+    other.square().sum().backward()
+    stacked = torch.cat([ours.query.weight.grad, ours.key.weight.grad, ours.value.weight.grad])
+    torch.testing.assert_close(stacked, theirs.in_proj_weight.grad, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        ours.output.weight.grad, theirs.out_proj.weight.grad, rtol=0, atol=1e-12
+    )
+
+
+def test_cross_attention_equals_torch() -> None:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    ours = MultiHeadAttention(12, 3).double()
+    copy_multi_head(theirs, ours)
+    x, memory = (torch.randn(2, n, 12, dtype=torch.float64) for n in (5, 7))
+    out = ours(x, graphs.complete(), source=memory)
+    torch.testing.assert_close(out, theirs(x, memory, memory)[0], rtol=0, atol=1e-13)
+
+
+def test_split_form_sends_part_h_of_the_input_to_head_h() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, projections="split", bias=False).double()
+    layer.output.weight.data = torch.eye(8, dtype=torch.float64)
+    x = torch.randn(5, 8, dtype=torch.float64)
+    out = layer(x, graphs.window(1))
+    for head in range(2):
+        part = x[:, 4 * head : 4 * head + 4]
+        query, key, value = (
+            (part @ linear.weight[head].T)[:, None]
+            for linear in (layer.query, layer.key, layer.value)
+        )
+        alone = ew.attend(query, key, value, graphs.window(1))[:, 0]
+        torch.testing.assert_close(out[:, 4 * head : 4 * head + 4], alone)
+
+
+def test_split_form_has_fewer_weights_by_the_number_of_heads() -> None:
+    full, split = nn.Linear(12, 12, bias=False), LinearByHead(3, 12, 12, bias=False)
+    assert full.weight.numel() == 3 * split.weight.numel()
+
+
+def test_linear_by_head_is_a_block_diagonal_linear_map() -> None:
+    torch.manual_seed(0)
+    split, full = LinearByHead(3, 6, 12), nn.Linear(6, 12)
+    full.weight.data = torch.block_diag(*split.weight.data)
+    full.bias.data = split.bias.data = torch.randn(12)
+    x = torch.randn(4, 5, 6)
+    torch.testing.assert_close(split(x), full(x))
+
+
+def test_edge_terms_reach_the_primitive() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(4, 2)
+    graph = graphs.complete().bind(3)
+    bias = torch.zeros(9, 2)
+    bias[graph.source == 0] = -torch.inf
+    blocked = layer(torch.randn(3, 4), graph, bias=bias)
+    x = torch.randn(3, 4)
+    changed = x.clone()
+    changed[0] += 1.0
+    rows = slice(1, None)  # nobody reads node 0, which reads others itself
+    torch.testing.assert_close(
+        layer(x, graph, bias=bias)[rows], layer(changed, graph, bias=bias)[rows]
+    )
+    assert blocked.shape == (3, 4)
+
+
+def test_dropout_only_in_training() -> None:
+    layer, x = MultiHeadAttention(4, 2, dropout=0.5), torch.randn(6, 4)
+    assert not torch.equal(layer(x, graphs.complete()), layer(x, graphs.complete()))
+    layer.eval()
+    assert torch.equal(layer(x, graphs.complete()), layer(x, graphs.complete()))
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(
+        ew.ArgumentError, match="`heads`: expected a divisor of the width 10; got 4"
+    ):
+        MultiHeadAttention(10, 4)
