@@ -20,7 +20,7 @@ class Loader:
         size: examples in a batch; the last one may be smaller.
         seed: shuffles, differently in every epoch; ``None`` keeps the order.
 
-    Lightning tells the epoch to whatever a loader calls its ``sampler``, and saves and restores
+    Lightning tells the epoch to what a loader calls its ``sampler``, and saves and restores its
     ``state_dict()``: how many batches of the epoch have been served.
 
     """
@@ -29,7 +29,8 @@ class Loader:
         self, make: Callable[[Tensor], Batch], count: int, size: int, seed: int | None = None
     ) -> None:
         self.make, self.count, self.size, self.seed = make, count, size, seed
-        self.sampler = self
+        if seed is not None:
+            self.sampler = self
         self._epoch = self._served = 0
 
     def __len__(self) -> int:

@@ -1,0 +1,47 @@
+"""One class of several for each output: cross-entropy and accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Outputs are scores ``[M, classes]`` and targets class numbers ``[M]``.
+
+    Attributes:
+        label_smoothing: the share of a target's weight that is spread over all classes.
+
+    """
+
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ArgumentError(
+                "task.label_smoothing",
+                expected="a share from 0 to below 1",
+                got=repr(self.label_smoothing),
+                remedy="choose for example 0.1",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from torchmetrics.classification import MulticlassAccuracy
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        # Labels were checked when the data were loaded; micro is the share of right answers.
+        return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

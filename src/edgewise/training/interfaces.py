@@ -1,0 +1,37 @@
+"""What training asks of data and of tasks, which do not know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+class Batch(Protocol):
+    """Inputs, and the targets of the outputs that count."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def target(self) -> Tensor: ...
+    def to(self, device: torch.device) -> Batch: ...
+    def counted(self, outputs: Tensor) -> Tensor: ...
+
+
+class Loader(Protocol):
+    """The batches of an epoch."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Batch]: ...
+
+
+class Task(Protocol):
+    """A loss and metrics."""
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor: ...
+    def metrics(self) -> dict[str, Metric]: ...

@@ -1,0 +1,93 @@
+"""A model, a task and an optimizer as Lightning wants them."""
+
+# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+from __future__ import annotations
+
+from typing import Any
+
+import lightning.pytorch as lightning
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric, Metric
+
+from edgewise.training.interfaces import Batch, Task
+from edgewise.training.optimizer import Optimizer
+from edgewise.training.schedule import Constant, Schedule
+
+
+class Fitting(lightning.LightningModule):
+    """The steps of training; what they measure is asked for with :meth:`finish`.
+
+    Metrics are asked for once an epoch instead of logged at every step, which for a small graph
+    costs more than the step. The training metrics are part of the state, so that an epoch that is
+    continued reports all of its batches.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        optimizer: Optimizer | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.task = model, task
+        self.settings, self.schedule = optimizer, schedule or Constant()
+        self.train_meters, self.val_meters, self.test_meters = (self._meters() for _ in range(3))
+        for _, meter in _each(self.train_meters):
+            meter.persistent(True)
+
+    def _meters(self) -> nn.ModuleDict:
+        return nn.ModuleDict({"loss": MeanMetric(nan_strategy="disable"), **self.task.metrics()})
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        return batch.to(device)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        return self._measured(batch, self.train_meters)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        self._measured(batch, self.val_meters)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        self._measured(batch, self.test_meters)
+
+    def _measured(self, batch: Batch, meters: nn.ModuleDict) -> Tensor:
+        outputs = batch.counted(self.model(*batch.inputs))
+        loss = self.task.loss(outputs, batch.target)
+        for name, meter in _each(meters):
+            if name == "loss":
+                meter.update(loss.detach(), len(batch.target))
+            else:
+                meter.update(outputs.detach(), batch.target)
+        return loss
+
+    def finish(self, split: str) -> dict[str, float]:
+        """The metrics of a split since the last call, such as ``{"val/loss": ...}``."""
+        meters = dict(_each(getattr(self, f"{split}_meters")))
+        values = {
+            f"{split}/{name}": round(float(meter.compute()), 6) for name, meter in meters.items()
+        }
+        for meter in meters.values():
+            meter.reset()
+        return values
+
+    def configure_optimizers(self) -> Any:
+        assert self.settings is not None
+        optimizer = self.settings.build(self.model)
+        if isinstance(self.schedule, Constant):
+            return optimizer
+        steps = int(self.trainer.estimated_stepping_batches)
+        factor = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.schedule.factor(step, steps)
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": factor, "interval": "step"},
+        }
+
+
+def _each(meters: nn.ModuleDict) -> list[tuple[str, Metric]]:
+    return [(name, meter) for name, meter in meters.items() if isinstance(meter, Metric)]

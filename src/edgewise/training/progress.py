@@ -1,0 +1,89 @@
+"""What training says while it runs: a bar in a terminal, a line now and then elsewhere."""
+
+# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning.pytorch as lightning
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from edgewise.training.watch import Watch
+
+BAR_EVERY, LINE_EVERY = 0.1, 10.0  # seconds
+
+
+class ProgressDisplay(lightning.Callback):
+    """Epochs done, the monitored metric and its best value, on the standard error."""
+
+    def __init__(self, title: str, watch: Watch) -> None:
+        self.title, self.watch = title, watch
+        self.console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._due = 0.0
+
+    def on_train_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        self._due = time.monotonic() + (0 if self.console.is_terminal else LINE_EVERY)
+        if self.console.is_terminal:
+            shown = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
+            self._bar = Progress(
+                *shown,
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+                auto_refresh=False,  # no second thread beside the training
+            )
+            self._bar.add_task(self.title, total=self.watch.settings.epochs, text="")
+            self._bar.start()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        if time.monotonic() >= self._due:
+            self._show(len(self.watch.rows) + (batch_idx + 1) / int(trainer.num_training_batches))
+
+    def on_train_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        self._show(len(self.watch.rows))
+        self._close()
+
+    def on_exception(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        exception: BaseException,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _show(self, epochs: float) -> None:
+        settings, text = self.watch.settings, ""
+        if self.watch.rows:
+            now = self.watch.rows[-1][settings.monitor]
+            text = f"{settings.monitor} {now:.4f} (best {self.watch.best:.4f})"
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0],
+                completed=epochs,
+                text=f"epoch {int(epochs)}/{settings.epochs}  {text}",
+                refresh=True,
+            )
+            self._due = time.monotonic() + BAR_EVERY
+        else:
+            line = f"{self.title}  epoch {int(epochs)}/{settings.epochs}  {text}"
+            self.console.print(line, highlight=False, soft_wrap=True)
+            self._due = time.monotonic() + LINE_EVERY

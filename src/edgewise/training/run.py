@@ -1,0 +1,118 @@
+"""One run from first to last step, on Lightning's Trainer."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import lightning.pytorch as lightning
+from torch import nn
+
+from edgewise.training.curves import curves
+from edgewise.training.folder import RunFolder
+from edgewise.training.interfaces import Loader, Task
+from edgewise.training.interrupt import Interrupted, interruptible
+from edgewise.training.module import Fitting
+from edgewise.training.optimizer import Optimizer
+from edgewise.training.progress import ProgressDisplay
+from edgewise.training.saver import Saver
+from edgewise.training.schedule import Schedule
+from edgewise.training.settings import Trainer
+from edgewise.training.watch import Watch
+
+LEAN: dict[str, Any] = {
+    "logger": False,  # the rows are kept in memory and written once
+    "enable_checkpointing": False,  # Saver does it, by the clock and without tearing a file
+    "enable_progress_bar": False,  # ProgressDisplay
+    "enable_model_summary": False,
+    "num_sanity_val_steps": 0,
+    "inference_mode": False,  # a graph caches tensors in validation that training then reads
+    "devices": 1,
+}
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    loaders: Mapping[str, Loader],
+    folder: RunFolder,
+    *,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    settings: Trainer,
+    title: str,
+) -> dict[str, float]:
+    """See :func:`edgewise.training.fit`."""
+    module = Fitting(model.train(), task, optimizer, schedule)
+    watch = Watch(settings)
+    with interruptible() as request, _quiet():
+        callbacks = [watch, ProgressDisplay(title, watch)]
+        callbacks.append(Saver(folder, settings.save_every, request))
+        trainer = lightning.Trainer(
+            max_epochs=settings.epochs,
+            gradient_clip_val=settings.clip_norm or None,
+            accelerator=settings.accelerator,
+            callbacks=callbacks,
+            **LEAN,
+        )
+        start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
+        with _as_interrupted():
+            trainer.fit(
+                module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
+            )
+    model.load_state_dict(watch.best_weights)
+    metrics = evaluate(model, task, loaders, settings.accelerator)
+    metrics["best_epoch"] = watch.best_epoch
+    metrics["epochs"] = len(watch.rows)
+    metrics["parameters"] = sum(p.numel() for p in model.parameters())
+    metrics["seconds"] = round(watch.seconds, 3)
+    _write(folder, watch, metrics)
+    return metrics
+
+
+def evaluate(
+    model: nn.Module, task: Task, loaders: Mapping[str, Loader], accelerator: str
+) -> dict[str, float]:
+    """See :func:`edgewise.training.evaluate`."""
+    module = Fitting(model, task)
+    with _quiet(), _as_interrupted():
+        trainer = lightning.Trainer(accelerator=accelerator, **LEAN)
+        trainer.validate(module, loaders["val"], verbose=False)
+        trainer.test(module, loaders["test"], verbose=False)
+    return {**module.finish("test"), **module.finish("val")}
+
+
+def _write(folder: RunFolder, watch: Watch, metrics: dict[str, float]) -> None:
+    folder.write_log(watch.rows)
+    folder.write_weights(watch.best_weights)
+    folder.write_figure("curves.png", curves(watch.rows, watch.best_epoch))
+    folder.write_json("metrics.json", metrics)  # the last: where it is, the run is finished
+    folder.checkpoint.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_interrupted() -> Iterator[None]:
+    """Lightning turns a KeyboardInterrupt into ``sys.exit(1)``."""
+    try:
+        yield
+    except SystemExit as error:
+        raise Interrupted(signal.SIGINT) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's remarks on devices and tips, but with its warnings."""
+    log = logging.getLogger("lightning.pytorch")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            # Lightning 2.6 asks PyTorch 2.13 for a class that is going away.
+            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)

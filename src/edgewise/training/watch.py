@@ -1,0 +1,92 @@
+"""What is remembered of the epochs: their numbers, and the weights of the best."""
+
+# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import lightning.pytorch as lightning
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.training.folder import Row
+from edgewise.training.module import Fitting
+from edgewise.training.settings import Trainer
+
+
+class Watch(lightning.Callback):
+    """Keeps a row of numbers for each epoch and the best weights, and stops without progress.
+
+    All in memory: a small graph's epoch takes less time than writing a file. They are part of the
+    checkpoint.
+    """
+
+    def __init__(self, settings: Trainer) -> None:
+        self.settings = settings
+        self.rows: list[Row] = []
+        self.best_epoch = -1
+        self.best_weights: dict[str, Tensor] = {}
+        self._before = 0.0
+        self._started: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in training, over all the sittings of a run."""
+        return self._before + (0 if self._started is None else time.monotonic() - self._started)
+
+    @property
+    def best(self) -> float:
+        """The best value so far."""
+        return self.rows[self.best_epoch][self.settings.monitor] if self.rows else math.nan
+
+    def state_dict(self) -> dict[str, Any]:
+        best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
+        return {"rows": self.rows, "seconds": self.seconds, **best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self._before = state["rows"], state["seconds"]
+        self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
+
+    def on_train_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        self._started = time.monotonic()
+        self._stop_without_progress(trainer)  # where it was killed after the last epoch
+
+    def on_train_epoch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        assert isinstance(pl_module, Fitting)
+        measured = {**pl_module.finish("train"), **pl_module.finish("val")}
+        if self.settings.monitor not in measured:
+            raise unknown_name("trainer.monitor", self.settings.monitor, measured)
+        epoch = len(self.rows)
+        _check_finite(measured["train/loss"], epoch)
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        seconds = round(self.seconds, 3)
+        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": seconds})
+        if self.best_epoch < 0 or self._is_better(measured[self.settings.monitor]):
+            self.best_epoch = epoch
+            state = pl_module.model.state_dict()
+            self.best_weights = {name: value.detach().clone() for name, value in state.items()}
+        self._stop_without_progress(trainer)
+
+    def _is_better(self, value: float) -> bool:
+        return value > self.best if self.settings.better == "higher" else value < self.best
+
+    def _stop_without_progress(self, trainer: lightning.Trainer) -> None:
+        patience = self.settings.patience
+        if patience and len(self.rows) - 1 - self.best_epoch >= patience:
+            trainer.should_stop = True
+
+
+def _check_finite(loss: float, epoch: int) -> None:
+    if not math.isfinite(loss):
+        raise ArgumentError(
+            "optimizer.lr",
+            expected="a training loss that stays finite",
+            got=f"{loss} in epoch {epoch}",
+            remedy="lower it, or set trainer.clip_norm",
+        )
