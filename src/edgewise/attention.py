@@ -222,10 +222,9 @@ def prepare(
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
-    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (call.query, call.key, call.value)))
     return Problem(
         operation="attend",
-        batch=batch.numel(),
+        batch=call.batch.numel(),
         heads=call.query.shape[-2],
         width=call.query.shape[-1],
         value_width=call.value.shape[-1],

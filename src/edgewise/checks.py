@@ -55,19 +55,11 @@ def check_call(call: AttentionCall, graph: Graph) -> None:
             got=repr(call.score),
             remedy="see edgewise.scores",
         )
-    try:
-        torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    except RuntimeError as error:
-        raise ArgumentError(
-            "query, key, value",
-            expected="leading batch dimensions that broadcast",
-            got=f"{list(query.shape)}, {list(key.shape)}, {list(value.shape)}",
-            remedy="the last three dimensions are nodes, heads and width",
-        ) from error
     check_term("bias", call.bias, graph.num_edges, heads)
     check_term("gain", call.gain, graph.num_edges, heads)
     _check_vector("edge_key", call.edge_key, graph.num_edges, heads, width)
     _check_vector("edge_value", call.edge_value, graph.num_edges, heads, value.shape[-1])
+    _check_batch(call)
     if not 0.0 <= call.dropout <= 1.0:
         raise ArgumentError(
             "dropout",
@@ -92,6 +84,19 @@ def check_term(name: str, term: EdgeTerm | None, num_edges: int, heads: int) -> 
             got=f"shape {list(shape)}",
             remedy="give one row an edge, in the order of graph.edge_index",
         )
+
+
+def _check_batch(call: AttentionCall) -> None:
+    try:
+        _ = call.batch
+    except RuntimeError as error:
+        batches = call.batches()
+        raise ArgumentError(
+            ", ".join(batches),
+            expected="leading batch dimensions that broadcast",
+            got=", ".join(f"{name} {list(batch)}" for name, batch in batches.items()),
+            remedy="the last dimensions are [nodes, heads, width], or [edges, heads] of edge terms",
+        ) from error
 
 
 def _check_vector(

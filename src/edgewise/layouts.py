@@ -58,7 +58,10 @@ def _shape(graph: Graph) -> tuple[int, int, int]:
     if graph.segments is None or not graph.segments[0].numel():
         return 1, graph.num_targets, graph.num_sources
     target_sizes, source_sizes = graph.segments
-    return target_sizes.numel(), int(target_sizes.max()), int(source_sizes.max())
+    blocks, rows, columns = target_sizes.numel(), int(target_sizes.max()), int(source_sizes.max())
+    if blocks * rows * columns >= graph.num_targets * graph.num_sources:
+        return 1, graph.num_targets, graph.num_sources
+    return blocks, rows, columns
 
 
 def _dense_layout(graph: Graph) -> DenseLayout:
@@ -67,7 +70,7 @@ def _dense_layout(graph: Graph) -> DenseLayout:
     places, full = facts["grid"], facts["full"]
     if full and places == graph.num_edges:
         return DenseLayout(blocks, rows, columns, None, None, None, None, False, None)
-    target_sizes, source_sizes = graph.segments or (None, None)
+    target_sizes, source_sizes = graph.segments if graph.segments and blocks > 1 else (None, None)
     row_node, node_row = _places(target_sizes, rows)
     column_node, node_column = _places(source_sizes, columns)
     row = graph.target if node_row is None else node_row[graph.target]

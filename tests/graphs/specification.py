@@ -134,7 +134,9 @@ def batch(member: Spec) -> Spec:
 
     def matrix(targets: int, sources: int) -> Matrix:
         chosen = sizes(targets, sources)
-        return chosen and block_diagonal([member.matrix(*pair) for pair in zip(*chosen, strict=True)])
+        return chosen and block_diagonal(
+            [member.matrix(*pair) for pair in zip(*chosen, strict=True)]
+        )
 
     def graph(targets: int, sources: int) -> Pattern:
         pattern, chosen = member.pattern(targets, sources), sizes(targets, sources)

@@ -81,7 +81,9 @@ def test_from_networkx() -> None:
     for graph, pairs in networkx_cases():
         converted = graphs.from_networkx(graph)
         assert converted.num_targets == converted.num_sources == graph.number_of_nodes()
-        assert sorted(converted.edge_index.T.tolist()) == sorted(map(list, zip(*pairs, strict=True)))
+        assert sorted(converted.edge_index.T.tolist()) == sorted(
+            map(list, zip(*pairs, strict=True))
+        )
 
 
 def test_what_cannot_be_converted() -> None:

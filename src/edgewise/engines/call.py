@@ -31,6 +31,20 @@ class AttentionCall:
     seed: int = 0
     first_edge: int = 0
 
+    @property
+    def batch(self) -> torch.Size:
+        """The leading dimensions of all arguments, broadcast together."""
+        return torch.broadcast_shapes(*self.batches().values())
+
+    def batches(self) -> dict[str, torch.Size]:
+        """The leading dimensions of each argument that has any of its own."""
+        given = {"query": 3, "key": 3, "value": 3, "bias": 2, "gain": 2}
+        given |= {"edge_key": 3, "edge_value": 3}
+        tensors = {name: getattr(self, name) for name in given}
+        return {
+            name: x.shape[: -given[name]] for name, x in tensors.items() if isinstance(x, Tensor)
+        }
+
     def part(self, start: int, stop: int) -> AttentionCall:
         """The call for the edges ``start`` to ``stop`` alone."""
         return replace(

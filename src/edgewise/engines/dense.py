@@ -65,7 +65,7 @@ class Dense:
             mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf).to(query.dtype)
             if layout.causal:
                 mask = mask.masked_fill(_upper(layout, mask.device), -torch.inf)
-        batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+        batch = torch.Size((*call.batch, layout.blocks))
         if mask is not None and mask.shape[:-3].numel() > 1:
             mask = _flat(mask, batch)
         out = F.scaled_dot_product_attention(
@@ -113,7 +113,8 @@ class Dense:
         if isinstance(call.score, Dot):
             scores = query @ key.transpose(-1, -2) * call.score.scale_for(query.shape[-1])
         elif call.score is None:
-            scores = query.new_zeros(*query.shape[:-1], layout.columns)
+            batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+            scores = query.new_zeros(*batch, layout.rows, layout.columns)
         else:  # [blocks, rows, columns, H], as a score wants its heads last
             paired = call.score(query.transpose(-2, -3)[..., None, :, :], _pairs(key))
             scores = paired.movedim(-1, -3)

@@ -27,9 +27,9 @@ def merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         return parts[0]
     lse = torch.stack([part[1] for part in parts])
     weight, total = softmax_with_lse(lse, 0)
-    out = sum(w[..., None].to(o.dtype) * o for w, (o, _) in zip(weight, parts, strict=True))
+    out = sum(w[..., None] * o for w, (o, _) in zip(weight, parts, strict=True))
     assert isinstance(out, Tensor)
-    return out, total
+    return out.to(parts[0][0].dtype), total
 
 
 def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:

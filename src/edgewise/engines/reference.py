@@ -42,7 +42,7 @@ class Reference:
             mask = dropout_mask(
                 call.seed,
                 call.dropout,
-                batch=weights[..., 0, 0].numel() if weights.dim() > 2 else 1,
+                batch=weights.shape[:-2].numel(),
                 first_edge=call.first_edge,
                 edges=weights.shape[-2],
                 heads=weights.shape[-1],
