@@ -120,17 +120,11 @@ class RunFolder:
         """Load ``model.safetensors``.
 
         Raises:
-            MissingDataError: the run has not finished, or is not there.
             ArgumentError: the weights are of another model.
 
         """
         from safetensors.torch import load_file
 
-        if not self.weights.is_file():
-            raise MissingDataError(
-                f"{self.weights}: no such file. Remedy: finish the run with `edgewise train "
-                f"--resume --out {self.path}`."
-            )
         try:
             model.load_state_dict(load_file(self.weights))
         except RuntimeError as error:

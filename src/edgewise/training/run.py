@@ -47,6 +47,7 @@ def fit(
     title: str,
 ) -> dict[str, float]:
     """See :func:`edgewise.training.fit`."""
+    settings.check(task.metrics())
     module = Fitting(model.train(), task, optimizer, schedule)
     watch = Watch(settings)
     with interruptible() as request, _quiet():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+import torch
 
 from edgewise.errors import ArgumentError, unknown_name
 
 Better = Literal["higher", "lower"]
+Accelerator = Literal["auto", "cpu", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Trainer:
         monitor: the metric whose best epoch gives the final weights; the first of equals.
         better: whether a higher or a lower value of it is better.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
-        accelerator: Lightning's word for the device: ``auto``, ``cpu``, ``gpu``.
+        accelerator: ``auto`` takes a GPU where there is one.
         save_every: seconds between two checkpoints, which is what a killed run loses at most
             (saving takes longer breaks where it takes more than a twentieth of the time).
 
@@ -31,15 +35,19 @@ class Trainer:
     monitor: str = "val/accuracy"
     better: Better = "higher"
     clip_norm: float = 0.0
-    accelerator: str = "auto"
+    accelerator: Accelerator = "auto"
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.better not in get_args(Better):
-            raise unknown_name("trainer.better", self.better, get_args(Better))
+        for name, known in (("better", get_args(Better)), ("accelerator", get_args(Accelerator))):
+            if getattr(self, name) not in known:
+                raise unknown_name(f"trainer.{name}", getattr(self, name), known)
         if self.epochs < 1:
             raise ArgumentError(
-                "trainer.epochs", expected="at least 1", got=repr(self.epochs), remedy="train"
+                "trainer.epochs",
+                expected="at least 1",
+                got=repr(self.epochs),
+                remedy="choose for example 100",
             )
         for name in ("patience", "clip_norm", "save_every"):
             if not getattr(self, name) >= 0:
@@ -49,3 +57,24 @@ class Trainer:
                     got=repr(getattr(self, name)),
                     remedy="choose 0 to do without",
                 )
+
+    def check(self, metrics: Iterable[str]) -> None:
+        """Refuse what cannot be, before a run.
+
+        Args:
+            metrics: names that the task reports, without the split.
+
+        Raises:
+            ArgumentError: no such metric to monitor, or no such device.
+
+        """
+        known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
+        if self.monitor not in known:
+            raise unknown_name("trainer.monitor", self.monitor, known)
+        if self.accelerator == "gpu" and not torch.accelerator.is_available():
+            raise ArgumentError(
+                "trainer.accelerator",
+                expected="a device of this machine",
+                got="gpu, and there is none",
+                remedy="choose auto or cpu",
+            )

@@ -10,7 +10,7 @@ from typing import Any
 import lightning.pytorch as lightning
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 from edgewise.training.folder import Row
 from edgewise.training.module import Fitting
 from edgewise.training.settings import Trainer
@@ -60,8 +60,6 @@ class Watch(lightning.Callback):
     ) -> None:
         assert isinstance(pl_module, Fitting)
         measured = {**pl_module.finish("train"), **pl_module.finish("val")}
-        if self.settings.monitor not in measured:
-            raise unknown_name("trainer.monitor", self.settings.monitor, measured)
         epoch = len(self.rows)
         _check_finite(measured["train/loss"], epoch)
         lr = trainer.optimizers[0].param_groups[0]["lr"]

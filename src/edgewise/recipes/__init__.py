@@ -1,0 +1,46 @@
+"""Recipes: a model, data, a task and the numbers to train it with. One file a data set."""
+
+from __future__ import annotations
+
+from edgewise.errors import unknown_name
+from edgewise.recipes.compare import Comparison, compare
+from edgewise.recipes.cora import gat_cora, gcn_cora
+from edgewise.recipes.digits import digits
+from edgewise.recipes.fields import Field, recipe_fields, with_values
+from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.record import from_record, load_recipe, to_record
+from edgewise.recipes.seeds import evaluate_run, train_seeds
+from edgewise.recipes.train import train
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (digits, gat_cora, gcn_cora)}
+"""Every recipe by name."""
+
+
+def find(name: str) -> Recipe:
+    """The recipe of this name.
+
+    Raises:
+        ArgumentError: there is none; suggests the nearest.
+
+    """
+    if name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    return RECIPES[name]
+
+
+__all__ = [
+    "RECIPES",
+    "Comparison",
+    "Field",
+    "Recipe",
+    "compare",
+    "evaluate_run",
+    "find",
+    "from_record",
+    "load_recipe",
+    "recipe_fields",
+    "to_record",
+    "train",
+    "train_seeds",
+    "with_values",
+]

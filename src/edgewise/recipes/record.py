@@ -1,0 +1,91 @@
+"""``recipe.json``: all of a recipe, resolved, from which alone it can be rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from edgewise import __version__
+from edgewise.data import DATA
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.models import MODELS
+from edgewise.recipes.fields import PARTS, recipe_fields, with_values
+from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.values import show_value
+from edgewise.tasks import TASKS
+from edgewise.training import SCHEDULES, Optimizer, RunFolder, Trainer
+
+KINDS: dict[str, Mapping[str, Any]] = {
+    "data": DATA,
+    "task": TASKS,
+    "optimizer": {"optimizer": Optimizer},
+    "schedule": SCHEDULES,
+    "trainer": {"trainer": Trainer},
+}
+"""The classes that each part may be of, by the name in the record; ``use`` says which."""
+
+
+def to_record(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as JSON has it; every field is in it, whether it is a default or not."""
+    record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
+    record |= {"summary": recipe.summary, "model": {"use": recipe.model.func.__name__}}
+    for part in PARTS:
+        kinds = KINDS[part]
+        use = next(name for name, kind in kinds.items() if type(getattr(recipe, part)) is kind)
+        record[part] = {"use": use} if len(kinds) > 1 or part in ("data", "task") else {}
+    for name, field in recipe_fields(recipe).items():
+        part, _, key = name.rpartition(".")
+        (record[part] if part else record)[key] = show_value(field.value)
+    return record
+
+
+def from_record(record: Mapping[str, Any]) -> Recipe:
+    """The recipe of a record.
+
+    Raises:
+        ArgumentError: a part or a field that this version does not have, or a value that does not
+            fit.
+
+    """
+    try:
+        parts = {part: _default(part, record[part]) for part in PARTS}
+        use = record["model"]["use"]
+        if use not in MODELS:
+            raise unknown_name("model", use, MODELS)
+        bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
+        values = {"seed": record["seed"]}
+        for part in ("model", *PARTS):
+            values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ArgumentError(
+            "recipe.json",
+            expected="a recipe as `edgewise train` records it",
+            got=f"one without {error}",
+            remedy="train again with this version",
+        ) from error
+    return with_values(bare, values)
+
+
+def _default(part: str, record: Mapping[str, Any]) -> Any:
+    use = record.get("use", part)
+    if use not in KINDS[part]:
+        raise unknown_name(part, use, KINDS[part])
+    return KINDS[part][use]()
+
+
+def load_recipe(folder: RunFolder) -> Recipe:
+    """The recipe of a run folder."""
+    return from_record(folder.read_json("recipe.json"))
+
+
+def differences(recipe: Recipe, other: Recipe) -> list[str]:
+    """The fields in which two recipes differ, as ``model.heads 8 and 4``."""
+    if recipe.name != other.name:
+        return [f"recipe {recipe.name} and {other.name}"]
+    theirs = recipe_fields(other)
+    return [
+        f"{name} {show_value(field.value)} and {show_value(theirs[name].value)}"
+        for name, field in recipe_fields(recipe).items()
+        if name in theirs and field.value != theirs[name].value
+    ]

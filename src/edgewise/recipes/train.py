@@ -1,0 +1,121 @@
+"""Train a recipe into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from edgewise.data import Loader, Splits
+from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.recipes.fields import model_fields
+from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.record import differences, load_recipe, to_record
+from edgewise.training import RunFolder, evaluate, fit, seed_everything
+
+
+def train(
+    recipe: Recipe, path: Path, *, resume: bool = False, title: str | None = None
+) -> dict[str, float]:
+    """Train, and give the final metrics. Everything is checked before the folder is made.
+
+    With ``resume`` a run in the folder is continued to the numbers of an unbroken one, and one
+    that has finished gives its metrics again.
+
+    Raises:
+        RunExistsError: there is something in the folder, and ``resume`` is false.
+        MissingDataError: there is no run to resume, or a data file is missing.
+        ArgumentError: the run in the folder is of another recipe, or a value does not fit.
+        Interrupted: Ctrl-C or SIGTERM; ``resume`` continues.
+
+    """
+    folder = RunFolder(path)
+    if resume:
+        check_same(recipe, load_recipe(folder), path)
+        if folder.has("metrics.json"):
+            metrics: dict[str, float] = folder.read_json("metrics.json")
+            return metrics
+    else:
+        folder.refuse_existing()
+    model, loaders = prepare(recipe)
+    folder.create()
+    folder.write_json("recipe.json", to_record(recipe))
+    seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
+    return fit(
+        model,
+        recipe.task,
+        loaders,
+        folder,
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        trainer=recipe.trainer,
+        title=title or recipe.name,
+    )
+
+
+def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
+    """The model and the data, after one batch has gone through as a trial.
+
+    Raises:
+        EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
+
+    """
+    recipe.trainer.check(recipe.task.metrics())
+    splits = recipe.data.load()
+    seed_everything(recipe.seed)
+    model = build_model(recipe, splits)
+    recipe.optimizer.build(model)  # refuses an expression that matches no parameter
+    loaders = splits.loaders(recipe.seed)
+    batch = next(iter(loaders["val"]))
+    with torch.no_grad():
+        recipe.task.loss(batch.counted(model.eval()(*batch.inputs)), batch.target)
+    return model, loaders
+
+
+def evaluate_one(path: Path) -> dict[str, float]:
+    """Metrics of a finished run's weights."""
+    folder = RunFolder(path)
+    recipe = load_recipe(folder)
+    if not folder.weights.is_file():
+        raise MissingDataError(
+            f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
+            f"{recipe.name} --out {path} --resume`."
+        )
+    model, loaders = prepare(recipe)
+    folder.load_weights(model)
+    return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
+
+
+def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
+    """The model, told what the data decide.
+
+    Raises:
+        ArgumentError: the model and the data do not fit.
+
+    """
+    arguments: dict[str, Any] = dict(splits.model_arguments)
+    wanted = model_fields(recipe.model, ())
+    strange = [name for name in arguments if name not in wanted]
+    if strange:
+        raise ArgumentError(
+            "model",
+            expected=f"a model with {', '.join(arguments)}, which the data decide",
+            got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
+            remedy="combine models and data of one kind",
+        )
+    model: nn.Module = recipe.model(**arguments)
+    return model
+
+
+def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
+    """Refuse to continue a run as another one."""
+    differing = differences(recorded, recipe)
+    if differing:
+        raise ArgumentError(
+            "--resume",
+            expected=f"the fields that the run in {path} was started with",
+            got=f"other values ({'; '.join(differing)})",
+            remedy="repeat its fields, or start a new run with --out",
+        )

@@ -1,0 +1,80 @@
+"""One value of a field, from text or JSON to the type that its annotation names, and back."""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from edgewise import graphs
+from edgewise.errors import ArgumentError, unknown_name
+
+WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def read_value(name: str, value: Any, kind: Any) -> Any:
+    """The value as ``kind``: int, float, bool, str, a ``Literal``, a graph, or an optional one.
+
+    Args:
+        name: the field, for the error.
+        value: text as typed, or a value that JSON has.
+        kind: the annotation.
+
+    Raises:
+        ArgumentError: it cannot be read so.
+
+    """
+    if get_origin(kind) in (UnionType, Union):
+        return _read_optional(name, value, kind)
+    if get_origin(kind) is Literal:
+        choices = {str(choice): choice for choice in get_args(kind)}
+        if str(value) not in choices:
+            raise unknown_name(name, str(value), choices)
+        return choices[str(value)]
+    if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
+        return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
+    if kind is bool and str(value).lower() in WORDS:
+        return WORDS[str(value).lower()]
+    if kind is str and isinstance(value, str):
+        return value
+    if kind in (int, float) and not isinstance(value, bool):
+        try:
+            return kind(value) if isinstance(value, str) or kind(value) == value else kind("")
+        except ValueError:
+            pass
+    raise ArgumentError(
+        name,
+        expected=describe(kind),
+        got=repr(value),
+        remedy="`edgewise show RECIPE` lists the fields and their values",
+    )
+
+
+def _read_optional(name: str, value: Any, kind: Any) -> Any:
+    kinds = [k for k in get_args(kind) if k is not type(None)]
+    if len(kinds) < len(get_args(kind)) and (value is None or value == "none"):
+        return None
+    errors = []
+    for one in kinds:
+        try:
+            return read_value(name, value, one)
+        except ArgumentError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def show_value(value: Any) -> Any:
+    """The value as JSON has it; a graph becomes the text that ``graphs.parse`` reads."""
+    return repr(value) if isinstance(value, graphs.Pattern) else value
+
+
+def describe(kind: Any) -> str:
+    """The type in words: "a whole number", "one of mean, sum"."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) in (UnionType, Union):
+        parts = [describe(k) if k is not type(None) else "none" for k in get_args(kind)]
+        return " or ".join(parts)
+    if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
+        return "a graph"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return words.get(kind, str(kind))
