@@ -32,7 +32,7 @@ class Kind:
 class Call:
     """Arguments of ``attend``, and those of them that have gradients."""
 
-    nodes: tuple[Tensor, Tensor, Tensor]
+    nodes: tuple[Tensor, ...]
     options: Options
     leaves: list[Tensor] = field(default_factory=list)
 

@@ -34,7 +34,8 @@ class AttentionCall:
     @property
     def batch(self) -> torch.Size:
         """The leading dimensions of all arguments, broadcast together."""
-        return torch.broadcast_shapes(*self.batches().values())
+        batch: torch.Size = torch.broadcast_shapes(*self.batches().values())
+        return batch
 
     def batches(self) -> dict[str, torch.Size]:
         """The leading dimensions of each argument that has any of its own."""

@@ -1,0 +1,116 @@
+"""How exact is a low precision? At most twice the error of an independent computation in it.
+
+Both are compared with float64 on the same inputs, as flash-attention's tests do. The independent
+computation is the textbook formula on dense matrices in that precision, rounded at every step.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.graphs import Graph
+
+GRAPHS: dict[str, Graph] = {
+    "complete": graphs.complete().bind(33),
+    "causal": graphs.causal().bind(33),
+    "window": graphs.window(4, 2).bind(33),
+    "ragged": graphs.batch(graphs.complete(), [20, 1, 12]),
+    "isolated": graphs.random(3, 1).bind(33) - graphs.hubs([5, 6]),
+    "union": (graphs.window(2) | graphs.hubs([0]) | graphs.random(2)).bind(33),
+}
+KINDS = ["dot", "bias", "gain", "additive", "no score"]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+HEADS, WIDTH = 3, 24
+
+
+def inputs(graph: Graph, kind: str) -> dict[str, Tensor]:
+    n = graph.num_targets
+    given = {name: torch.randn(n, HEADS, WIDTH) for name in ("query", "key", "value")}
+    if kind in ("bias", "no score"):
+        given["bias"] = torch.randn(graph.num_edges, HEADS)
+    if kind == "gain":
+        given["gain"] = torch.randn(graph.num_edges, HEADS)
+    if kind == "additive":
+        given["weight"] = torch.randn(HEADS, WIDTH) / WIDTH**0.5
+    return given
+
+
+def textbook(graph: Graph, kind: str, given: dict[str, Tensor]) -> Tensor:
+    """The formula on matrices, every step in the precision of the inputs."""
+    query, key, value = (given[name].transpose(0, 1) for name in ("query", "key", "value"))
+    if kind == "additive":
+        energy = torch.nn.functional.leaky_relu(query[:, :, None] + key[:, None], 0.2)
+        scores = (energy * given["weight"][:, None, None]).sum(-1)
+    elif kind == "no score":
+        scores = torch.zeros(HEADS, query.shape[1], key.shape[1], dtype=query.dtype)
+    else:
+        scores = query @ key.transpose(-1, -2) / WIDTH**0.5
+    source, target = graph.edge_index
+    if "gain" in given:
+        gain = torch.zeros_like(scores)
+        gain[:, target, source] = given["gain"].T
+        scores = scores * gain
+    if "bias" in given:
+        bias = torch.zeros_like(scores)
+        bias[:, target, source] = given["bias"].T
+        scores = scores + bias
+    scores = scores.masked_fill(~graph.dense(), -torch.inf)
+    power = (scores - scores.amax(-1, keepdim=True).clamp(min=-1e4)).exp()
+    weights = power / power.sum(-1, keepdim=True).clamp(min=1e-4)
+    return (weights @ value).transpose(0, 1)
+
+
+def ours(graph: Graph, kind: str, given: dict[str, Tensor], engine: str) -> Tensor:
+    options: dict[str, object] = {k: given[k] for k in ("bias", "gain") if k in given}
+    if kind == "additive":
+        options["score"] = ew.Additive(weight=given["weight"])
+    if kind == "no score":
+        options["score"] = None
+    nodes = (given[name] for name in ("query", "key", "value"))
+    return ew.attend(*nodes, graph, engine=engine, **options)  # type: ignore[arg-type]
+
+
+def with_gradients(run: object, given: dict[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """The output and the gradient of each input, computed in that precision, as float64."""
+    low = {name: x.to(dtype).requires_grad_() for name, x in given.items()}
+    out = run(low)  # type: ignore[operator]
+    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out).to(dtype)
+    gradients = torch.autograd.grad(
+        out, list(low.values()), weight, allow_unused=True, materialize_grads=True
+    )
+    return [x.detach().double() for x in (out, *gradients)]
+
+
+@pytest.mark.parametrize("engine", ["dense", "reference", "auto"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_error_is_at_most_twice_that_of_the_textbook(
+    name: str, kind: str, dtype: torch.dtype, engine: str
+) -> None:
+    graph = GRAPHS[name]
+    given = {k: x.to(dtype).float() for k, x in inputs(graph, kind).items()}
+    exact = with_gradients(lambda x: ours(graph, kind, x, "reference"), given, torch.float64)
+    book = with_gradients(lambda x: textbook(graph, kind, x), given, dtype)
+    mine = with_gradients(lambda x: ours(graph, kind, x, engine), given, dtype)
+    for true, theirs, my in zip(exact, book, mine, strict=True):
+        unit = torch.finfo(dtype).eps * true.abs().max()  # where theirs happens to be exact
+        bound = 2 * (theirs - true).abs().max() + unit
+        assert (my - true).abs().max() <= bound
+
+
+@pytest.mark.parametrize("engine", ["dense", "reference"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_results_have_the_type_of_the_inputs(dtype: torch.dtype, engine: str) -> None:
+    x = torch.randn(4, 2, 3, dtype=dtype)
+    graph = graphs.window(1).bind(4)
+    bias = torch.randn(graph.num_edges, 2)  # a float32 table with 16-bit features is usual
+    assert ew.attend(x, x, x, graph, engine=engine).dtype == dtype
+    assert ew.attend(x, x, x, graph, bias=bias, engine=engine).dtype == dtype
+    assert ew.attend(x, x, x, graph, gain=bias, engine=engine).dtype == dtype
+    assert ew.aggregate(x, graph, engine=engine).dtype == dtype
+    assert ew.attention_weights(x, x, graph).dtype in (dtype, torch.float32)
