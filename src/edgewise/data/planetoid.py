@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data as PygData
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
+NAMES: tuple[Name, ...] = get_args(Name)
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
@@ -46,8 +47,8 @@ class Planetoid(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(Name):
-            raise unknown_name("data.name", self.name, get_args(Name))
+        if self.name not in NAMES:
+            raise unknown_name("data.name", self.name, NAMES)
 
     @property
     def files(self) -> list[str]:

@@ -1,0 +1,7 @@
+"""``python -m edgewise.cli``."""
+
+import sys
+
+from edgewise.cli import main
+
+sys.exit(main())

@@ -1,0 +1,89 @@
+"""What each command does, in the words of the rest of the package."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from edgewise import recipes
+from edgewise.cli.listing import KINDS, listing, shown
+from edgewise.cli.table import metrics_table
+from edgewise.errors import ArgumentError
+
+__all__ = ["KINDS", "compare", "doctor", "list_names", "show", "test", "train", "verify"]
+
+Fields = dict[str, str]
+
+
+def list_names(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise list``."""
+    print(listing(arguments.kind))
+    return 0
+
+
+def show(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise show``."""
+    print(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
+    return 0
+
+
+def train(arguments: Namespace, fields: Fields) -> int:
+    """``edgewise train``."""
+    recipe = _recipe(arguments, fields)
+    out = arguments.out or Path("runs") / recipe.name
+    if arguments.seeds is None:
+        metrics = recipes.train(recipe, out, resume=arguments.resume)
+        print(metrics_table(metrics))
+    else:
+        summary = recipes.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
+        print(metrics_table(summary))
+    print(f"\n{out}: recipe.json, metrics.json" + ("" if arguments.seeds else " and more"))
+    return 0
+
+
+def compare(arguments: Namespace, fields: Fields) -> int:
+    """``edgewise compare``."""
+    from edgewise.cli.report import write_report
+    from edgewise.cli.table import comparison_table
+
+    recipe = _recipe(arguments, fields)
+    if arguments.field in fields:
+        raise ArgumentError(
+            f"--{arguments.field}",
+            expected="fields other than the one that is compared",
+            got="the same field",
+            remedy="leave it out",
+        )
+    out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
+    found = recipes.compare(recipe, arguments.field, arguments.values, out, resume=arguments.resume)
+    print(comparison_table(found))
+    for path in write_report(found, out):
+        print(path)
+    return 0
+
+
+def test(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise test``."""
+    print(metrics_table(recipes.evaluate_run(arguments.folder)))
+    return 0
+
+
+def verify(_arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise verify``."""
+    from edgewise.cli.verify import run
+
+    return run()
+
+
+def doctor(_arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise doctor``."""
+    from edgewise.cli.doctor import report
+
+    print(report())
+    return 0
+
+
+def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
+    if arguments.seed is not None:
+        fields = {**fields, "seed": arguments.seed}
+    return recipes.with_values(recipes.find(arguments.recipe), fields)

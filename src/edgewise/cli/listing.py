@@ -1,0 +1,116 @@
+"""``edgewise list`` and ``edgewise show``."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgewise.cli.table import table
+from edgewise.encodings import ENCODINGS
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.graphs import PATTERNS, Graph, Pattern, parse
+from edgewise.models import MODELS
+from edgewise.recipes import RECIPES, Recipe, recipe_fields
+from edgewise.recipes.values import describe, show_value
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+
+
+def _module(thing: Any) -> Any:
+    return sys.modules[thing.__module__]
+
+
+KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
+    "recipes": (RECIPES, lambda recipe: recipe.summary),
+    "models": (MODELS, lambda model: _first_line(_module(model))),
+    "graphs": (PATTERNS, _first_line),
+    "encodings": (ENCODINGS, _first_line),
+}
+"""What can be listed, and one line on each."""
+
+
+def listing(kind: str | None = None) -> str:
+    """Names and a line on each, of one kind or of all."""
+    parts = []
+    for one in [kind] if kind else KINDS:
+        things, line = KINDS[one]
+        rows = [[f"  {name}", line(thing)] for name, thing in things.items()]
+        parts.append(f"{one}\n{table(rows, header=False, left=2)}")
+    return "\n\n".join(parts)
+
+
+def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
+    """All about a recipe, a model, an encoding or a graph; a graph is also drawn.
+
+    Raises:
+        ArgumentError: nothing has this name, or there is nothing to draw.
+
+    """
+    graph = _graph(name)
+    if draw is not None and graph is None:
+        raise ArgumentError(
+            "--draw",
+            expected="a graph with its arguments, such as 'window(2)' or 'complete()'",
+            got=repr(name),
+            remedy="name one of " + ", ".join(PATTERNS),
+        )
+    if draw is not None and graph is not None:
+        if not draw.absolute().parent.is_dir():
+            raise ArgumentError(
+                "--draw",
+                expected="a file in a folder that exists",
+                got=str(draw),
+                remedy="make the folder first",
+            )
+        graph.draw(draw, nodes=nodes)
+    if name in RECIPES:
+        return recipe_text(RECIPES[name])
+    if name in MODELS:
+        return f"{inspect.getdoc(_module(MODELS[name]))}\n\n{_signature(name, MODELS[name])}"
+    if name in ENCODINGS:
+        return f"{_signature(name, ENCODINGS[name])}\n\n{inspect.getdoc(ENCODINGS[name])}"
+    if name in PATTERNS:
+        return f"{_signature(name, PATTERNS[name])}\n\n{inspect.getdoc(PATTERNS[name])}"
+    if graph is not None:
+        return _graph_text(graph, nodes)
+    known = [thing for things, _ in KINDS.values() for thing in things]
+    raise unknown_name("name", name, known)
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The summary, and every field with its value and type."""
+    rows = [["field", "value", "type"]]
+    rows += [
+        [f"--{name}", str(show_value(field.value)), describe(field.kind)]
+        for name, field in recipe_fields(recipe).items()
+    ]
+    model = recipe.model.func.__name__
+    part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
+    names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in part.items())
+    return f"{recipe.name}: {recipe.summary}\nmodel {model}, {names}\n\n{table(rows, left=3)}"
+
+
+def _graph(name: str) -> Pattern | None:
+    if "(" not in name:
+        # A pattern that needs no argument can be drawn by its name alone.
+        pattern = PATTERNS.get(name)
+        needed = inspect.signature(pattern).parameters.values() if pattern else ()
+        free = pattern and all(p.default is not p.empty for p in needed)
+        return pattern() if pattern and free else None
+    return parse(name)
+
+
+def _graph_text(graph: Pattern, nodes: int) -> str:
+    bound: Graph = graph if isinstance(graph, Graph) else graph.bind(nodes)
+    rows = ["".join("■ " if cell else "· " for cell in row) for row in bound.dense().tolist()]
+    return f"{bound!r}\nrow i shows what node i reads\n\n" + "\n".join(rows)
+
+
+def _signature(name: str, thing: Callable[..., Any]) -> str:
+    parameters = inspect.signature(thing).parameters.values()
+    return f"{name}({', '.join(str(p) for p in parameters)})"

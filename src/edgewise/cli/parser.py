@@ -1,0 +1,165 @@
+"""The commands, their options and their help."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from edgewise import __version__
+from edgewise.cli import commands
+from edgewise.cli.listing import recipe_text
+from edgewise.errors import ArgumentError
+from edgewise.recipes import RECIPES, Recipe
+
+Fields = dict[str, str]
+Command = Callable[[argparse.Namespace, Fields], int]
+
+SEED = "--seed"
+FIELD = re.compile(r"--([a-z_]+\.[a-z_]+)(?:=(.*))?", re.DOTALL)
+EXAMPLES = """examples:
+  edgewise list
+  edgewise show digits
+  edgewise train digits --model.graph "window(1)" --out runs/window
+  edgewise train gat-cora --seeds 10
+  edgewise compare digits model.graph "empty()" "grid(4, 4)" "complete()" --out runs/graphs
+  edgewise test runs/digits
+"""
+NAMED_DATA = "EDGEWISE_DATA names the folder with data sets; `edgewise doctor` says what is there."
+
+
+def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
+    """The command, and the recipe's fields that were named, as text.
+
+    Raises:
+        ArgumentError: a field without a value, or for a command that takes none.
+
+    """
+    rest, fields = split_fields(argv)
+    named = next((RECIPES[word] for word in rest if word in RECIPES), None)
+    arguments = build_parser(named).parse_args(rest)
+    if fields and not hasattr(arguments, "takes_fields"):
+        raise ArgumentError(
+            f"--{next(iter(fields))}",
+            expected="options of this command",
+            got="a field of a recipe",
+            remedy="fields go with `edgewise train` and `edgewise compare`",
+        )
+    return arguments, fields
+
+
+def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
+    """Take ``--model.heads 4`` and ``--model.heads=4`` out of the arguments."""
+    rest: list[str] = []
+    fields: Fields = {}
+    words = iter(argv)
+    for word in words:
+        found = FIELD.fullmatch(word)
+        if not found:
+            rest.append(word)
+            continue
+        name, value = found.groups()
+        value = next(words, None) if value is None else value
+        if value is None:
+            raise ArgumentError(
+                word, expected="a value after it", got="none", remedy=f"write {word} VALUE"
+            )
+        fields[name] = value
+    return rest, fields
+
+
+def build_parser(recipe: Recipe | None = None) -> argparse.ArgumentParser:
+    """All commands; the help of ``train`` and ``compare`` lists the fields of ``recipe``."""
+    parser = argparse.ArgumentParser(
+        prog="edgewise",
+        description="Attention over a graph: train, compare and check models.",
+        epilog=EXAMPLES + "\n" + NAMED_DATA,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
+    add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_looking(add)
+    _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
+    _add_checking(add)
+    return parser
+
+
+def _command(
+    add: argparse._SubParsersAction[argparse.ArgumentParser],
+    run: Command,
+    name: str,
+    summary: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    command = add.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(add, commands.list_names, "list", "what there is", "edgewise list models")
+    command.add_argument("kind", nargs="?", choices=commands.KINDS, help="only these")
+    command = _command(
+        add,
+        commands.show,
+        "show",
+        "a recipe with all its fields, a model, a graph or an encoding",
+        'edgewise show "window(2) | hubs([0])" --draw picture.png',
+    )
+    command.add_argument("name", metavar="NAME", help="as `edgewise list` says, or a graph's text")
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture of a graph")
+    command.add_argument("--nodes", type=int, default=16, help="nodes in the picture (16)")
+
+
+def _add_training(
+    add: argparse._SubParsersAction[argparse.ArgumentParser], known_fields: str
+) -> None:
+    command = _command(
+        add,
+        commands.train,
+        "train",
+        "train a recipe into a run folder",
+        "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
+        "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
+        + known_fields,
+    )
+    command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
+    command.add_argument("--seeds", type=int, metavar="N", help="train with N seeds; mean and std")
+    _add_common(command, "runs/RECIPE")
+    command = _command(
+        add,
+        commands.compare,
+        "compare",
+        "train a recipe once for each value of one field, and report",
+        'edgewise compare digits model.graph "empty()" "window(1)" "complete()"' + known_fields,
+    )
+    command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
+    command.add_argument("field", metavar="FIELD", help="such as model.graph")
+    command.add_argument("values", nargs="+", metavar="VALUE", help="one training for each")
+    _add_common(command, "runs/RECIPE-FIELD")
+    command = _command(
+        add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+
+
+def _add_common(command: argparse.ArgumentParser, out: str) -> None:
+    command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
+    command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
+    command.set_defaults(takes_fields=True)
+
+
+def _add_checking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    verify = "check the layers against PyTorch's and PyTorch Geometric's, by numbers"
+    _command(add, commands.verify, "verify", verify, "edgewise verify")
+    doctor = "what is installed, found and missing on this machine"
+    _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")

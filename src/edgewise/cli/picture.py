@@ -1,0 +1,107 @@
+"""A comparison as one picture: accuracies, learning curves and, for graphs, who reads whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgewise.errors import MissingExtraError
+from edgewise.graphs import Graph
+from edgewise.graphs.draw import draw_matrix, draw_nodes
+from edgewise.recipes import Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b8860b", "#444f5d")
+"""In the order of the values, told apart also by those who see no red or no green."""
+
+
+def picture(found: Comparison) -> Figure:
+    """Results above; below them, where the values are graphs, their nodes and matrices.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", "drawing a report") from error
+    graphs = [outcome.graph for outcome in found.outcomes if outcome.graph is not None]
+    width = max(9.6, 2.4 * len(graphs))
+    figure = Figure(figsize=(width, 8.8 if graphs else 4.2), layout="constrained")
+    parts = figure.subfigures(2 if graphs else 1, 1, squeeze=False, height_ratios=_ratios(graphs))
+    bars, curves = parts[0, 0].subplots(1, 2, width_ratios=(1, 1.25))
+    _draw_accuracies(found, bars)
+    _draw_curves(found, curves)
+    if graphs:
+        _draw_graphs(found, parts[1, 0])
+    return figure
+
+
+def _ratios(graphs: list[Graph]) -> tuple[float, ...]:
+    return (4.0, 4.8) if graphs else (1.0,)
+
+
+def _monitored(found: Comparison) -> str:
+    return found.recipe.trainer.monitor.partition("/")[2]
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def _draw_accuracies(found: Comparison, axes: Axes) -> None:
+    """A bar for each value, the first on top, with its number at the end."""
+    name = f"test/{_monitored(found)}"
+    values = [outcome.metrics[name] for outcome in found.outcomes]
+    places = list(range(len(values)))
+    colours = [_colour(place) for place in places]
+    axes.barh(places, values, color=colours, height=0.62)
+    for place, value in zip(places, values, strict=True):
+        shown = f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.3f}"
+        axes.annotate(
+            shown, (value, place), (5, 0), textcoords="offset points", va="center", fontsize=9
+        )
+    axes.set_yticks(places, [outcome.label for outcome in found.outcomes], family="monospace")
+    axes.invert_yaxis()
+    axes.margins(x=0.18)
+    _plain(axes, name.replace("/", " "))
+    axes.grid(axis="y", visible=False)
+
+
+def _draw_curves(found: Comparison, axes: Axes) -> None:
+    """The validation metric over the epochs, a line for each value."""
+    name = f"val/{_monitored(found)}"
+    for place, outcome in enumerate(found.outcomes):
+        epochs = [row["epoch"] for row in outcome.rows]
+        values = [row[name] for row in outcome.rows]
+        axes.plot(epochs, values, color=_colour(place), linewidth=1.6, label=outcome.label)
+    axes.set_xlabel("epoch", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, loc="best")
+    _plain(axes, name.replace("val/", "validation "))
+
+
+def _draw_graphs(found: Comparison, part: SubFigure) -> None:
+    """For each graph its nodes, and below them its matrix."""
+    drawn = [outcome for outcome in found.outcomes if outcome.graph is not None]
+    panels = part.subplots(2, len(drawn), squeeze=False)
+    for place, outcome in enumerate(drawn):
+        assert outcome.graph is not None
+        nodes, matrix = panels[:, place]
+        draw_nodes(outcome.graph, nodes)
+        draw_matrix(outcome.graph, matrix)
+        colour = _colour(found.outcomes.index(outcome))
+        nodes.set_title(outcome.label, fontsize=10, family="monospace", color=colour, weight="bold")
+        matrix.set_title(f"{outcome.edges_per_token:.2f} edges per token", fontsize=8)
+        if place:
+            matrix.set_ylabel("")
+
+
+def _plain(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=10, loc="left", weight="bold")
+    axes.tick_params(labelsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(alpha=0.25, linewidth=0.6)

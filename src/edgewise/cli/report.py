@@ -1,0 +1,108 @@
+"""A comparison as a picture and as a page that needs no other file."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+
+from edgewise import __version__
+from edgewise.cli.picture import picture
+from edgewise.cli.table import comparison_rows
+from edgewise.recipes import Comparison, recipe_fields
+from edgewise.recipes.values import show_value
+from edgewise.training import RunFolder
+
+STYLE = """
+:root { color-scheme: light; --ink: #16202c; --soft: #5b6b7d; --line: #dfe5ec; --mark: #1f6feb; }
+body { margin: 0; background: #f6f8fa; color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 3rem 1.5rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
+h2 { font-size: 1.05rem; margin: 2.4rem 0 .6rem; }
+.lead { color: var(--soft); margin: 0 0 2rem; max-width: 46rem; }
+.card { background: #fff; border: 1px solid var(--line); border-radius: 12px; padding: 1.2rem;
+  overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th { text-align: right; font-weight: 600; color: var(--soft); font-size: .82rem; }
+th, td { padding: .5rem .8rem; border-bottom: 1px solid var(--line); text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+tr:last-child td { border-bottom: 0; }
+td:first-child, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace;
+  font-size: .9em; }
+tr.best td { background: #eef5ff; font-weight: 600; }
+img { display: block; width: 100%; height: auto; }
+footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
+details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
+"""
+
+
+def write_report(found: Comparison, path: Path) -> list[Path]:
+    """``report.png`` and ``report.html``, with the same table as the terminal.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+
+    """
+    folder = RunFolder(path)
+    folder.write_figure("report.png", picture(found))
+    image = base64.b64encode((path / "report.png").read_bytes()).decode()
+    text = page(found, image)
+    folder.write("report.html", lambda part: part.write_text(text, encoding="utf-8"))
+    return [path / "report.png", path / "report.html"]
+
+
+def page(found: Comparison, image: str) -> str:
+    """The page; ``image`` is the picture in base64."""
+    recipe, count = found.recipe, len(found.outcomes)
+    title = f"{recipe.name}: {found.field} compared"
+    lead = (
+        f"{escape(recipe.summary)}. The same model, numbers and seed, trained "
+        f"{count} times: only <code>{escape(found.field)}</code> differs."
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body><main>
+<h1>{escape(title)}</h1>
+<p class="lead">{lead}</p>
+<div class="card">{_table(found)}</div>
+<h2>Accuracy, learning curves{" and graphs" if _has_graphs(found) else ""}</h2>
+<div class="card"><img alt="{escape(title)}" src="data:image/png;base64,{image}"></div>
+<details><summary>All other fields of the recipe</summary>
+<div class="card">{_fields(found)}</div></details>
+<footer>Made by <code>edgewise compare</code>, Edgewise {__version__}. An edge from j to i means
+that i reads j.</footer>
+</main></body>
+</html>
+"""
+
+
+def _has_graphs(found: Comparison) -> bool:
+    return any(outcome.graph is not None for outcome in found.outcomes)
+
+
+def _table(found: Comparison) -> str:
+    header, *rows = comparison_rows(found)
+    values = [outcome.metrics.get("test/accuracy", 0.0) for outcome in found.outcomes]
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    lines = []
+    for row, value in zip(rows, values, strict=True):
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        best = ' class="best"' if value and value == max(values) else ""
+        lines.append(f"<tr{best}>{cells}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _fields(found: Comparison) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(str(show_value(field.value)))}</td></tr>"
+        for name, field in recipe_fields(found.recipe).items()
+        if name != found.field
+    )
+    return f"<table><tbody>{rows}</tbody></table>"

@@ -1,0 +1,59 @@
+"""Tables in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgewise.recipes import Comparison
+
+
+def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
+    """Rows in aligned columns; the first ``left`` columns to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    if header:
+        lines.insert(1, "  ".join("─" * width for width in widths))
+    return "\n".join(lines)
+
+
+def metrics_table(metrics: Mapping[str, Any]) -> str:
+    """The metrics of a run, or mean ± standard deviation over seeds."""
+    rows = []
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            spread = f"± {value['std']:.4f}  ({len(value['values'])} seeds)"
+            rows.append([name, f"{value['mean']:.4f}", spread])
+        else:
+            rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])
+    return table(rows, header=False)
+
+
+def comparison_rows(found: Comparison) -> list[list[str]]:
+    """Header and one row for each value, as both the terminal and the page show them."""
+    graphs = any(outcome.graph is not None for outcome in found.outcomes)
+    tested = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
+    tested.sort(key="test/loss".__eq__)  # the loss last
+    header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
+    rows = [[*header, *(name.replace("/", " ") for name in tested), "seconds"]]
+    for outcome in found.outcomes:
+        edges = outcome.edges_per_token
+        row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
+        row += [_number(name, outcome.metrics[name]) for name in tested]
+        rows.append([*row, f"{outcome.metrics['seconds']:.1f}"])
+    return rows
+
+
+def comparison_table(found: Comparison) -> str:
+    """The comparison in plain text."""
+    return table(comparison_rows(found))
+
+
+def _number(name: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.4f}"
