@@ -74,9 +74,13 @@ def check_term(name: str, term: EdgeTerm | None, num_edges: int, heads: int) -> 
     if term is None:
         return
     if isinstance(term, TableBias):
-        shape = torch.Size((term.index.shape[0], term.table.shape[1]))
+        shape, dtype = torch.Size((term.index.shape[0], term.table.shape[1])), term.table.dtype
     else:
-        shape = term.shape
+        shape, dtype = term.shape, term.dtype
+    if not dtype.is_floating_point:
+        raise ArgumentError(
+            name, expected="floats", got=str(dtype), remedy="convert it with .to(torch.float32)"
+        )
     if len(shape) < 2 or shape[-2] != num_edges or shape[-1] not in (1, heads):
         raise ArgumentError(
             name,

@@ -1,0 +1,119 @@
+"""The planner explains itself, and a named engine is never replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.engines import ENGINES
+from edgewise.engines.plan import Choice, Plan
+
+COPIES = graphs.edges(torch.tensor([[0, 0], [1, 1]]), 4)
+
+
+def explain(graph: graphs.Pattern, n: int = 4, **options: Any) -> Plan:
+    x = torch.randn(n, 2, 8)
+    return ew.explain_plan(x, x, x, graph, **options)
+
+
+def test_it_prints_an_estimate_for_each_engine() -> None:
+    lines = str(explain(graphs.complete())).splitlines()
+    assert len(lines) == len(ENGINES)
+    assert lines[0].startswith("-> ")
+    assert all("about" in line and line.endswith(" ms") for line in lines)
+    assert {line[3:].split()[0] for line in lines} == set(ENGINES)
+
+
+def test_it_prints_the_reasons_against() -> None:
+    plan = explain(COPIES, edge_key=torch.zeros(2, 2, 8))
+    assert plan.engine == "reference"
+    *_, last = str(plan).splitlines()
+    assert last.startswith("   dense")
+    assert "more than once" in last
+    assert "edge_key and edge_value" in last
+    assert plan.choices[-1] == Choice("dense", float("inf"), plan.choices[-1].reasons)
+
+
+def test_too_many_pairs_for_a_matrix() -> None:
+    n = 40_000
+    pattern = graphs.random(1)
+    assert "1,600,000,000 pairs" in str(explain(pattern, n))
+    for full in (graphs.complete(), graphs.causal()):  # needs no mask, so no memory
+        assert explain(full, n).choices[0].engine == "dense"
+    # ... unless the scores themselves must be there.
+    assert "1,600,000,000 pairs" in str(explain(graphs.causal(), n, dropout=0.5))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_named_engine_runs_and_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    for other, engine in ENGINES.items():
+        attend = engine.attend
+        monkeypatch.setattr(
+            type(engine),
+            "attend",
+            lambda _, *args, attend=attend, other=other: ran.append(other) or attend(*args),
+        )
+        monkeypatch.setattr(  # the named one is the dearest
+            type(engine), "seconds", lambda _, _problem, other=other: 1.0 + (other == name)
+        )
+    x = torch.randn(5, 2, 8)
+    for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
+        ran.clear()
+        ew.attend(x, x, x, graph, engine=name)
+        assert ran == [name]
+        ew.attend(x, x, x, graph)
+        assert ran[1] != name
+
+
+@pytest.mark.parametrize("run", [ew.attend, ew.attend_with_lse])
+def test_a_named_engine_that_cannot_serve_raises(run: Any) -> None:
+    x = torch.randn(4, 2, 8)
+    with pytest.raises(ew.ArgumentError, match=r"'dense', which cannot.*reference: can serve"):
+        run(x, x, x, COPIES, engine="dense")
+    with pytest.raises(ew.ArgumentError, match="did you mean 'reference'"):
+        run(x, x, x, COPIES, engine="refrence")
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_extremes_run_on_the_reference(reduce: str) -> None:
+    x = torch.randn(4, 2, 8)
+    with pytest.raises(ew.ArgumentError, match=f"cannot take the {reduce}"):
+        ew.aggregate(x, graphs.complete(), reduce=reduce, engine="dense")  # type: ignore[arg-type]
+    assert ew.aggregate(x, graphs.complete(), reduce=reduce).shape == x.shape  # type: ignore[arg-type]
+
+
+# Where the better engine is several times faster, on any machine.
+OBVIOUS = {
+    "complete": (graphs.complete(), 256, {}, "dense"),
+    "causal": (graphs.causal(), 256, {}, "dense"),
+    "sparse": (graphs.random(4), 2048, {}, "reference"),
+    "sparse GAT": (
+        graphs.random(4),
+        1024,
+        {"score": ew.Additive("tanh", torch.ones(2, 8))},
+        "reference",
+    ),
+    "half": (graphs.random(128), 256, {}, "dense"),
+}
+
+
+@pytest.mark.parametrize(("graph", "n", "options", "best"), OBVIOUS.values(), ids=OBVIOUS)
+def test_obvious_choices(graph: graphs.Pattern, n: int, options: Any, best: str) -> None:
+    assert explain(graph, n, **options).engine == best
+
+
+def test_a_packed_batch_is_charged_for_its_blocks_alone() -> None:
+    sizes = [8] * 128
+    packed = graphs.batch(graphs.complete(), sizes)
+    whole = graphs.edges(packed.edge_index, packed.num_targets)
+    assert explain(packed, 1024).engine == "dense"
+    blocks, square = (
+        next(c.seconds for c in explain(g, 1024).choices if c.engine == "dense")
+        for g in (packed, whole)
+    )
+    assert square > 20 * blocks

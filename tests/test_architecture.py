@@ -1,0 +1,187 @@
+"""The house: which module may import which, how long a file may be, what an import needs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import edgewise
+
+ROOT = Path(edgewise.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+LADDER: list[set[str]] = [
+    {"errors"},
+    {"scores", "biases"},
+    {"graphs", "engines"},
+    {"checks", "layouts"},
+    {"attention"},
+    {"edge_steps"},
+    {"__init__"},
+    {"layers", "encodings"},
+    {"models", "data", "tasks", "training"},
+    {"recipes"},
+    {"cli"},
+]
+"""From the bottom: each may import what stands below it."""
+RUNG = {name: height for height, rung in enumerate(LADDER) for name in rung}
+TOGETHER = [{"models", "data", "tasks", "training"}, {"layers", "encodings"}]
+"""Rungs whose parts may know each other; those of other rungs may not."""
+LEAVES = {"interop", "explain"}
+"""They may import anything below ``cli``; only ``cli`` and tests import them."""
+PARTS = set(RUNG) | LEAVES
+EXTRAS = [
+    "lightning",
+    "matplotlib",
+    "networkx",
+    "rich",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "torch_geometric",
+    "torchmetrics",
+]
+
+
+def part(path: Path) -> str:
+    """The part of the house that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and part of every import of the package's own, at any depth of the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            module = node.module or ""
+            whole = module == "edgewise"  # from edgewise import graphs
+            names = [f"{module}.{a.name}" for a in node.names] if whole else [module]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "edgewise":
+                inner = [*name.split("."), ""][1]
+                yield node.lineno, inner if inner in PARTS else "__init__"
+
+
+def allowed(importer: str, imported: str) -> bool:
+    if importer in (imported, "__main__"):
+        return True
+    if imported in LEAVES:
+        return importer == "cli"
+    if importer in LEAVES:
+        return imported != "cli"
+    if any({importer, imported} <= rung for rung in TOGETHER):
+        return True
+    return RUNG[imported] < RUNG[importer]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_part_of_the_house_has_a_place() -> None:
+    assert {part(path) for path in FILES} <= PARTS | {"__main__"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_go_down_the_ladder(path: Path) -> None:
+    for line, imported in imports(path):
+        assert allowed(part(path), imported), f"{name_of(path)}:{line} imports {imported}"
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("engines", "graphs"),
+        ("graphs", "engines"),
+        ("graphs", "attention"),
+        ("layers", "models"),
+        ("models", "recipes"),
+        ("recipes", "cli"),
+        ("recipes", "interop"),
+        ("models", "explain"),
+        ("interop", "cli"),
+        ("errors", "scores"),
+        ("attention", "__init__"),
+    ],
+)
+def test_the_ladder_has_no_way_up(importer: str, imported: str) -> None:
+    assert not allowed(importer, imported)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_are_short(path: Path) -> None:
+    model = part(path) == "models" and path.name != "__init__.py"
+    assert len(path.read_text().splitlines()) <= (60 if model else 300)
+
+
+BLOCKED = f"""
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {EXTRAS!r} and asks_for_it():
+            raise ImportError(f"edgewise imported {{name}}, which is optional")
+
+def asks_for_it():
+    frame = sys._getframe(2)
+    while frame:  # the first caller that is not the import machinery
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen"):
+            return "edgewise" in file or file == "<string>"
+        frame = frame.f_back
+
+sys.meta_path.insert(0, Blocked())
+"""
+USE = """
+import torch
+import edgewise as ew
+from edgewise import graphs
+x = torch.randn(6, 2, 4, requires_grad=True)
+for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
+    ew.attend(x, x, x, graph).sum().backward()
+ew.aggregate(x, graphs.from_dense(torch.ones(6, 6, dtype=torch.bool)))
+try:
+    graphs.complete().draw(nodes=3)
+except ImportError as error:
+    assert "pip install 'edgewise[plot]'" in str(error), error
+else:
+    raise SystemExit("drew without matplotlib")
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """The code in a fresh process."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_import_and_use_need_torch_and_numpy_alone() -> None:
+    done = run(BLOCKED + USE)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_loads_no_optional_package() -> None:
+    code = f"""
+import sys, torch, numpy
+before = set(sys.modules)
+import edgewise
+new = {{name.split(".")[0] for name in set(sys.modules) - before}}
+print(sorted(new & set({EXTRAS!r})))
+"""
+    done = run(code)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_the_block_blocks() -> None:
+    for name in EXTRAS:
+        assert "which is optional" in run(f"{BLOCKED}\nimport {name}").stderr

@@ -1,0 +1,49 @@
+"""The three steps of attention one by one give attention."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import edgewise as ew
+from edgewise import graphs
+from tests.engines.calls import BATCHED, BIASES, SCORES, VECTORS, Kind, make_call
+from tests.engines.test_reference import GRAPHS
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("kind", [*SCORES, *BIASES, *BATCHED, VECTORS[0]], ids=str)
+def test_scores_softmax_and_sum_are_attention(kind: Kind, name: str) -> None:
+    graph = GRAPHS[name]
+    query, key, value = make_call(graph, kind).nodes
+    options = make_call(graph, kind).options
+    scores = ew.edge_scores(query, key, graph, **options)
+    assert scores.shape[-2:] == (graph.num_edges, 2)
+    weights = ew.edge_softmax(scores, graph)
+    assert weights.equal(ew.attention_weights(query, key, graph, **options))
+    out = ew.aggregate(value, graph, weight=weights, engine="reference")
+    expected = ew.attend(query, key, value, graph, **options, engine="reference")
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-14)
+
+
+def test_weights_of_a_target_sum_to_one() -> None:
+    graph = GRAPHS["copies and isolated"]
+    weights = ew.edge_softmax(torch.randn(3, graph.num_edges, 2, dtype=torch.float64), graph)
+    total = ew.aggregate(torch.ones(6, 2, 1, dtype=torch.float64), graph, weight=weights)
+    reads = (graph.in_degree() > 0).double()[:, None, None].expand(3, 6, 2, 1)
+    torch.testing.assert_close(total, reads, rtol=0, atol=1e-15)
+
+
+def test_minus_infinity_drops_an_edge() -> None:
+    graph = graphs.complete().bind(1, 3)
+    weights = ew.edge_softmax(torch.tensor([[0.0], [-torch.inf], [0.0]]), graph)
+    assert weights.flatten().tolist() == [0.5, 0, 0.5]
+    weights = ew.edge_softmax(torch.full((3, 1), -torch.inf), graph)
+    assert weights.flatten().tolist() == [0, 0, 0]
+
+
+def test_leading_dimensions() -> None:
+    graph = GRAPHS["union"]
+    query, key = torch.randn(2, 3, 5, 2, 4), torch.randn(3, 5, 2, 4)
+    assert ew.edge_scores(query, key, graph).shape == (2, 3, graph.num_edges, 2)
+    assert ew.attention_weights(query, key, graph, score=None).shape[-2:] == (graph.num_edges, 2)
