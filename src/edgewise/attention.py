@@ -27,7 +27,7 @@ from edgewise.biases import EdgeTerm, EdgeVector
 from edgewise.checks import bound, check_call, check_nodes, check_term
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.merge import merge
+from edgewise.engines.merge import merge, merge_seconds
 from edgewise.engines.plan import Plan, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
@@ -107,11 +107,11 @@ def attend(
     if engine == "auto" and len(graph.parts) > 1:
         parts = _split(call, graph)
         plans = [plan(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
-        if sum(chosen.seconds for chosen in plans) < whole.seconds:
-            names = [chosen.engine for chosen in plans]
-            return merge([_with_lse(*pair, name) for pair, name in zip(parts, names, strict=True)])[
-                0
-            ]
+        elements = call.batch.numel() * graph.num_targets * value.shape[-2:].numel()
+        merging = merge_seconds(len(parts), elements)
+        if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
+            pairs = zip(parts, plans, strict=True)
+            return merge([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
     chosen = ENGINES[whole.engine]
     return chosen.attend(call, layout_of(graph, chosen.layout))
 

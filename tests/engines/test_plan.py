@@ -117,3 +117,24 @@ def test_a_packed_batch_is_charged_for_its_blocks_alone() -> None:
         for g in (packed, whole)
     )
     assert square > 20 * blocks
+
+
+@pytest.mark.parametrize(("part", "ran"), [(20e-6, "whole"), (20e-9, "parts")])
+def test_a_union_is_split_only_where_that_pays_for_the_merge(
+    part: float, ran: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts of 20 µs are less than a whole of 120 µs, but merging them is not free."""
+    for engine in ENGINES.values():
+        monkeypatch.setattr(
+            type(engine), "seconds", lambda _, problem: part if problem.lse else 120e-6
+        )
+    forgotten = "attend" if ran == "parts" else "attend_with_lse"
+    for engine in (type(engine) for engine in ENGINES.values()):
+        other = engine.attend_with_lse
+        if ran == "whole":
+            monkeypatch.setattr(
+                engine, "attend", lambda self, *args, other=other: other(self, *args)[0]
+            )
+        monkeypatch.setattr(engine, forgotten, None)
+    x = torch.randn(4, 1, 2)
+    assert ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0])).shape == x.shape

@@ -11,7 +11,7 @@ from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.layouts import DenseLayout
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.reference import expand, wide
-from edgewise.scores import Additive, Dot
+from edgewise.scores import Dot
 
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
@@ -39,17 +39,19 @@ class Dense:
         return reasons
 
     def seconds(self, problem: Problem) -> float:
-        """Flops of every pair at matrix-product speed, plus memory for what is not fused."""
+        """Each pair costs its passes through memory; the matrix products come almost free."""
         pairs = problem.batch * problem.heads * problem.grid
-        flops = 2.0 * pairs * (problem.width + problem.value_width)
+        products = 0.045e-9 * (problem.width + problem.value_width)
         if problem.operation == "aggregate":
-            return 60e-6 + flops / 2 / 60e9 + 4e-9 * problem.grid
-        if isinstance(problem.score, Additive):
-            return 60e-6 + pairs * (12e-9 + 2e-9 * problem.width)
+            return 100e-6 + pairs * (1.5e-9 + products)
         if self._fused(problem):
-            masked = 0.0 if problem.full else 1.0e-9
-            return 60e-6 + 3 * flops / 120e9 + pairs * (0.6e-9 + masked)
-        return 60e-6 + 3 * flops / 80e9 + 8e-9 * pairs
+            bias = problem.bias * (100e-6 + 6e-9 * pairs)
+            return 200e-6 + bias + pairs * (2.6e-9 + products)
+        masked = 0.0 if problem.full else 8e-9
+        each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
+        if not (problem.score is None or isinstance(problem.score, Dot)):
+            each += 14e-9 + 4.5e-9 * problem.width  # a vector for every pair
+        return 380e-6 + pairs * each
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

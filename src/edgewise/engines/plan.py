@@ -29,7 +29,10 @@ class Engine(Protocol[L]):
         """Reasons against serving this problem; empty if it can."""
 
     def seconds(self, problem: Problem) -> float:
-        """An estimate of forward and backward, to compare engines with."""
+        """An estimate of forward and backward on one CPU thread, to compare engines with.
+
+        The constants are fitted to what ``benchmarks/planner.py`` measures.
+        """
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """``[..., N_dst, H, Dv]``."""

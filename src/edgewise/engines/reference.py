@@ -26,9 +26,12 @@ class Reference:
         return []
 
     def seconds(self, problem: Problem) -> float:
-        """About 1.3 ns for each gathered element and pass; see ``plan.py``."""
-        edges = problem.batch * problem.num_edges * problem.heads
-        return 60e-6 + edges * (6e-9 + 1.3e-9 * (problem.width + problem.value_width))
+        """Gathering costs by the edge, by the head and by the element."""
+        edges, heads = problem.batch * problem.num_edges, problem.heads
+        elements = heads * (problem.width + problem.value_width)
+        if problem.operation == "aggregate":
+            return 50e-6 + edges * (66e-9 + 10e-9 * heads + 2e-9 * elements)
+        return 250e-6 + edges * (100e-9 + 45e-9 * heads + 3.5e-9 * elements)
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
