@@ -29,10 +29,11 @@ class Fitting(lightning.LightningModule):
         task: Task,
         optimizer: Optimizer | None = None,
         schedule: Schedule | None = None,
+        steps: int = 0,
     ) -> None:
         super().__init__()
         self.model, self.task = model, task
-        self.settings, self.schedule = optimizer, schedule or Constant()
+        self.settings, self.schedule, self.steps = optimizer, schedule or Constant(), steps
         self.train_meters, self.val_meters, self.test_meters = (self._meters() for _ in range(3))
         for _, meter in _each(self.train_meters):
             meter.persistent(True)
@@ -79,9 +80,10 @@ class Fitting(lightning.LightningModule):
         optimizer = self.settings.build(self.model)
         if isinstance(self.schedule, Constant):
             return optimizer
-        steps = int(self.trainer.estimated_stepping_batches)
+        # Not Lightning's estimated_stepping_batches, which sets the loader up before its state is
+        # restored, so that a continued epoch would begin again.
         factor = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.schedule.factor(step, steps)
+            optimizer, lambda step: self.schedule.factor(step, self.steps)
         )
         return {
             "optimizer": optimizer,

@@ -48,7 +48,9 @@ def fit(
 ) -> dict[str, float]:
     """See :func:`edgewise.training.fit`."""
     settings.check(task.metrics())
-    module = Fitting(model.train(), task, optimizer, schedule)
+    module = Fitting(
+        model.train(), task, optimizer, schedule, steps=settings.epochs * len(loaders["train"])
+    )
     watch = Watch(settings)
     with interruptible() as request, _quiet():
         callbacks = [watch, ProgressDisplay(title, watch)]

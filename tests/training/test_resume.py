@@ -1,0 +1,163 @@
+"""A run that was broken anywhere and continued ends in the same bits as one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from edgewise.recipes import find, train, with_values
+from edgewise.training import Interrupted, RunFolder
+
+pytest.importorskip("lightning")
+
+SMALL = {
+    "model.width": 8,
+    "model.depth": 1,
+    "model.heads": 2,
+    "model.feed_forward": 16,
+    "model.dropout": 0.2,  # so that the random numbers matter
+    "data.batch_size": 128,
+    "trainer.epochs": 3,
+    "trainer.save_every": 0,
+    "trainer.accelerator": "cpu",
+}
+STEPS = 10  # of an epoch: 1257 images in batches of 128
+RECIPE = with_values(find("digits"), SMALL)
+
+
+def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:
+    run = RunFolder(folder)
+    metrics = run.read_json("metrics.json")
+    rows = run.read_log()
+    for timed in (metrics, *rows):
+        timed.pop("seconds")
+    return metrics, load_file(run.weights), rows
+
+
+def assert_same(folder: Path, other: Path) -> None:
+    metrics, weights, rows = result(folder)
+    expected_metrics, expected_weights, expected_rows = result(other)
+    assert metrics == expected_metrics
+    assert rows == expected_rows
+    assert weights.keys() == expected_weights.keys()
+    for name, weight in weights.items():
+        assert torch.equal(weight, expected_weights[name]), name
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "unbroken"
+    train(RECIPE, folder)
+    return folder
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, step: int, how: object) -> None:
+    """Let ``how`` happen at the start of this step, once."""
+    from edgewise.training.module import Fitting
+
+    original = Fitting.training_step
+
+    def training_step(self: Fitting, batch: object, batch_idx: int) -> torch.Tensor:
+        if self.global_step == step and not done:
+            done.append(step)
+            how()
+        return original(self, batch, batch_idx)
+
+    done: list[int] = []
+    monkeypatch.setattr(Fitting, "training_step", training_step)
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, STEPS + 4, 3 * STEPS - 1])
+def test_crash_at_a_step(
+    step: int, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_at(monkeypatch, step, ctrl_c)
+    with pytest.raises(Interrupted):
+        train(RECIPE, tmp_path / "run")
+    assert not RunFolder(tmp_path / "run").has("metrics.json")
+    train(RECIPE, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", unbroken)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_saves_before_it_stops(
+    number: signal.Signals, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = with_values(RECIPE, {"trainer.save_every": 1000})
+    break_at(monkeypatch, STEPS + 4, lambda: os.kill(os.getpid(), number))
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as stopped:
+        train(rare, tmp_path / "run")
+    assert stopped.value.signal == number
+    assert signal.getsignal(number) is before
+    state = torch.load(RunFolder(tmp_path / "run").checkpoint, weights_only=True)
+    assert state["global_step"] == STEPS + 5, "the step that was under way is not lost"
+    train(rare, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", unbroken)
+
+
+def test_broken_twice(unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (4, STEPS + 7):
+        break_at(monkeypatch, step, ctrl_c)
+        with pytest.raises(Interrupted):
+            train(RECIPE, tmp_path / "run", resume=step > 4)
+    train(RECIPE, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", unbroken)
+
+
+def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
+    """SIGKILL, which nothing can catch."""
+    options = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *options]
+    folder = RunFolder(tmp_path / "run")
+    with subprocess.Popen(
+        [*command, "--out", str(folder.path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not folder.checkpoint.exists() and time.monotonic() < deadline:
+            assert process.poll() is None, process.stdout and process.stdout.read().decode()
+            time.sleep(0.005)
+        process.kill()
+    assert folder.checkpoint.exists()
+    assert not folder.has("metrics.json"), "killed too late to test anything"
+    train(RECIPE, folder.path, resume=True)
+    assert_same(folder.path, unbroken)
+
+
+def test_killed_after_the_last_epoch_of_a_run_without_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No epoch is added to a run that had stopped for want of progress."""
+    from edgewise.training import run as running
+
+    stopping = with_values(RECIPE, {"trainer.patience": 1, "trainer.epochs": 50})
+    stopping = with_values(stopping, {"optimizer.lr": 0.0})  # so the first epoch stays the best
+    train(stopping, tmp_path / "whole")
+    assert RunFolder(tmp_path / "whole").read_json("metrics.json")["epochs"] == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "evaluate", lambda *_: ctrl_c())
+        with pytest.raises(KeyboardInterrupt):
+            train(stopping, tmp_path / "run")
+    train(stopping, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_finished_run_is_not_trained_again(
+    unbroken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_at(monkeypatch, 0, ctrl_c)
+    metrics = train(RECIPE, unbroken, resume=True)
+    assert metrics == RunFolder(unbroken).read_json("metrics.json")
+    assert not RunFolder(unbroken).checkpoint.exists()
