@@ -38,11 +38,13 @@ class Planetoid(Data):
     Attributes:
         name: which network.
         normalize: divide the word counts of each paper by their sum.
+        sparse: keep only the words that a paper has (``torch.sparse_csr``), about 1 % of them.
 
     """
 
     name: Name = "Cora"
     normalize: bool = True
+    sparse: bool = True
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -78,6 +80,8 @@ class Planetoid(Data):
         check_splits(**index)
         if self.normalize:
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
+        if self.sparse:
+            x = _csr(x)
         graph = from_pyg(found)
         return Splits(
             {"in_width": x.shape[1], "out_width": classes},
@@ -112,6 +116,12 @@ def _read(raw: Path, name: str) -> PygData:
             remedy="copy or download them again",
         ) from error
     return data
+
+
+def _csr(x: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return x.to_sparse_csr()
 
 
 def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor) -> Split:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential
 from edgewise.scores import Additive
 
 
@@ -54,4 +54,4 @@ def gat(
     """Two attention layers as in the paper; called ``model(x [..., N, in_width], graph)``."""
     first = GATLayer(in_width, hidden, heads, dropout=dropout)
     last = GATLayer(heads * hidden, out_width, output_heads, dropout=dropout, average=True)
-    return GraphSequential(nn.Dropout(dropout), first, nn.ELU(), nn.Dropout(dropout), last)
+    return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

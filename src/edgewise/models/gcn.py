@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import aggregate
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers import GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential
 
 
 class GCNLayer(GraphLayer):
@@ -49,5 +49,5 @@ def gcn(
     widths = [in_width, *[hidden] * (depth - 1), out_width]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths):
-        layers += [nn.Dropout(dropout), GCNLayer(fan_in, fan_out), nn.ReLU()]
+        layers += [Dropout(dropout), GCNLayer(fan_in, fan_out), nn.ReLU()]
     return GraphSequential(*layers[:-1])
