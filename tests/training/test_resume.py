@@ -54,6 +54,7 @@ def assert_same(folder: Path, other: Path) -> None:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)  # the order of a sum, and so its last bit, depends on them
     folder = tmp_path_factory.mktemp("runs") / "unbroken"
     train(RECIPE, folder)
     return folder
@@ -79,7 +80,7 @@ def ctrl_c() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", [0, 1, STEPS - 1, STEPS, STEPS + 4, 3 * STEPS - 1])
+@pytest.mark.parametrize("step", [0, 1, STEPS, STEPS + 4])
 def test_crash_at_a_step(
     step: int, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,9 +155,7 @@ def test_killed_after_the_last_epoch_of_a_run_without_progress(
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
-def test_finished_run_is_not_trained_again(
-    unbroken: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_run_is_not_trained_again(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_at(monkeypatch, 0, ctrl_c)
     metrics = train(RECIPE, unbroken, resume=True)
     assert metrics == RunFolder(unbroken).read_json("metrics.json")

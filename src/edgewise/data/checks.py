@@ -12,13 +12,13 @@ SHOWN = 5  # columns that an error lists before it only counts
 
 
 def check_features(features: Tensor) -> None:
-    """No NaN and no infinity in ``[N, ...]``; the error names the columns and how many there are.
+    """No NaN and no infinity in ``[N, F, ...]``; the error counts them by column.
 
     Raises:
         ArgumentError: some value is not finite.
 
     """
-    wrong = ~features.reshape(len(features), -1).isfinite()
+    wrong = ~features.flatten(1).isfinite()
     if not wrong.any():
         return
     counts = wrong.sum(0)

@@ -1,0 +1,77 @@
+"""How much longer `gcn-cora` takes in Edgewise than in a bare PyTorch loop of the same model.
+
+    EDGEWISE_DATA=../shared/data python benchmarks/training_overhead.py [--recipe NAME] [--rounds N]
+
+Both train for the recipe's epochs and validate after every one. They take turns, and the fastest of
+each is compared, because other work on the machine only ever makes a run slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from edgewise import recipes
+from edgewise.recipes.train import prepare
+from edgewise.training import RunFolder, fit
+
+
+def bare(recipe: recipes.Recipe) -> float:
+    """Seconds of a plain loop: a step and a forward pass in evaluation mode for each epoch."""
+    model, loaders = prepare(recipe)
+    (train,), (val,) = list(loaders["train"]), list(loaders["val"])
+    optimizer = recipe.optimizer.build(model)
+    start = time.perf_counter()
+    for _ in range(recipe.trainer.epochs):
+        model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(train.counted(model(*train.inputs)), train.target).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            answers = val.counted(model(*val.inputs)).argmax(-1)
+            (answers == val.target).float().mean().item()
+    return time.perf_counter() - start
+
+
+def ours(recipe: recipes.Recipe) -> float:
+    """Seconds of Edgewise, from the first to the last step."""
+    model, loaders = prepare(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = fit(
+            model,
+            recipe.task,
+            loaders,
+            RunFolder(Path(folder)),
+            optimizer=recipe.optimizer,
+            schedule=recipe.schedule,
+            trainer=recipe.trainer,
+        )
+    return metrics["seconds"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--recipe", default="gcn-cora", help="one whose epoch is a single batch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", default="200")
+    arguments = parser.parse_args()
+    values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
+    recipe = recipes.with_values(recipes.find(arguments.recipe), values)
+    times: dict[str, list[float]] = {"bare": [], "edgewise": []}
+    for _ in range(arguments.rounds):
+        times["bare"].append(bare(recipe))
+        times["edgewise"].append(ours(recipe))
+    fastest = {name: min(values) for name, values in times.items()}
+    for name, values in times.items():
+        print(f"{name:9} {min(values):7.2f} s   of {', '.join(f'{v:.2f}' for v in values)}")
+    print(f"ratio     {fastest['edgewise'] / fastest['bare']:7.2f}   (target: at most 1.5)")
+
+
+if __name__ == "__main__":
+    main()

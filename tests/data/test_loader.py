@@ -1,0 +1,64 @@
+"""The order of batches depends on seed and epoch alone, and can be taken up in the middle."""
+
+from __future__ import annotations
+
+import torch
+
+from edgewise.data import Batch, Loader
+
+
+def loader(seed=0, count=10, size=3):
+    return Loader(lambda index: Batch((index,), index), count, size, seed)
+
+
+def epoch(loader, number):
+    loader.set_epoch(number)
+    return [batch.target.tolist() for batch in loader]
+
+
+def test_every_example_once_in_batches():
+    batches = epoch(loader(), 0)
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
+    assert sorted(i for batch in batches for i in batch) == list(range(10))
+    assert len(loader()) == 4
+
+
+def test_order_is_of_seed_and_epoch_and_of_nothing_else():
+    first = epoch(loader(seed=1), 5)
+    torch.rand(100)
+    assert epoch(loader(seed=1), 5) == first
+    assert epoch(loader(seed=1), 6) != first
+    assert epoch(loader(seed=2), 5) != first
+    before = torch.get_rng_state()
+    epoch(loader(seed=1), 5)
+    assert torch.equal(torch.get_rng_state(), before), "it draws from a generator of its own"
+
+
+def test_without_a_seed_the_order_stays():
+    assert epoch(loader(seed=None), 3) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_continues_in_the_middle_of_an_epoch():
+    whole = epoch(loader(), 2)
+    broken = loader()
+    broken.set_epoch(2)
+    iterator = iter(broken)
+    next(iterator), next(iterator)
+    resumed = loader()
+    resumed.load_state_dict(broken.state_dict())
+    assert epoch(resumed, 2) == whole[2:]
+    assert epoch(resumed, 3) == epoch(loader(), 3), "the next epoch is whole again"
+
+
+def test_a_finished_epoch_leaves_nothing_over():
+    finished = loader()
+    epoch(finished, 0)
+    assert finished.state_dict() == {"served": 0}
+
+
+def test_counted_rows():
+    outputs = torch.arange(8.0).reshape(4, 2)
+    target = torch.tensor([1, 0])
+    assert torch.equal(Batch((), target).counted(outputs), outputs)
+    chosen = Batch((), target, torch.tensor([3, 1])).counted(outputs)
+    assert chosen.tolist() == [[6, 7], [2, 3]]

@@ -1,0 +1,115 @@
+"""Cora as published, read without writing; what is missing or broken is named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.data import planetoid
+from edgewise.data.files import find_raw
+from edgewise.errors import MissingDataError
+from tests.errors import refused
+
+ROOT = Path(os.environ.get("EDGEWISE_DATA") or "/nonexistent")
+needs_cora = pytest.mark.skipif(
+    not (ROOT / "Cora" / "raw").is_dir(), reason="EDGEWISE_DATA names no folder with Cora"
+)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A data root with the eight files of Cora, all empty."""
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
+    raw = tmp_path / "data" / "Cora" / "raw"
+    raw.mkdir(parents=True)
+    for name in planetoid().files:
+        (raw / name).touch()
+    return raw
+
+
+@needs_cora
+def test_cora_as_published():
+    pytest.importorskip("torch_geometric")
+    files = sorted((path, path.stat().st_mtime_ns) for path in ROOT.joinpath("Cora").rglob("*"))
+    splits = planetoid("Cora").load()
+    assert splits.model_arguments == {"in_width": 1433, "out_width": 7}
+    assert set(splits.model_arguments) == set(planetoid.provides)
+    loaders = splits.loaders(0)
+    batches = {name: next(iter(loader)) for name, loader in loaders.items()}
+    assert {name: len(b.target) for name, b in batches.items()} == {
+        "train": 140,
+        "val": 500,
+        "test": 1000,
+    }
+    assert batches["train"].target.bincount().tolist() == [20] * 7
+    x, graph = batches["train"].inputs
+    assert x.shape == (2708, 1433)
+    assert torch.allclose(x.to_dense().sum(1), torch.ones(2708))
+    assert (graph.num_targets, graph.num_edges) == (2708, 10556)
+    again = sorted((path, path.stat().st_mtime_ns) for path in ROOT.joinpath("Cora").rglob("*"))
+    assert again == files, "the data folder is only read"
+
+
+@needs_cora
+def test_features_of_a_broken_file(tmp_path, monkeypatch):
+    pytest.importorskip("torch_geometric")
+    shutil.copytree(ROOT / "Cora", tmp_path / "Cora")
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    file = tmp_path / "Cora" / "raw" / "ind.cora.allx"
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:1000])
+    with refused("data.name", expected="Cora", got="cannot be read", remedy="again"):
+        planetoid("Cora").load()
+
+
+def test_missing_file(tiny):
+    pytest.importorskip("torch_geometric")
+    (tiny / "ind.cora.graph").unlink()
+    with pytest.raises(MissingDataError) as caught:
+        planetoid("Cora").load()
+    for part in ("ind.cora.graph", str(tiny), "Remedy"):
+        assert part in str(caught.value)
+
+
+def test_unknown_name():
+    with refused("data.name", expected="Cora", got="'Coraa'", remedy="did you mean 'Cora'"):
+        planetoid("Coraa")
+
+
+class TestDownload:
+    """Without EDGEWISE_DATA the files go into the cache, all of them or none."""
+
+    @pytest.fixture(autouse=True)
+    def _cache(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("EDGEWISE_DATA", raising=False)
+        monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
+
+    def test_whole(self, tmp_path):
+        calls = []
+
+        def download(folder):
+            calls.append(folder)
+            for name in "ab":
+                (folder / name).touch()
+
+        assert find_raw("Set", ["a", "b"], download) == tmp_path / "Set" / "raw"
+        find_raw("Set", ["a", "b"], download)
+        assert len(calls) == 1, "the second time it is there"
+
+    def test_half(self, tmp_path):
+        def breaks_off(folder):
+            (folder / "a").touch()
+            raise OSError("connection lost")
+
+        def finishes_early(folder):
+            (folder / "a").touch()
+
+        for download in (breaks_off, finishes_early):
+            with pytest.raises(MissingDataError, match="Remedy"):
+                find_raw("Set", ["a", "b"], download)
+            assert list((tmp_path / "Set").iterdir()) == [], "nothing to be trusted later"
