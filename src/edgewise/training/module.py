@@ -8,11 +8,36 @@ from typing import Any
 import lightning.pytorch as lightning
 import torch
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from edgewise.training.interfaces import Batch, Task
 from edgewise.training.optimizer import Optimizer
 from edgewise.training.schedule import Constant, Schedule
+
+
+class MeanLoss(Metric):
+    """The mean over examples of losses that are means over a batch; NaN stays NaN.
+
+    (torchmetrics' own MeanMetric forgets the weights where it is told to leave NaN alone.)
+    """
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, count: int) -> None:
+        """Add the mean loss of ``count`` examples."""
+        self.total += loss * count
+        self.count += count
+
+    def compute(self) -> Tensor:
+        """The mean so far."""
+        return self.total / self.count
 
 
 class Fitting(lightning.LightningModule):
@@ -39,7 +64,7 @@ class Fitting(lightning.LightningModule):
             meter.persistent(True)
 
     def _meters(self) -> nn.ModuleDict:
-        return nn.ModuleDict({"loss": MeanMetric(nan_strategy="disable"), **self.task.metrics()})
+        return nn.ModuleDict({"loss": MeanLoss(), **self.task.metrics()})
 
     def transfer_batch_to_device(
         self, batch: Batch, device: torch.device, dataloader_idx: int

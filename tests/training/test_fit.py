@@ -1,0 +1,129 @@
+"""What a run does and leaves: the best epoch's weights, the files, and a stop without progress."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise.data import Batch, Loader
+from edgewise.tasks import classification
+from edgewise.training import Optimizer, RunFolder, Trainer, constant, evaluate, fit
+from tests.errors import refused
+
+pytest.importorskip("lightning")
+FILES = {"curves.png", "log.csv", "metrics.json", "model.safetensors"}
+
+
+@dataclass
+class Job:
+    """Two clouds of points and a linear model."""
+
+    model: nn.Module
+    loaders: dict[str, Loader]
+
+    def fit(self, path, **trainer):
+        path.mkdir()
+        return fit(
+            self.model,
+            classification(),
+            self.loaders,
+            RunFolder(path),
+            optimizer=Optimizer("adam", lr=trainer.pop("lr", 0.1)),
+            schedule=constant(),
+            trainer=Trainer(**{"accelerator": "cpu", "epochs": 4, **trainer}),
+        )
+
+
+@pytest.fixture
+def job() -> Job:
+    generator = torch.Generator().manual_seed(1)
+    target = torch.arange(60) % 2
+    x = torch.randn(60, 2, generator=generator) + 3 * target[:, None]
+
+    def loader(first: int, seed: int | None = None) -> Loader:
+        return Loader(lambda i: Batch((x[first + i],), target[first + i]), 20, 8, seed)
+
+    return Job(nn.Linear(2, 2), {"train": loader(0, 0), "val": loader(20), "test": loader(40)})
+
+
+def test_files_and_metrics(job, tmp_path):
+    metrics = job.fit(tmp_path / "run")
+    assert {file.name for file in (tmp_path / "run").iterdir()} == FILES
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
+    assert {"test/accuracy", "test/loss", "val/accuracy", "val/loss", "seconds"} <= metrics.keys()
+    assert (metrics["epochs"], metrics["parameters"]) == (4, 6)
+    rows = RunFolder(tmp_path / "run").read_log()
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert rows[-1]["train/loss"] < rows[0]["train/loss"]
+
+
+@pytest.mark.parametrize(("better", "choose"), [("higher", max), ("lower", min)])
+def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
+    metrics = job.fit(tmp_path / "run", monitor="val/loss", better=better, lr=1.0)
+    losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
+    assert metrics["val/loss"] == choose(losses)
+    assert metrics["best_epoch"] == losses.index(choose(losses))
+    fresh = nn.Linear(2, 2)
+    RunFolder(tmp_path / "run").load_weights(fresh)
+    again = evaluate(fresh, classification(), job.loaders, accelerator="cpu")
+    assert again == {name: value for name, value in metrics.items() if name in again}
+
+
+def test_metrics_are_over_all_examples(job, tmp_path):
+    """The last batch of 20 in eights is smaller, and counts for as much less."""
+    metrics = job.fit(tmp_path / "run")
+    batches = list(job.loaders["test"])
+    x = torch.cat([batch.inputs[0] for batch in batches])
+    target = torch.cat([batch.target for batch in batches])
+    with torch.no_grad():
+        outputs = job.model(x)
+    assert metrics["test/accuracy"] == pytest.approx(
+        (outputs.argmax(1) == target).float().mean().item(), abs=1e-6
+    )
+    loss = nn.functional.cross_entropy(outputs, target).item()
+    assert metrics["test/loss"] == pytest.approx(loss, abs=1e-5)
+
+
+def test_stops_without_progress(job, tmp_path):
+    metrics = job.fit(tmp_path / "run", epochs=50, patience=2, lr=0.0)
+    assert (metrics["epochs"], metrics["best_epoch"]) == (3, 0), "the first of equals is the best"
+
+
+def test_loss_that_is_not_finite(job, tmp_path):
+    with refused("optimizer.lr", expected="finite", got="nan in epoch 0", remedy="clip_norm"):
+        nn.init.constant_(job.model.weight, float("nan"))
+        job.fit(tmp_path / "run")
+
+
+def test_gradients_are_clipped(job, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        torch.optim.Adam,
+        "step",
+        lambda self, closure: (
+            closure(),
+            seen.append([p.grad.clone() for g in self.param_groups for p in g["params"]]),
+        ),
+    )
+    job.fit(tmp_path / "run", clip_norm=1e-3, epochs=1)
+    norms = [torch.cat([g.flatten() for g in grads]).norm().item() for grads in seen]
+    assert max(norms) <= 1e-3 * (1 + 1e-4)
+
+
+def test_monitor_that_is_not_there(job, tmp_path):
+    with refused("trainer.monitor", expected="val/loss", got="'val/los'", remedy="val/loss"):
+        job.fit(tmp_path / "run", monitor="val/los")
+
+
+def test_a_file_is_whole_or_absent(tmp_path):
+    def breaks(part):
+        part.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        RunFolder(tmp_path).write("metrics.json", breaks)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+"""Which parameters decay, how the rate goes, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from edgewise.training import Optimizer, Trainer, constant, cosine
+from tests.errors import refused
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+
+
+def test_decay_only_on_parameters_that_match():
+    net = model()
+    made = Optimizer("adam", lr=0.1, weight_decay=0.5, decay_only=r"^0\.").build(net)
+    assert isinstance(made, torch.optim.Adam)
+    decays = {id(p): g["weight_decay"] for g in made.param_groups for p in g["params"]}
+    found = {name: decays[id(p)] for name, p in net.named_parameters()}
+    assert found == {"0.weight": 0.5, "0.bias": 0.5, "1.weight": 0, "1.bias": 0}
+    assert {group["lr"] for group in made.param_groups} == {0.1}
+
+
+def test_all_decay_without_an_expression():
+    made = Optimizer("adamw", weight_decay=0.5).build(model())
+    assert isinstance(made, torch.optim.AdamW)
+    assert [(len(g["params"]), g["weight_decay"]) for g in made.param_groups] == [(4, 0.5)]
+
+
+def test_expression_that_matches_nothing():
+    with refused("optimizer.decay_only", expected="match", got="layer9", remedy="0.weight"):
+        Optimizer(decay_only="layer9").build(model())
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({"name": "sgd"}, "optimizer.name"),
+        ({"lr": -1.0}, "optimizer.lr"),
+        ({"lr": float("nan")}, "optimizer.lr"),
+        ({"weight_decay": float("inf")}, "optimizer.weight_decay"),
+        ({"decay_only": "("}, "optimizer.decay_only"),
+    ],
+)
+def test_bad_optimizer(fields, argument):
+    with refused(argument, expected="", got="", remedy=""):
+        Optimizer(**fields)
+
+
+def test_cosine_rises_and_falls():
+    factors = [cosine(warmup=0.2, floor=0.1).factor(step, 10) for step in range(10)]
+    assert factors[:3] == [0.5, 1.0, 1.0]
+    assert factors[6] == pytest.approx(0.1 + 0.9 / 2)
+    assert factors[2:] == sorted(factors[2:], reverse=True)
+    assert cosine(warmup=0.2, floor=0.1).factor(10, 10) == pytest.approx(0.1)
+    assert cosine(warmup=0, floor=0).factor(0, 10) == 1
+    assert {constant().factor(step, 10) for step in range(10)} == {1}
+
+
+@pytest.mark.parametrize("fields", [{"warmup": -0.1}, {"floor": 1.1}])
+def test_bad_schedule(fields):
+    with refused(f"schedule.{next(iter(fields))}", expected="from 0 to 1", got="", remedy="0.1"):
+        cosine(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({"epochs": 0}, "trainer.epochs"),
+        ({"patience": -1}, "trainer.patience"),
+        ({"clip_norm": float("nan")}, "trainer.clip_norm"),
+        ({"better": "more"}, "trainer.better"),
+        ({"accelerator": "abacus"}, "trainer.accelerator"),
+    ],
+)
+def test_bad_trainer(fields, argument):
+    with refused(argument, expected="", got="", remedy=""):
+        Trainer(**fields)
+
+
+def test_metric_that_the_task_does_not_have():
+    with refused(
+        "trainer.monitor", expected="val/accuracy", got="'val/acuracy'", remedy="val/accuracy"
+    ):
+        Trainer(monitor="val/acuracy").check(["accuracy"])
