@@ -1,0 +1,112 @@
+"""Fields by dotted names: found, read by their type, refused with the nearest name, recorded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgewise import graphs
+from edgewise.recipes import RECIPES, find, from_record, recipe_fields, to_record, with_values
+from edgewise.recipes.values import read_value
+from tests.errors import refused
+
+DIGITS = find("digits")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_record_alone_rebuilds_a_recipe(name):
+    record = to_record(RECIPES[name])
+    rebuilt = from_record(json.loads(json.dumps(record)))
+    assert to_record(rebuilt) == record
+    assert recipe_fields(rebuilt) == recipe_fields(RECIPES[name])
+    assert type(rebuilt.schedule) is type(RECIPES[name].schedule)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_field_is_in_the_record(name):
+    record = to_record(RECIPES[name])
+    for field in recipe_fields(RECIPES[name]):
+        part, _, key = field.rpartition(".")
+        assert key in (record[part] if part else record), field
+
+
+def test_what_the_data_decide_is_no_field():
+    assert not {"model.image_size", "model.channels", "model.out_width"} & set(
+        recipe_fields(DIGITS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("model.heads", "8", 8),
+        ("optimizer.lr", "1e-2", 0.01),
+        ("optimizer.lr", "1", 1.0),
+        ("model.pool", "class", "class"),
+        ("model.graph", "window(4) | hubs([0])", graphs.window(4) | graphs.hubs([0])),
+        ("seed", "3", 3),
+        ("trainer.better", "lower", "lower"),
+    ],
+)
+def test_values_are_read_by_their_type(field, text, value):
+    changed = with_values(DIGITS, {field: text})
+    found = recipe_fields(changed)[field].value
+    assert (found, type(found)) == (value, type(value))
+    others = {k: f for k, f in recipe_fields(changed).items() if k != field}
+    assert others == {k: f for k, f in recipe_fields(DIGITS).items() if k != field}
+    again = from_record(json.loads(json.dumps(to_record(changed))))
+    assert recipe_fields(again)[field].value == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False), ("1", True)])
+def test_words_for_true_and_false(text, value):
+    assert with_values(find("gcn-cora"), {"data.normalize": text}).data.normalize is value
+
+
+def test_optional_values():
+    assert read_value("x", "none", int | None) is None
+    assert read_value("x", "3", int | None) == 3
+    with refused("x", expected="a whole number", got="'three'", remedy="fields"):
+        read_value("x", "three", int | None)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "argument", "near"),
+    [
+        ("model.head", "4", "field", "model.heads"),
+        ("trainer.epoch", "4", "field", "trainer.epochs"),
+        ("model.image_size", "4", "field", ""),
+        ("model.heads", "3.5", "model.heads", "`edgewise show"),
+        ("model.heads", "many", "model.heads", ""),
+        ("model.pool", "meen", "model.pool", "mean"),
+        ("model.graph", "windw(3)", "graph", "window"),
+        ("optimizer.lr", "-1", "optimizer.lr", ""),
+    ],
+)
+def test_bad_fields(field, text, argument, near):
+    with refused(argument, expected="", got="", remedy=near):
+        with_values(DIGITS, {field: text})
+
+
+def test_unknown_recipe():
+    with refused("recipe", expected="gat-cora", got="'gatcora'", remedy="gat-cora"):
+        find("gatcora")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: r.pop("model"),
+        lambda r: r["data"].update(use="digit"),
+        lambda r: r["model"].update(use="vitt"),
+        lambda r: r["model"].update(head=3),
+        lambda r: r["optimizer"].update(lr="fast"),
+        lambda r: r.update(trainer=None),
+    ],
+)
+def test_bad_records(spoil):
+    record = json.loads(json.dumps(to_record(DIGITS)))
+    spoil(record)
+    with pytest.raises(ValueError, match="Remedy"):
+        from_record(record)

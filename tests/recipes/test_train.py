@@ -1,0 +1,160 @@
+"""Runs into folders: what is refused before anything is written, several seeds, comparisons."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+import torch
+
+from edgewise.errors import EdgewiseError, MissingDataError, RunExistsError
+from edgewise.recipes import compare, evaluate_run, find, train, train_seeds, with_values
+from edgewise.training import Interrupted
+from tests.errors import refused
+
+pytest.importorskip("lightning")
+pytest.importorskip("sklearn")
+
+TINY = with_values(
+    find("digits"),
+    {
+        "model.width": 8,
+        "model.depth": 1,
+        "model.heads": 1,
+        "model.feed_forward": 8,
+        "data.batch_size": 500,
+        "trainer.epochs": 2,
+        "trainer.accelerator": "cpu",
+    },
+)
+
+
+def same_but_time(one: dict, other: dict) -> bool:
+    return {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_same_seed_same_numbers(tmp_path):
+    first = train(TINY, tmp_path / "a")
+    torch.rand(5)
+    assert same_but_time(train(TINY, tmp_path / "b"), first)
+    other = train(with_values(TINY, {"seed": 1}), tmp_path / "c")
+    assert other["test/loss"] != first["test/loss"]
+
+
+def test_a_folder_alone_can_be_tested(tmp_path):
+    metrics = train(TINY, tmp_path / "run")
+    for name in ("metrics.json", "log.csv", "curves.png"):
+        (tmp_path / "run" / name).unlink()
+    tested = evaluate_run(tmp_path / "run")
+    assert tested == {name: metrics[name] for name in tested}
+    assert {"test/accuracy", "test/loss"} <= tested.keys()
+
+
+def test_weights_of_another_model(tmp_path):
+    train(TINY, tmp_path / "run")
+    path = tmp_path / "run" / "recipe.json"
+    path.write_text(path.read_text().replace('"width": 8', '"width": 16'))
+    with pytest.raises(EdgewiseError, match="weights of the model"):
+        evaluate_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"model.heads": 3},
+        {"model.patch": 3},
+        {"model.graph": "grid(3, 3)"},
+        {"optimizer.decay_only": "nothing-like-it"},
+        {"trainer.monitor": "val/acuracy"},
+    ],
+)
+def test_bad_input_leaves_nothing(bad, tmp_path):
+    recipe = with_values(TINY, bad)
+    with pytest.raises(EdgewiseError, match="Remedy"):
+        train(recipe, tmp_path / "run")
+    with pytest.raises(EdgewiseError, match="Remedy"):
+        train_seeds(recipe, 2, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_exists(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").touch()
+    for start in (
+        lambda: train(TINY, tmp_path / "run"),
+        lambda: train_seeds(TINY, 2, tmp_path / "run"),
+        lambda: compare(TINY, "seed", ["1", "2"], tmp_path / "run"),
+    ):
+        with pytest.raises(RunExistsError, match="--resume"):
+            start()
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["precious"]
+
+
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(MissingDataError, match=r"recipe\.json"):
+        train(TINY, tmp_path / "run", resume=True)
+    with pytest.raises(MissingDataError, match=r"recipe\.json"):
+        evaluate_run(tmp_path / "run")
+
+
+def test_resuming_as_another_recipe(tmp_path):
+    train(TINY, tmp_path / "run")
+    other = with_values(TINY, {"model.heads": 2})
+    with refused("--resume", expected="started with", got="model.heads 1 and 2", remedy="--out"):
+        train(other, tmp_path / "run", resume=True)
+
+
+def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
+    from edgewise.training.module import Fitting
+
+    original = Fitting.training_step
+
+    def breaks_in_the_second_run(self, batch, batch_idx):
+        if (tmp_path / "runs" / "seed-1").exists():
+            raise KeyboardInterrupt
+        return original(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fitting, "training_step", breaks_in_the_second_run)
+        with pytest.raises(Interrupted):
+            train_seeds(TINY, 2, tmp_path / "runs")
+    done = (tmp_path / "runs" / "seed-0" / "metrics.json").stat().st_mtime_ns
+    summary = train_seeds(TINY, 2, tmp_path / "runs", resume=True)
+    assert (tmp_path / "runs" / "seed-0" / "metrics.json").stat().st_mtime_ns == done
+    assert json.loads((tmp_path / "runs" / "metrics.json").read_text()) == summary
+    assert same_but_time(
+        train(with_values(TINY, {"seed": 1}), tmp_path / "alone"),
+        {name: value["values"][1] for name, value in summary.items()},
+    )
+    accuracy = summary["test/accuracy"]
+    assert accuracy["mean"] == statistics.fmean(accuracy["values"])
+    assert accuracy["std"] == statistics.stdev(accuracy["values"])
+    assert evaluate_run(tmp_path / "runs")["test/accuracy"] == accuracy
+
+
+def test_comparison_differs_in_one_field_only(tmp_path):
+    found = compare(TINY, "model.graph", ["empty()", "complete()"], tmp_path / "runs")
+    assert [outcome.edges_per_token for outcome in found.outcomes] == [0, 16]
+    assert [outcome.label for outcome in found.outcomes] == ["empty()", "complete()"]
+    assert [len(outcome.rows) for outcome in found.outcomes] == [2, 2]
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/recipe.json")]
+    assert {record["model"].pop("graph") for record in records} == {"empty()", "complete()"}
+    assert records[0] == records[1]
+    again = compare(TINY, "model.graph", ["empty()", "complete()"], tmp_path / "runs", resume=True)
+    assert [o.metrics for o in again.outcomes] == [o.metrics for o in found.outcomes]
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "argument"),
+    [
+        ("model.graf", ["empty()"], "field"),
+        ("model.graph", ["empty()", "grid(3, 3)"], "graph"),
+        ("model.heads", ["1", "three"], "model.heads"),
+        ("model.heads", ["1", "1"], "VALUE"),
+    ],
+)
+def test_bad_comparisons_leave_nothing(field, values, argument, tmp_path):
+    with refused(argument, expected="", got="", remedy=""):
+        compare(TINY, field, values, tmp_path / "runs")
+    assert list(tmp_path.iterdir()) == []
