@@ -47,7 +47,7 @@ def compare(arguments: Namespace, fields: Fields) -> int:
     from edgewise.cli.table import comparison_table
 
     recipe = _recipe(arguments, fields)
-    if arguments.field in fields:
+    if arguments.field in fields or (arguments.field == "seed" and arguments.seed is not None):
         raise ArgumentError(
             f"--{arguments.field}",
             expected="fields other than the one that is compared",

@@ -1,0 +1,180 @@
+"""The command line: what is said, what is left, and the exit codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edgewise.cli import main
+from edgewise.encodings import ENCODINGS
+from edgewise.graphs import PATTERNS
+from edgewise.models import MODELS
+from edgewise.recipes import RECIPES, recipe_fields
+
+TINY = [
+    "--model.width=8",
+    "--model.depth=1",
+    "--model.heads=1",
+    "--data.batch_size=500",
+    "--trainer.epochs=2",
+    "--trainer.accelerator=cpu",
+]
+
+
+def run(capsys, *argv) -> tuple[int, str, str]:
+    code = main([str(word) for word in argv])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_list_names_everything(capsys):
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    for name in (*RECIPES, *MODELS, *PATTERNS, *ENCODINGS):
+        assert re.search(rf"^  {name} +\S", out, re.MULTILINE), name
+    _, only, _ = run(capsys, "list", "models")
+    assert set(re.findall(r"^  (\S+)", only, re.MULTILINE)) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", [*RECIPES, *MODELS, *PATTERNS, *ENCODINGS])
+def test_show_everything(name, capsys):
+    code, out, _ = run(capsys, "show", name)
+    assert code == 0
+    assert name in out
+    if name in RECIPES:
+        assert all(f"--{field} " in out for field in recipe_fields(RECIPES[name]))
+
+
+def test_show_draws_a_graph(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, _ = run(
+        capsys, "show", "window(1)", "--draw", tmp_path / "picture.png", "--nodes", 4
+    )
+    assert code == 0
+    assert "■ ■ · · " in out
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["show", "gatt"], "did you mean 'gat'"),
+        (["show", "windw(3)"], "did you mean 'window'"),
+        (["show", "gat", "--draw", "x.png"], "a graph with its arguments"),
+        (["show", "grid(2, 2)", "--nodes", "5"], "4 nodes"),
+        (["train", "digit"], "did you mean 'digits'"),
+        (["train", "digits", "--model.head", "3"], "did you mean 'model.heads'"),
+        (["train", "digits", "--model.heads"], "a value after it"),
+        (["train", "digits", "--model.heads=x"], "a whole number"),
+        (["train", "digits", "--seed", "x"], "a whole number"),
+        (["train", "digits", "--seeds", "0"], "at least 1"),
+        (["train", "digits", "--resume"], "recipe.json: no such file"),
+        (["list", "--model.heads", "3"], "options of this command"),
+        (["test", "nowhere"], "no such file"),
+        (["compare", "digits", "model.graf", "empty()"], "did you mean 'model.graph'"),
+        (["compare", "digits", "seed", "1", "--seed", "2"], "other than the one"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(argv, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *argv)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("edgewise: ")
+    assert err.count("\n") == 1
+    assert said in err
+    assert "Remedy" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["", "list", "show", "train", "compare", "test", "doctor"])
+def test_help_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([*command.split(), "--help"])
+    assert stopped.value.code == 0
+    assert "example" in capsys.readouterr().out
+
+
+def test_help_of_a_recipe_lists_its_fields(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "gat-cora", "--help"])
+    out = capsys.readouterr().out
+    assert all(f"--{field} " in out for field in recipe_fields(RECIPES["gat-cora"]))
+
+
+def test_train_and_test(capsys, tmp_path):
+    pytest.importorskip("lightning")
+    folder = tmp_path / "run"
+    code, out, _ = run(capsys, "train", "digits", *TINY, "--seed", "5", "--out", folder)
+    assert code == 0
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert f"{metrics['test/accuracy']:.4f}" in out
+    record = json.loads((folder / "recipe.json").read_text())
+    assert (record["model"]["width"], record["seed"]) == (8, 5)
+    code, out, _ = run(capsys, "test", folder)
+    assert code == 0
+    assert f"{metrics['test/accuracy']:.4f}" in out
+    code, _, err = run(capsys, "train", "digits", *TINY, "--out", folder)
+    assert code == 2
+    assert "--resume" in err
+
+
+def test_compare_writes_a_page_that_stands_alone(capsys, tmp_path):
+    pytest.importorskip("lightning")
+    pytest.importorskip("matplotlib")
+    graphs = ["empty()", "grid(4, 4)", "complete()"]
+    folder = tmp_path / "runs"
+    code, out, _ = run(
+        capsys, "compare", "digits", "model.graph", *graphs, *TINY, "--out", folder
+    )
+    assert code == 0
+    rows = out.splitlines()
+    assert rows[0].split("  ")[0] == "graph"
+    assert [row.split("  ")[0] for row in rows[2:5]] == graphs
+    assert [re.split(r" {2,}", row)[1] for row in rows[2:5]] == ["0.00", "3.00", "16.00"]
+    page = (folder / "report.html").read_text()
+    picture = (folder / "report.png").read_bytes()
+    assert base64.b64encode(picture).decode() in page
+    assert not re.search(r'(src|href)="(?!data:)', page), "it needs no other file"
+    for graph, row in zip(graphs, rows[2:5], strict=True):
+        accuracy = re.search(r"[\d.]+ %", row)
+        assert accuracy
+        assert f"<td>{graph}</td>" in page
+        assert accuracy.group() in page
+
+
+def test_doctor(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path / "nowhere"))
+    code, out, _ = run(capsys, "doctor")
+    assert code == 0
+    for word in ("edgewise", "torch", "threads", "reference", "dense", "lightning", "Cora"):
+        assert word in out
+    assert "(no such folder)" in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_says_how_to_go_on(number, code, tmp_path):
+    pytest.importorskip("lightning")
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *TINY]
+    command += ["--trainer.epochs=10000", "--trainer.save_every=0", "--out", str(folder)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as process:
+        deadline = time.monotonic() + 100
+        while not (folder / "checkpoint.ckpt").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert (folder / "checkpoint.ckpt").exists()
