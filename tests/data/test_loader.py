@@ -50,6 +50,12 @@ def test_continues_in_the_middle_of_an_epoch():
     assert epoch(resumed, 3) == epoch(loader(), 3), "the next epoch is whole again"
 
 
+def test_an_epoch_that_is_left_early_does_not_shorten_the_next():
+    left = loader()
+    next(iter(left))
+    assert len(epoch(left, 0)) == 4
+
+
 def test_a_finished_epoch_leaves_nothing_over():
     finished = loader()
     epoch(finished, 0)

@@ -43,7 +43,7 @@ def test_same_seed_same_numbers(tmp_path):
 
 
 def test_a_folder_alone_can_be_tested(tmp_path):
-    metrics = train(TINY, tmp_path / "run")
+    metrics = train(with_values(TINY, {"data.batch_size": 50}), tmp_path / "run")
     for name in ("metrics.json", "log.csv", "curves.png"):
         (tmp_path / "run" / name).unlink()
     tested = evaluate_run(tmp_path / "run")

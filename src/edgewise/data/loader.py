@@ -31,7 +31,7 @@ class Loader:
         self.make, self.count, self.size, self.seed = make, count, size, seed
         if seed is not None:
             self.sampler = self
-        self._epoch = self._served = 0
+        self._epoch = self._served = self._skip = 0
 
     def __len__(self) -> int:
         return math.ceil(self.count / self.size)
@@ -46,10 +46,10 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Let the next epoch begin after the batches that were served already."""
-        self._served = state["served"]
+        self._skip = state["served"]
 
     def __iter__(self) -> Iterator[Batch]:
-        first, self._served = self._served % max(len(self), 1), 0
+        first, self._skip = self._skip, 0
         # A generator: its body runs at the first batch, when the epoch is known.
         return self._batches(first)
 
