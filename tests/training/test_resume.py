@@ -25,12 +25,18 @@ SMALL = {
     "model.feed_forward": 16,
     "model.dropout": 0.2,  # so that the random numbers matter
     "data.batch_size": 128,
+    "trainer.better": "lower",  # so that the best epoch is an early one, to be remembered
     "trainer.epochs": 3,
     "trainer.save_every": 0,
     "trainer.accelerator": "cpu",
 }
 STEPS = 10  # of an epoch: 1257 images in batches of 128
 RECIPE = with_values(find("digits"), SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _save_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.training.saver.LEAST_SHARE", 0)
 
 
 def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:
