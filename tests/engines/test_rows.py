@@ -12,6 +12,7 @@ from edgewise import graphs
 from edgewise.attention import attend_with_lse
 from edgewise.engines import ENGINES, native
 from edgewise.engines.csr import PIECE
+from edgewise.layouts import layout_of
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason=native.why_missing())
 
@@ -182,3 +183,36 @@ def test_agrees_with_the_reference(name, size):
         torch.testing.assert_close(
             got, expected.expand_as(got), rtol=1e-6, atol=1e-6, msg=lambda m, w=what: f"{w}: {m}"
         )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_agree_with_the_reference(name):
+    graph = make_graph(9, 13, 40)
+    leaves, run = make_call(dataclasses.replace(CASES[name], dropout=0.0), graph)
+    results = {}
+    for engine in ("reference", "rows"):
+        scores = scores_of(run, leaves, graph, engine)
+        slopes = torch.linspace(-1, 1, scores.numel(), dtype=torch.float64).view_as(scores)
+        loss = (scores * slopes).sum() + 0 * sum(leaf.sum() for leaf in leaves.values())
+        grads = torch.autograd.grad(loss, list(leaves.values()))
+        results[engine] = (scores, *grads)
+    for expected, got in zip(results["reference"], results["rows"], strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
+
+
+def scores_of(run, leaves, graph, engine):
+    """The scores of a case, through the call that its run would make."""
+    calls = []
+    chosen = ENGINES[engine]
+
+    class Recorder(type(chosen)):
+        def attend_with_lse(self, call, layout):
+            calls.append(call)
+            return super().attend_with_lse(call, layout)
+
+    ENGINES[engine] = Recorder()
+    try:
+        run(leaves, engine)
+    finally:
+        ENGINES[engine] = chosen
+    return chosen.edge_scores(calls[0], layout_of(graph, chosen.layout))

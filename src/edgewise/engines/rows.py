@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines import native, rows_ops
+from edgewise.engines.rows_aggregate import REDUCES, rows_aggregate
+from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import RowsLayout
@@ -60,6 +64,36 @@ class Rows:
         batch, arguments = _arguments(call, layout)
         out, lse, _ = rows_ops.rows_attend(*arguments)
         return out.view(*batch, *out.shape[1:]), lse.view(*batch, *lse.shape[1:])
+
+    def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
+        """``[..., E, H]``: score · gain + bias."""
+        batch, arguments = _arguments(replace(call, edge_value=None), layout)
+        scores = rows_scores(*arguments)
+        return scores.view(*batch, *scores.shape[1:])
+
+    def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
+        """``[..., E, H]``: normalised over the edges that enter the same target."""
+        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(rows_ops.accumulator(scores))
+        weights = rows_softmax(flat, None, list(layout.by_target), layout.num_sources)
+        return weights.view(scores.shape).to(scores.dtype)
+
+    def aggregate(
+        self, value: Tensor, weight: Tensor | None, reduce: str, layout: RowsLayout
+    ) -> Tensor:
+        """``[..., N_dst, H, D]``: sum, mean, max or min of weight · value over the edges."""
+        batch = value.shape[:-3]
+        if weight is not None:
+            batch = torch.broadcast_shapes(batch, weight.shape[:-2])
+        flat, shape = _flat(value, batch), value.shape[-2:]
+        if weight is None or weight.shape[-1] == 1:  # one weight an edge: heads need not be told apart
+            flat = flat.reshape(*flat.shape[:2], 1, shape.numel())
+        if weight is not None:
+            weight = _term(weight, batch, rows_ops.accumulator(value))[0]
+        needed = [x for x in (flat, weight) if x is not None and x.requires_grad]
+        by_source = list(layout.by_source) if needed and torch.is_grad_enabled() else []
+        sides = (list(layout.by_target), by_source)
+        out = rows_aggregate(flat, weight, *sides, REDUCES[reduce])
+        return out.view(*batch, out.shape[1], *shape)
 
 
 def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tuple[object, ...]]:

@@ -295,6 +295,11 @@ def _fake_backward(
     needs: Sequence[bool],
     *arguments: Any,
 ) -> list[Tensor]:
+    return backward_shapes(needs, *arguments)
+
+
+def backward_shapes(needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
+    """What a backward operator returns, without the numbers."""
     x = Inputs(*arguments)
     return [
         torch.empty_like(getattr(x, name), memory_format=torch.contiguous_format)
