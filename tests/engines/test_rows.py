@@ -14,7 +14,7 @@ from edgewise.engines import ENGINES, native
 from edgewise.engines.csr import PIECE
 from edgewise.layouts import layout_of
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason=native.why_missing())
+pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
 
 SIZES = {  # targets, sources, edges
     "square": (13, 13, 60),

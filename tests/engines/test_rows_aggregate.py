@@ -8,7 +8,7 @@ from edgewise import graphs
 from edgewise.engines import ENGINES, native
 from edgewise.layouts import layout_of
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason=native.why_missing())
+pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
 
 SIZES = {"square": (13, 13, 60), "bipartite": (7, 19, 50), "empty": (5, 4, 0), "hub": (3, 5, 2500)}
 

@@ -30,7 +30,7 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
     """
     loaded = native.library()
     if loaded is None:
-        raise native.NativeError(native.why_missing())
+        raise native.NativeError(native.MISSING)
     if max(rows, columns, row.numel()) >= LARGEST:
         raise ArgumentError(
             "graph",

@@ -138,8 +138,7 @@ def library() -> ctypes.CDLL | None:
     return loaded
 
 
-def why_missing() -> str:
-    """Why the kernels cannot run here, and what to do about it; empty if they can."""
+def _why_missing() -> str:
     if library() is not None:
         return ""
     if next(_candidates(), None) is None:
@@ -163,7 +162,7 @@ def call(name: str, args: Structure) -> None:
     """
     loaded = library()
     if loaded is None:
-        raise NativeError(why_missing())
+        raise NativeError(MISSING)
     args.size = ctypes.sizeof(args)
     args.threads = torch.get_num_threads()
     status = getattr(loaded, name)(ctypes.byref(args))
@@ -224,3 +223,7 @@ def _openmp_team() -> int | None:
         except (OSError, AttributeError):
             continue
     return None
+
+
+MISSING: str = _why_missing()
+"""Why the kernels cannot run here, and what to do about it; empty if they can."""

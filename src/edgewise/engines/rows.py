@@ -46,8 +46,8 @@ class Rows:
             reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
         if max(problem.num_edges, problem.num_targets, problem.num_sources) >= LARGEST:
             reasons.append("it counts edges and nodes in 32 bits")
-        if native.library() is None:
-            reasons.append(native.why_missing())
+        if native.MISSING:
+            reasons.append(native.MISSING)
         return reasons
 
     def seconds(self, problem: Problem) -> float:
