@@ -78,7 +78,7 @@ class AttendArgs(Structure):
         ("edge_key", Vectors),
         ("edge_value", Vectors),
         *((name, c_void_p) for name in ("score_weight", "score_weight_grad", "lse", "stats")),
-        *((name, c_void_p) for name in ("grad_lse", "slots", "per_edge", "scores")),
+        *((name, c_void_p) for name in ("grad_lse", "slots", "record", "per_edge", "scores")),
     )
 
 

@@ -64,6 +64,12 @@ class Inputs(NamedTuple):
         batch, _, heads, width = self.value.shape
         return batch, self.by_target[0].shape[0] - 1, self.by_target[1].shape[0], heads, width
 
+    @property
+    def one_sided(self) -> bool:
+        """Whether an edge's score cannot be computed from its source's end (see attend.h)."""
+        keys = self.score == 1 and (self.edge_key is not None or self.edge_key_features is not None)
+        return keys or self.edge_value is not None or self.edge_value_features is not None
+
 
 def rows_of(x: Tensor) -> Tensor:
     """The same tensor with dense heads, copied only if need be."""
@@ -208,11 +214,13 @@ def rows_attend_backward(
 def run_backward(call: Call, needs: Sequence[bool]) -> list[Tensor]:
     """Both passes: over rows, then over transposed rows for key and value."""
     x, args = call.inputs, call.args
-    batch, _, edges, heads, _ = x.sizes
+    batch, rows, edges, heads, _ = x.sizes
     grads = Gradients(call, needs)
     columns = needs[1] or needs[2]
-    if columns:
+    if columns and x.one_sided and args.grad_out.data:
         args.per_edge = call.scratch(batch, edges, 2, heads).data_ptr()
+    elif columns and args.grad_out.data:
+        args.record = call.scratch(batch, rows, 3, heads).data_ptr()
     call.slots(call.side)
     native.call("ew_attend_grad_rows", args)
     if columns:

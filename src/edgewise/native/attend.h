@@ -190,19 +190,20 @@ template <class T, class A> struct Attend {
   void load_query(i64 b, i64 row) {
     if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.query, b, row), F, scale);
   }
-  // s = score of the row's edges before gain and bias. x holds the query, scaled.
-  void raw_scores(i64 b, Edges edges, const i32* edge) {
+  // s = score of the row's edges before gain and bias. x holds the row's own vector, scaled: the query, and `others`
+  // are the keys, or the other way round.
+  void raw_scores(i64 b, const ew_nodes& others, Edges edges, const i32* edge) {
     const int n = edges.n;
     if (a.score == EW_SCORE_NONE) {
       zero(s, i64(n) * hp);
       return;
     }
-    const T* key = node_row<const T>(a.key, b, 0);
+    const T* other = node_row<const T>(others, b, 0);
     if (hp != H)
       for (int e = 0; e < n; ++e)
         for (int h = H; h < hp; ++h) s[i64(e) * hp + h] = 0;
     if (a.score == EW_SCORE_DOT) {
-      dot(x, key, a.key.node_stride, edges, s, H, hp, D, false);
+      dot(x, other, others.node_stride, edges, s, H, hp, D, false);
       if (a.edge_key.full) {
         const T* full = static_cast<const T*>(a.edge_key.full) + b * a.edge_key.full_batch_stride;
         dot(x, full, F, {edge, n, edges.limit}, s, H, hp, D, true);
@@ -214,12 +215,12 @@ template <class T, class A> struct Attend {
       return;
     }
     Additive<T, A> f = additive_terms(b, edge);
-    if (!a.edge_key.features) return additive(x, key, a.key.node_stride, edges, f, s, H, hp, D);
+    if (!a.edge_key.features) return additive(x, other, others.node_stride, edges, f, s, H, hp, D);
     f.on_edge = spread, f.edge_stride = F, f.edge = iota;
     for (int e = 0; e < n; e += kSpread) {
       const int m = n - e < kSpread ? n - e : kSpread;
       expand(b, edge + e, m);
-      additive(x, key, a.key.node_stride, {edges.index + e, m, edges.limit - e}, f, s + i64(e) * hp, H, hp, D);
+      additive(x, other, others.node_stride, {edges.index + e, m, edges.limit - e}, f, s + i64(e) * hp, H, hp, D);
     }
   }
   void modify(i64 b, const i32* edge, int n) {
@@ -348,7 +349,7 @@ template <class T, class A> struct Attend {
       const Edges edges{side.col + first, last - first, side.edges - first};
       const i32* edge = side.edge + first;
       load_query(b, row);
-      raw_scores(b, edges, edge);
+      raw_scores(b, a.key, edges, edge);
       modify(b, edge, edges.n);
       softmax(edges.n);
       if (a.dropout > 0) {
@@ -394,7 +395,7 @@ template <class T, class A> struct Attend {
       if (first == last) continue;
       const i32* edge = side.edge + first;
       load_query(b, row);
-      raw_scores(b, {side.col + first, last - first, side.edges - first}, edge);
+      raw_scores(b, a.key, {side.col + first, last - first, side.edges - first}, edge);
       modify(b, edge, last - first);
       for (int e = 0; e < last - first; ++e)
         __builtin_memcpy(static_cast<A*>(a.scores) + (b * side.edges + edge[e]) * H, s + i64(e) * hp, H * sizeof(A));
@@ -573,7 +574,7 @@ template <class T, class A> struct Attend {
       if (n) {
         load_query(b, row);
         const bool scored = !given || (a.gain.data && a.gain.grad) || a.edge_key.features;
-        if (scored) raw_scores(b, edges, edge);
+        if (scored) raw_scores(b, a.key, edges, edge);
         if (a.gain.grad) __builtin_memcpy(raw, s, i64(n) * hp * sizeof(A));
         if (given) {
           for (int e = 0; e < n; ++e) {
@@ -584,6 +585,7 @@ template <class T, class A> struct Attend {
           modify(b, edge, n);
           load_stats(b, row);
           load_grad(b, row);
+          if (a.record && first == side.ptr[row]) save_record(b, row);
           score_gradient(b, edges, edge);
           value_gradients(b, group, edge, n);
         }
@@ -591,21 +593,25 @@ template <class T, class A> struct Attend {
         if (a.gain.grad) term_gradient(a.gain, b, group, edge, n, raw);
         if (a.gain.data && a.score != EW_SCORE_NONE) apply_term<true>(a.gain, b, edge, n, s);
         if (a.score != EW_SCORE_NONE) score_gradients(b, group, edges, edge);
-        if (a.per_edge) save_edges(b, edge, n, given);
+        if (a.per_edge) save_edges(b, edge, n);
       }
       if (!a.grad_query.data) continue;
       if (chunk.slot < 0) narrow_row<T, A>(node_row<T>(a.grad_query, b, row), acc, F, scale);
       else __builtin_memcpy(slot(b, chunk.slot), acc, F * sizeof(A));
     }
   }
-  void save_edges(i64 b, const i32* edge, int n, bool given) {
+  void save_record(i64 b, i64 row) {
+    A* to = static_cast<A*>(a.record) + (b * side.rows + row) * 3 * H;
+    for (int h = 0; h < H; ++h) to[h] = tile_a[h], to[H + h] = tile_b[h], to[2 * H + h] = tile_c[h];
+  }
+  void save_edges(i64 b, const i32* edge, int n) {
     A* per_edge = static_cast<A*>(a.per_edge) + b * side.edges * 2 * H;
     with_heads(H, [&](auto known) {
       const int heads = decltype(known)::value ? decltype(known)::value : H;
       for (int e = 0; e < n; ++e) {
         A* to = per_edge + i64(edge[e]) * 2 * heads;
         for (int h = 0; h < heads; ++h) to[h] = s[i64(e) * hp + h];
-        for (int h = 0; h < heads; ++h) to[heads + h] = given ? A(0) : kept[i64(e) * hp + h];
+        for (int h = 0; h < heads; ++h) to[heads + h] = kept[i64(e) * hp + h];
       }
     });
   }
@@ -620,14 +626,18 @@ template <class T, class A> struct Attend {
 
   // ---- backward, by columns: key and value. `side` is the transposed graph: rows are sources. ----
 
+  // Scores, weights and their gradients are computed again, each edge from the other end: that costs arithmetic,
+  // which is idle while rows are gathered, and saves an E×H array, its page faults and its cache misses. Only edge
+  // vectors, which a dot product takes on one side, come from such an array (`per_edge`).
   void grad_columns(i64 b, const ew_chunk& chunk) {
-    const A* per_edge = static_cast<const A*>(a.per_edge) + b * side.edges * 2 * H;
     for (i64 row = chunk.row_begin; row < chunk.row_end; ++row) {
       const i32 first = chunk.slot < 0 ? side.ptr[row] : chunk.edge_begin, last = chunk.slot < 0 ? side.ptr[row + 1] : chunk.edge_end;
       const int n = last - first;
       const Edges edges{side.col + first, n, side.edges - first};
       const i32* edge = side.edge + first;
-      load_edges(per_edge, edge, n);
+      if (a.per_edge) load_edges(b, edge, n);
+      else if (!a.grad_out.data) load_given(b, edge, n);
+      else column_gradient(b, row, edges, edge);
       if (a.grad_key.data) {
         zero(acc, F);
         key_gradient(b, row, edges, edge);
@@ -642,7 +652,51 @@ template <class T, class A> struct Attend {
       }
     }
   }
-  void load_edges(const A* per_edge, const i32* edge, int n) {
+  // s = gradient of the scores before gain and bias, p = weights after dropout
+  void column_gradient(i64 b, i64 row, Edges edges, const i32* edge) {
+    constexpr int L = kLanes<A>;
+    const int n = edges.n;
+    const A* record = static_cast<const A*>(a.record) + b * side.cols * 3 * H;
+    if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.key, b, row), F, scale);
+    raw_scores(b, a.query, edges, edge);
+    modify(b, edge, n);
+    with_heads(H, [&](auto known) {
+      const int heads = decltype(known)::value ? decltype(known)::value : H;
+      for (int e = 0; e < n; ++e) {
+        const A* from = record + i64(edges.index[e]) * 3 * heads;
+        for (int h = 0; h < heads; ++h) s[i64(e) * hp + h] -= from[h];
+      }
+    });
+    const i64 total = pad(s, n, 0);
+    for (i64 i = 0; i < total; i += L) store<L>(p + i, exp_vec<L>(load<L>(s + i)));
+    if (a.grad_key.data) {
+      widen_row<T, A>(go, node_row<const T>(a.value, b, row), Fv, 1);
+      dot_value(go, node_row<const T>(a.grad_out, b, 0), a.grad_out.node_stride, edges, s, H, hp, Dv, false);
+    }
+    if (a.dropout > 0) draw_mask(kept, b, edge, n);
+    with_heads(H, [&](auto known) {
+      const int heads = decltype(known)::value ? decltype(known)::value : H;
+      for (int e = 0; e < n; ++e) {
+        const A* from = record + i64(edges.index[e]) * 3 * heads;
+        A *se = s + i64(e) * hp, *pe = p + i64(e) * hp;
+        const A* mask = a.dropout > 0 ? kept + i64(e) * hp : ones;
+        for (int h = 0; h < heads; ++h) {
+          const A weight = pe[h] * from[heads + h];
+          se[h] = weight * (se[h] * mask[h] - from[2 * heads + h]);
+          pe[h] = weight * mask[h];
+        }
+      }
+    });
+    if (a.gain.data && a.score != EW_SCORE_NONE) apply_term<true>(a.gain, b, edge, n, s);
+  }
+  void load_given(i64 b, const i32* edge, int n) {
+    const A* given = static_cast<const A*>(a.scores) + b * side.edges * H;
+    for (int e = 0; e < n; ++e)
+      for (int h = 0; h < H; ++h) s[i64(e) * hp + h] = given[i64(edge[e]) * H + h];
+    if (a.gain.data && a.score != EW_SCORE_NONE) apply_term<true>(a.gain, b, edge, n, s);
+  }
+  void load_edges(i64 b, const i32* edge, int n) {
+    const A* per_edge = static_cast<const A*>(a.per_edge) + b * side.edges * 2 * H;
     with_heads(H, [&](auto known) {
       const int heads = decltype(known)::value ? decltype(known)::value : H;
       for (int e = 0; e < n; ++e) {
