@@ -82,7 +82,7 @@ typedef struct {
   const void* grad_lse;      // accumulator type [batch, rows, heads] or null
   void* slots;               // accumulator type scratch for merges
   void* record;              // accumulator type [batch, rows, 3, heads]: greatest score, 1 / sum, weighted gradient
-  void* per_edge;            // or null: weights are computed again.  accumulator type [batch, edges, 2, heads]: score gradient, kept weight
+  void* per_edge;            // accumulator type [batch, edges, 2, heads]: score gradient, kept weight; null: computed again
   void* scores;              // accumulator type [batch, edges, heads]: scores or weights written, or their gradient read
 } ew_attend_args;
 

@@ -67,7 +67,7 @@ template <class T, class A> struct Attend {
       : a(args), side(rows), H(int(args.heads)), D(int(args.width)), Dv(int(args.value_width)), F(H * D), Fv(H * Dv),
         hp(padded_heads<A>(H)), period(hp > kLanes<A> ? hp : kLanes<A>), scale(args.score == EW_SCORE_DOT ? A(args.scale) : A(1)),
         dot(Loops::dot(D)), dot_value(Loops::dot(Dv)), axpy(Loops::axpy(D)), axpy_value(Loops::axpy(Dv)),
-        additive(Loops::score(D, args.activation)), additive_grad(Loops::grad(D, args.activation)) {}
+        additive(Loops::score(D, H, args.activation)), additive_grad(Loops::grad(D, H, args.activation)) {}
 
   bool prepare() {
     const i64 longest = (i64(side.longest) + 1) * hp + period, most = (F > Fv ? F : Fv) + kLanes<A>;
@@ -657,6 +657,7 @@ template <class T, class A> struct Attend {
     constexpr int L = kLanes<A>;
     const int n = edges.n;
     const A* record = static_cast<const A*>(a.record) + b * side.cols * 3 * H;
+    for (int e = 0; e < n; ++e) prefetch(record + i64(edges.index[e]) * 3 * H, 3 * H);
     if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.key, b, row), F, scale);
     raw_scores(b, a.query, edges, edge);
     modify(b, edge, n);

@@ -224,6 +224,40 @@ void additive_rows(const A* x, const T* y, i64 ld, Edges edges, const Additive<T
   });
 }
 
+// Heads of width 1 (GAT): the heads themselves fill the vectors, L of them at a time.
+template <class T, class A, class Act, int L>
+void additive_rows_flat(const A* x, const T* y, i64 ld, Edges edges, const Additive<T, A>& f, A* s, int heads, int hp, int) {
+  for (int h = 0; h < heads; h += L) {
+    const Vec<A, L> xr = load<L>(x + h), ar = load<L>(f.weight + h);
+    for (int e = 0; e < edges.n; ++e) {
+      if (e + kAhead < edges.limit) prefetch(y + i64(edges.index[e + kAhead]) * ld + h, L);
+      Vec<A, L> z = xr + load<L>(y + i64(edges.index[e]) * ld + h);
+      if (f.on_edge) z += load<L>(f.on_edge + f.edge[e] * f.edge_stride + h);
+      store<L>(s + i64(e) * hp + h, ar * Act::template value<A, L>(z, f.kind, f.slope));
+    }
+  }
+}
+template <class T, class A, class Act, int L>
+void additive_grad_flat(const A* x, const T* y, i64 ld, Edges edges, const Additive<T, A>& f, const A* ds, A* dx, A* da, T* dedge,
+                        int heads, int hp, int) {
+  for (int h = 0; h < heads; h += L) {
+    const Vec<A, L> xr = load<L>(x + h), ar = load<L>(f.weight + h);
+    Vec<A, L> sum = load<L>(dx + h), wsum = da ? load<L>(da + h) : Vec<A, L>{};
+    for (int e = 0; e < edges.n; ++e) {
+      if (e + kAhead < edges.limit) prefetch(y + i64(edges.index[e + kAhead]) * ld + h, L);
+      Vec<A, L> z = xr + load<L>(y + i64(edges.index[e]) * ld + h);
+      if (f.on_edge) z += load<L>(f.on_edge + f.edge[e] * f.edge_stride + h);
+      const Vec<A, L> g = load<L>(ds + i64(e) * hp + h), gz = g * ar * Act::template slope<A, L>(z, f.kind, f.slope);
+      sum += gz;
+      if (da) wsum += g * Act::template value<A, L>(z, f.kind, f.slope);
+      if (dedge)
+        for (int k = 0; k < L; ++k) dedge[f.edge[e] * i64(heads) + h + k] = Narrow<T>::of(gz[k]);
+    }
+    store<L>(dx + h, sum);
+    if (da) store<L>(da + h, wsum);
+  }
+}
+
 template <class T, class A, class Act>
 void additive_rows_any(const A* x, const T* y, i64 ld, Edges edges, const Additive<T, A>& f, A* s, int heads, int hp, int width) {
   constexpr int L = kLanes<A>;
@@ -343,8 +377,11 @@ template <class T, class A> struct RowLoops {
       default: return axpy_rows_any<T, A>;
     }
   }
-  static Score score(int width, int kind) {
+  static Score score(int width, int heads, int kind) {
     if (kind != 0) return additive_rows_any<T, A, Smooth>;
+    if (width == 1 && heads % 8 == 0) return additive_rows_flat<T, A, Leaky, 8>;
+    if (width == 1 && heads % 4 == 0) return additive_rows_flat<T, A, Leaky, 4>;
+    if (width == 1 && heads == 1) return additive_rows_flat<T, A, Leaky, 1>;
     switch (width) {
       case 8: return additive_rows<T, A, Leaky, 8>;
       case 16: return additive_rows<T, A, Leaky, 16>;
@@ -353,8 +390,11 @@ template <class T, class A> struct RowLoops {
       default: return additive_rows_any<T, A, Leaky>;
     }
   }
-  static Grad grad(int width, int kind) {
+  static Grad grad(int width, int heads, int kind) {
     if (kind != 0) return additive_grad_any<T, A, Smooth>;
+    if (width == 1 && heads % 8 == 0) return additive_grad_flat<T, A, Leaky, 8>;
+    if (width == 1 && heads % 4 == 0) return additive_grad_flat<T, A, Leaky, 4>;
+    if (width == 1 && heads == 1) return additive_grad_flat<T, A, Leaky, 1>;
     switch (width) {
       case 8: return additive_grad<T, A, Leaky, 8>;
       case 16: return additive_grad<T, A, Leaky, 16>;
