@@ -4,14 +4,11 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import edgewise as ew
 from edgewise import graphs
 from edgewise.attention import attend_with_lse
 from edgewise.engines import ENGINES, native
-from edgewise.engines.csr import PIECE
 from edgewise.layouts import layout_of
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
@@ -75,7 +72,9 @@ CASES = {
     "additive, projected": Case(score="leaky_relu", edge_key="projected", edge_value="full"),
     "tanh, projected": Case(score="tanh", edge_key="projected", gain="full"),
     "batch": Case(batch=(3,), bias="full", heads=8, width=8),
-    "batches, everything shared": Case(batch=(2, 3), bias="table", gain="one", edge_key="projected"),
+    "batches, everything shared": Case(
+        batch=(2, 3), bias="table", gain="one", edge_key="projected"
+    ),
     "batch of biases": Case(batch=(2,), bias="batched", gain="batched", edge_value="full"),
     "batch of edge vectors": Case(batch=(2,), edge_key="batched", edge_value="batched"),
     "dropout": Case(dropout=0.4, heads=8),
@@ -87,7 +86,9 @@ ACTIVATIONS = ("leaky_relu", "relu", "tanh", "gelu", "silu", "identity")
 
 def make_graph(targets, sources, edges, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    index = torch.stack([torch.randint(n, (edges,), generator=generator) for n in (sources, targets)])
+    index = torch.stack(
+        [torch.randint(n, (edges,), generator=generator) for n in (sources, targets)]
+    )
     return graphs.edges(index, (sources, targets))
 
 
@@ -178,10 +179,11 @@ def test_agrees_with_the_reference(name, size):
     for what, expected, got in zip(
         ("out", "lse", *leaves), results["reference"], results["rows"], strict=True
     ):
-        expected = torch.zeros(()) if expected is None else expected
-        got = torch.zeros_like(expected) if got is None else got
+        if expected is None:
+            assert got is None or not got.any(), what
+            continue
         torch.testing.assert_close(
-            got, expected.expand_as(got), rtol=1e-6, atol=1e-6, msg=lambda m, w=what: f"{w}: {m}"
+            got, expected, rtol=1e-6, atol=1e-6, msg=lambda m, w=what: f"{w}: {m}"
         )
 
 

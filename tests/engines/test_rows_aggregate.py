@@ -15,7 +15,9 @@ SIZES = {"square": (13, 13, 60), "bipartite": (7, 19, 50), "empty": (5, 4, 0), "
 
 def make_graph(targets, sources, edges):
     generator = torch.Generator().manual_seed(3)
-    index = torch.stack([torch.randint(n, (edges,), generator=generator) for n in (sources, targets)])
+    index = torch.stack(
+        [torch.randint(n, (edges,), generator=generator) for n in (sources, targets)]
+    )
     return graphs.edges(index, (sources, targets))
 
 

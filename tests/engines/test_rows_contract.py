@@ -13,9 +13,9 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import native, rows_aggregate, rows_ops
 from edgewise.engines.csr import PIECE, prepared
+from edgewise.engines.layouts import RowsLayout
 from edgewise.errors import ArgumentError
 from edgewise.layouts import layout_of
-from edgewise.engines.layouts import RowsLayout
 from tests.engines.test_rows import CASES, loss_of, make_call, make_graph
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
@@ -38,15 +38,31 @@ def compare(graph, case, dtype=torch.float64, rtol=1e-7, atol=1e-7):
         if expected is None:
             assert got is None or not got.any(), what
             continue
-        torch.testing.assert_close(got, expected, rtol=rtol, atol=atol, msg=lambda m, w=what: f"{w}: {m}")
+        torch.testing.assert_close(
+            got, expected, rtol=rtol, atol=atol, msg=lambda m, w=what: f"{w}: {m}"
+        )
 
 
 @pytest.mark.parametrize("name", HUBS)
-@pytest.mark.parametrize("case", ["eight heads", "gatv2", "bias", "table", "edge vectors", "projected", "dropout, batch", "no score"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "eight heads",
+        "gatv2",
+        "bias",
+        "table",
+        "edge vectors",
+        "projected",
+        "dropout, batch",
+        "no score",
+    ],
+)
 @pytest.mark.parametrize("edges", [PIECE, PIECE + 1, 3 * PIECE + 5])
 def test_long_rows_are_cut_and_merged(name, case, edges):
     source, target = HUBS[name](edges)
-    graph = graphs.edges(torch.stack([source, target]), int(torch.stack([source, target]).max()) + 1)
+    graph = graphs.edges(
+        torch.stack([source, target]), int(torch.stack([source, target]).max()) + 1
+    )
     compare(graph, CASES[case])
 
 
@@ -90,7 +106,20 @@ def test_masked_edges_change_nothing(graph, seed, masked):
         torch.testing.assert_close(masked_out, without, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["bias", "gatv2", "table gain", "edge vectors", "projected", "tanh, projected", "batch", "gelu", "gat"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bias",
+        "gatv2",
+        "table gain",
+        "edge vectors",
+        "projected",
+        "tanh, projected",
+        "batch",
+        "gelu",
+        "gat",
+    ],
+)
 def test_gradients_by_finite_differences(name):
     graph = make_graph(4, 5, 9)
     leaves, run = make_call(CASES[name], graph)
@@ -115,12 +144,16 @@ def operator_arguments(name, dtype=torch.float32):
     finally:
         rows_ops.rows_attend = kept
     return tuple(
-        x.detach().clone().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        x.detach().clone().requires_grad_()
+        if isinstance(x, torch.Tensor) and x.is_floating_point()
+        else x
         for x in seen[0]
     )
 
 
-@pytest.mark.parametrize("name", ["plain", "gatv2", "table", "projected", "edge vectors", "dropout, batch", "no score"])
+@pytest.mark.parametrize(
+    "name", ["plain", "gatv2", "table", "projected", "edge vectors", "dropout, batch", "no score"]
+)
 def test_the_operator_is_well_formed(name):
     torch.library.opcheck(rows_ops.rows_attend, operator_arguments(name))
 
@@ -135,8 +168,12 @@ def test_the_aggregation_operator_is_well_formed(reduce):
 
 COMPILED = {
     "dot": lambda q, k, v, graph: ew.attend(q, k, v, graph, engine="rows"),
-    "bias": lambda q, k, v, graph: ew.attend(q, k, v, graph, bias=q[:3, :, :1].sum() * torch.ones(graph.num_edges, 1), engine="rows"),
-    "gatv2": lambda q, k, v, graph: ew.attend(q, k, v, graph, score=ew.Additive(weight=v[0]), engine="rows"),
+    "bias": lambda q, k, v, graph: ew.attend(
+        q, k, v, graph, bias=q[:3, :, :1].sum() * torch.ones(graph.num_edges, 1), engine="rows"
+    ),
+    "gatv2": lambda q, k, v, graph: ew.attend(
+        q, k, v, graph, score=ew.Additive(weight=v[0]), engine="rows"
+    ),
     "aggregate": lambda q, k, v, graph: ew.aggregate(v.relu(), graph, engine="rows") + q + k,
 }
 
@@ -155,7 +192,9 @@ def test_compiles_without_a_break(name):
         torch.testing.assert_close(b, a)
 
 
-@pytest.mark.parametrize("name", ["eight heads", "gatv2", "table", "projected", "edge vectors", "dropout, batch"])
+@pytest.mark.parametrize(
+    "name", ["eight heads", "gatv2", "table", "projected", "edge vectors", "dropout, batch"]
+)
 def test_any_number_of_threads_gives_the_same_bits(name):
     generator = torch.Generator().manual_seed(0)
     index = (torch.rand(2, 6000, generator=generator) ** 6 * 200).long()  # hubs on both sides
@@ -177,7 +216,20 @@ def test_any_number_of_threads_gives_the_same_bits(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["eight heads", "five heads", "wide", "gatv2", "gat", "bias", "edge vectors", "projected", "plain"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eight heads",
+        "five heads",
+        "wide",
+        "gatv2",
+        "gat",
+        "bias",
+        "edge vectors",
+        "projected",
+        "plain",
+    ],
+)
 def test_low_precision_is_no_worse_than_rounding(name, dtype):
     """Error at most twice that of the reference in the same type, both against float64."""
     graph = make_graph(30, 30, 200)
@@ -199,7 +251,11 @@ def test_slices_of_a_fused_projection_need_no_copy_and_any_strides_work():
     graph = make_graph(20, 20, 100)
     fused = torch.randn(20, 3, 8, 16)
     odd = torch.randn(16, 8, 20)
-    for q, k, v in (fused.unbind(1), (odd.permute(2, 1, 0),) * 3, (fused[:, 0].transpose(1, 2)[:, :, :4].transpose(1, 2),) * 3):
+    for q, k, v in (
+        fused.unbind(1),
+        (odd.permute(2, 1, 0),) * 3,
+        (fused[:, 0].transpose(1, 2)[:, :, :4].transpose(1, 2),) * 3,
+    ):
         expected = ew.attend(*(x.contiguous() for x in (q, k, v)), graph, engine="rows")
         assert torch.equal(ew.attend(q, k, v, graph, engine="rows"), expected)
     buffer = torch.randn(20 * 8 * 16 + 1)[1:].view(20, 8, 16)  # off any cache line
@@ -292,7 +348,9 @@ def test_memory_does_not_grow_with_edges_times_width():
 
     def peak(edges):
         command = [sys.executable, "-c", program, str(edges)]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1024
+        return (
+            int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1024
+        )
 
     small, large = 40_000, 400_000
     one_tensor = (large - small) * 8 * 32 * 4

@@ -1,4 +1,4 @@
-"""The C interface of ``src/edgewise/native`` through ctypes, which releases the GIL in each call."""
+"""The C interface of ``src/edgewise/native`` by ctypes, which releases the GIL in each call."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines import native, rows_ops
-from edgewise.engines.rows_aggregate import REDUCES, rows_aggregate
-from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import RowsLayout
+from edgewise.engines.rows_aggregate import REDUCES, rows_aggregate
+from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.scores import Additive, Dot
 
 # Kernel and slope below zero of each activation: leaky ReLU covers the piecewise linear ones.
@@ -68,13 +68,15 @@ class Rows:
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
         batch, arguments = _arguments(replace(call, edge_value=None), layout)
-        scores = rows_scores(*arguments)
+        scores: Tensor = rows_scores(*arguments)
         return scores.view(*batch, *scores.shape[1:])
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
-        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(rows_ops.accumulator(scores))
-        weights = rows_softmax(flat, None, list(layout.by_target), layout.num_sources)
+        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(
+            rows_ops.accumulator(scores)
+        )
+        weights: Tensor = rows_softmax(flat, None, list(layout.by_target), layout.num_sources)
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -85,14 +87,16 @@ class Rows:
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         flat, shape = _flat(value, batch), value.shape[-2:]
-        if weight is None or weight.shape[-1] == 1:  # one weight an edge: heads need not be told apart
+        if (
+            weight is None or weight.shape[-1] == 1
+        ):  # one weight an edge: heads need not be told apart
             flat = flat.reshape(*flat.shape[:2], 1, shape.numel())
         if weight is not None:
             weight = _term(weight, batch, rows_ops.accumulator(value))[0]
         needed = [x for x in (flat, weight) if x is not None and x.requires_grad]
         by_source = list(layout.by_source) if needed and torch.is_grad_enabled() else []
         sides = (list(layout.by_target), by_source)
-        out = rows_aggregate(flat, weight, *sides, REDUCES[reduce])
+        out: Tensor = rows_aggregate(flat, weight, *sides, REDUCES[reduce])
         return out.view(*batch, out.shape[1], *shape)
 
 
@@ -117,7 +121,9 @@ def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tup
     edge_value = _vector(call.edge_value, batch, call.value.dtype, dtype)
     value = _flat(call.value, batch)
     tensors = (query, key, value, bias, gain, *edge_key, *edge_value, weight)
-    differentiable = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    differentiable = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in tensors
+    )
     sides = (list(layout.by_target), list(layout.by_source) if differentiable else [])
     numbers = (score, activation, scale, slope, call.dropout, call.seed, call.first_edge)
     return batch, (*tensors, bias_index, gain_index, *sides, *numbers)
@@ -128,7 +134,8 @@ def _batch(call: AttentionCall) -> torch.Size:
     shapes = [x.shape[:-3] for x in (call.query, call.key, call.value)]
     shapes += [x.shape[:-2] for x in (call.bias, call.gain) if isinstance(x, Tensor)]
     shapes += [x.shape[:-3] for x in (call.edge_key, call.edge_value) if isinstance(x, Tensor)]
-    return torch.broadcast_shapes(*shapes)
+    batch: torch.Size = torch.broadcast_shapes(*shapes)
+    return batch
 
 
 def _flat(x: Tensor, batch: torch.Size) -> Tensor:

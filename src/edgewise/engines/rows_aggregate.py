@@ -31,7 +31,7 @@ def rows_aggregate(
     value: Tensor,
     weight: Tensor | None,
     by_target: Sequence[Tensor],
-    by_source: Sequence[Tensor],
+    _by_source: Sequence[Tensor],
     reduce: int,
 ) -> Tensor:
     """``[B, N_dst, H, D]``; ``reduce`` is a value of ``REDUCES``."""
@@ -40,13 +40,7 @@ def rows_aggregate(
 
 
 @rows_aggregate.register_fake
-def _fake(
-    value: Tensor,
-    weight: Tensor | None,
-    by_target: Sequence[Tensor],
-    by_source: Sequence[Tensor],
-    reduce: int,
-) -> Tensor:
+def _fake(value: Tensor, _weight: Tensor | None, by_target: Sequence[Tensor], *_: Any) -> Tensor:
     return value.new_empty(value.shape[0], by_target[0].shape[0] - 1, *value.shape[2:])
 
 
@@ -56,7 +50,7 @@ def _fake(
     device_types="cpu",
     schema=f"(Tensor grad, Tensor out, bool[] needs, {SCHEMA}) -> (Tensor, Tensor)",
 )
-def rows_aggregate_backward(
+def rows_aggregate_backward(  # noqa: PLR0917 - the arguments of its operator
     grad: Tensor,
     out: Tensor,
     needs: Sequence[bool],
@@ -104,14 +98,12 @@ def rows_aggregate_backward(
 
 @rows_aggregate_backward.register_fake
 def _fake_backward(
-    grad: Tensor,
-    out: Tensor,
+    _grad: Tensor,
+    _out: Tensor,
     needs: Sequence[bool],
     value: Tensor,
     weight: Tensor | None,
-    by_target: Sequence[Tensor],
-    by_source: Sequence[Tensor],
-    reduce: int,
+    *_: Any,
 ) -> tuple[Tensor, Tensor]:
     like = [value, value.new_empty(0, dtype=accumulator(value)) if weight is None else weight]
     return tuple(  # type: ignore[return-value]

@@ -37,7 +37,7 @@ SIDES = (len(DIFFERENTIABLE) + 2, len(DIFFERENTIABLE) + 3)
 def rows_scores(*arguments: Any) -> Tensor:
     """Scores ``[B, E, H]``: score · gain + bias."""
     call = Call(Inputs(*arguments))
-    out = _fake_scores(*arguments)
+    out: Tensor = _fake_scores(*arguments)
     call.args.scores = out.data_ptr()
     native.call("ew_edge_scores", call.args)
     return out
@@ -64,11 +64,11 @@ def rows_scores_backward(grad: Tensor, needs: Sequence[bool], *arguments: Any) -
 
 
 @rows_scores_backward.register_fake
-def _fake_backward(grad: Tensor, needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
+def _fake_backward(_grad: Tensor, needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
     return backward_shapes(needs, *arguments)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 - by name
     x = Inputs(*inputs)
     ctx.save_for_backward(*inputs[: SIDES[0]], *x.by_target, *x.by_source)
     ctx.sides = (len(x.by_target), len(x.by_source))
@@ -100,7 +100,7 @@ rows_scores.register_autograd(_backward, setup_context=_setup)
 def rows_softmax(
     scores: Tensor, grad: Tensor | None, by_target: Sequence[Tensor], columns: int
 ) -> Tensor:
-    """Softmax over each row of ``[B, E, H]``; with ``grad``, and weights as scores, its gradient."""
+    """Softmax over each row of ``[B, E, H]``; with ``grad``, its gradient (scores are weights)."""
     side = prepared(by_target, columns)
     batch, _, heads = scores.shape
     scores, grad = scores.contiguous(), None if grad is None else grad.contiguous()
@@ -116,9 +116,7 @@ def rows_softmax(
 
 
 @rows_softmax.register_fake
-def _fake_softmax(
-    scores: Tensor, grad: Tensor | None, by_target: Sequence[Tensor], columns: int
-) -> Tensor:
+def _fake_softmax(scores: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(scores, memory_format=torch.contiguous_format)
 
 

@@ -67,8 +67,10 @@ class Inputs(NamedTuple):
     @property
     def one_sided(self) -> bool:
         """Whether an edge's score cannot be computed from its source's end (see attend.h)."""
-        keys = self.score == 1 and (self.edge_key is not None or self.edge_key_features is not None)
-        return keys or self.edge_value is not None or self.edge_value_features is not None
+        vectors = [self.edge_value, self.edge_value_features]
+        if self.score == 1:
+            vectors += [self.edge_key, self.edge_key_features]
+        return any(x is not None for x in vectors)
 
 
 def rows_of(x: Tensor) -> Tensor:
@@ -296,10 +298,10 @@ class Gradients:
 
 @rows_attend_backward.register_fake
 def _fake_backward(
-    grad_out: Tensor,
-    grad_lse: Tensor | None,
-    out: Tensor,
-    stats: Tensor,
+    _grad_out: Tensor,
+    _grad_lse: Tensor | None,
+    _out: Tensor,
+    _stats: Tensor,
     needs: Sequence[bool],
     *arguments: Any,
 ) -> list[Tensor]:
@@ -322,7 +324,13 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.set_materialize_grads(False)
     out, _, stats = output
     ctx.save_for_backward(
-        *inputs[: len(DIFFERENTIABLE)], x.bias_index, x.gain_index, *x.by_target, *x.by_source, out, stats
+        *inputs[: len(DIFFERENTIABLE)],
+        x.bias_index,
+        x.gain_index,
+        *x.by_target,
+        *x.by_source,
+        out,
+        stats,
     )
     ctx.sides = (len(x.by_target), len(x.by_source))
     ctx.numbers = inputs[Inputs._fields.index("score") :]
@@ -334,7 +342,10 @@ def _backward(
     first = len(DIFFERENTIABLE) + 2
     saved = ctx.saved_tensors
     by_target, by_source = ctx.sides
-    sides = saved[first : first + by_target], saved[first + by_target : first + by_target + by_source]
+    sides = (
+        saved[first : first + by_target],
+        saved[first + by_target : first + by_target + by_source],
+    )
     out, stats = saved[-2:]
     if grad_out is None:
         grad_out = torch.zeros_like(out)

@@ -188,10 +188,10 @@ template <class T, class A> struct Attend {
   }
 
   void load_query(i64 b, i64 row) {
-    if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.query, b, row), F, scale);
+    if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.query, b, row), F, 1);
   }
-  // s = score of the row's edges before gain and bias. x holds the row's own vector, scaled: the query, and `others`
-  // are the keys, or the other way round.
+  // s = score of the row's edges before gain and bias. x holds the row's own vector: the query, and `others` are the
+  // keys, or the other way round.
   void raw_scores(i64 b, const ew_nodes& others, Edges edges, const i32* edge) {
     const int n = edges.n;
     if (a.score == EW_SCORE_NONE) {
@@ -212,6 +212,8 @@ template <class T, class A> struct Attend {
         project(qw, x, a.edge_key, D);
         add_projected(s, qw, a.edge_key, b, edge, n);
       }
+      // Scaled last, so that an edge's score has the same bits seen from either end.
+      for (i64 i = 0; i < i64(n) * hp; ++i) s[i] *= scale;
       return;
     }
     Additive<T, A> f = additive_terms(b, edge);
@@ -404,28 +406,34 @@ template <class T, class A> struct Attend {
 
   // ---- backward, by rows: query, bias, gain, edge vectors, score weight ----
 
-  // go = gradient of the output row; tile_c = sum over edges of w dw, less the gradient of the log-sum-exp
-  void load_grad(i64 b, i64 row) {
-    const T* grad = node_row<const T>(a.grad_out, b, row);
-    const T* out = node_row<const T>(a.out, b, row);
-    const A* grad_lse = a.grad_lse ? static_cast<const A*>(a.grad_lse) + (b * side.rows + row) * H : nullptr;
-    widen_row<T, A>(go, grad, Fv, 1);
-    widen_row<T, A>(wide, out, Fv, 1);
+  void load_grad(i64 b, i64 row) { widen_row<T, A>(go, node_row<const T>(a.grad_out, b, row), Fv, 1); }
+
+  // tile_c[h] = sum over the row's edges of w dw, less the gradient of the log-sum-exp. Summed here edge by edge, so
+  // that it cancels exactly where a row has one edge; a piece of a long row takes the equal go . out instead.
+  void weighted_gradient(i64 b, i64 row, bool piece, i64 total) {
     constexpr int L = kLanes<A>;
-    for (int h = 0; h < H; ++h) {
+    for (int c = 0; c < period; c += L) {
       Vec<A, L> sum{};
-      int d = 0;
-      for (; d + L <= Dv; d += L) sum += load<L>(go + h * Dv + d) * load<L>(wide + h * Dv + d);
-      A delta = sum_lanes<L, A>(sum);
-      for (; d < Dv; ++d) delta += go[h * Dv + d] * wide[h * Dv + d];
-      tile_c[h] = delta - (grad_lse ? grad_lse[h] : 0);
+      if (!piece)
+        for (i64 i = c; i < total; i += period) sum += load<L>(p + i) * load<L>(s + i);
+      store<L>(tile_c + c, sum);
     }
-    for (int i = H; i < hp; ++i) tile_c[i] = 0;
-    for (int i = hp; i < period; ++i) tile_c[i] = tile_c[i - hp];
+    if (piece) {
+      widen_row<T, A>(wide, node_row<const T>(a.out, b, row), Fv, 1);
+      for (int h = 0; h < H; ++h)
+        for (int d = h * Dv; d < (h + 1) * Dv; ++d) tile_c[h] += go[d] * wide[d];
+      for (int i = hp; i < period; ++i) tile_c[i] = tile_c[i - hp];
+    } else {
+      fold(tile_c, false);
+    }
+    if (!a.grad_lse) return;
+    const A* grad_lse = static_cast<const A*>(a.grad_lse) + (b * side.rows + row) * H;
+    for (int i = 0; i < period; ++i)
+      if (i % hp < H) tile_c[i] -= grad_lse[i % hp];
   }
 
   // s becomes the gradient of the scores, kept the weights after dropout
-  void score_gradient(i64 b, Edges edges, const i32* edge) {
+  void score_gradient(i64 b, i64 row, bool piece, Edges edges, const i32* edge) {
     constexpr int L = kLanes<A>;
     const int n = edges.n;
     weights(n);
@@ -445,6 +453,7 @@ template <class T, class A> struct Attend {
       pad(kept, n, 0);
       for (i64 i = 0; i < total; ++i) s[i] *= kept[i];
     }
+    weighted_gradient(b, row, piece, total);
     for (int c = 0; c < period; c += L) {
       const Vec<A, L> delta = load<L>(tile_c + c);
       for (i64 i = c; i < total; i += period) {
@@ -503,19 +512,26 @@ template <class T, class A> struct Attend {
 
   void additive_gradients(i64 b, i64 group, Edges edges, const i32* edge) {
     const T* key = node_row<const T>(a.key, b, 0);
-    A* da = a.score_weight_grad ? static_cast<A*>(a.score_weight_grad) + group * F : nullptr;
+    A* da = a.score_weight_grad ? wide : nullptr;  // of this row alone: short sums round less
+    if (da) zero(da, F);
     T* dedge = a.edge_key.full_grad ? static_cast<T*>(a.edge_key.full_grad) + b * side.edges * F : nullptr;
     Additive<T, A> f = additive_terms(b, edge);
-    if (!a.edge_key.features) return additive_grad(x, key, a.key.node_stride, edges, f, s, acc, da, dedge, H, hp, D);
-    f.on_edge = spread, f.edge_stride = F, f.edge = iota;
-    const bool wanted = a.edge_key.features_grad || a.edge_key.weight_grad;
-    for (int e = 0; e < edges.n; e += kSpread) {
-      const int m = edges.n - e < kSpread ? edges.n - e : kSpread;
-      expand(b, edge + e, m);
-      additive_grad(x, key, a.key.node_stride, {edges.index + e, m, edges.limit - e}, f, s + i64(e) * hp, acc, da,
-                    wanted ? spread_grad : nullptr, H, hp, D);
-      if (wanted) unexpand(b, group, edge + e, m);
+    if (!a.edge_key.features) {
+      additive_grad(x, key, a.key.node_stride, edges, f, s, acc, da, dedge, H, hp, D);
+    } else {
+      f.on_edge = spread, f.edge_stride = F, f.edge = iota;
+      const bool wanted = a.edge_key.features_grad || a.edge_key.weight_grad;
+      for (int e = 0; e < edges.n; e += kSpread) {
+        const int m = edges.n - e < kSpread ? edges.n - e : kSpread;
+        expand(b, edge + e, m);
+        additive_grad(x, key, a.key.node_stride, {edges.index + e, m, edges.limit - e}, f, s + i64(e) * hp, acc, da,
+                      wanted ? spread_grad : nullptr, H, hp, D);
+        if (wanted) unexpand(b, group, edge + e, m);
+      }
     }
+    if (!da) return;
+    A* to = static_cast<A*>(a.score_weight_grad) + group * F;
+    for (int i = 0; i < F; ++i) to[i] += da[i];
   }
   // From the gradient of expanded edge vectors to that of the features and the weight.
   void unexpand(i64 b, i64 group, const i32* edge, int n) {
@@ -547,6 +563,7 @@ template <class T, class A> struct Attend {
   void score_gradients(i64 b, i64 group, Edges edges, const i32* edge) {
     const int n = edges.n;
     if (a.score == EW_SCORE_ADDITIVE) return additive_gradients(b, group, edges, edge);
+    for (i64 i = 0; i < i64(n) * hp; ++i) s[i] *= scale;
     if (a.edge_key.full_grad)
       vector_gradient(static_cast<T*>(a.edge_key.full_grad) + b * side.edges * F, s, x, edge, n, D);
     if (a.edge_key.features) {
@@ -585,8 +602,8 @@ template <class T, class A> struct Attend {
           modify(b, edge, n);
           load_stats(b, row);
           load_grad(b, row);
+          score_gradient(b, row, chunk.slot >= 0, edges, edge);
           if (a.record && first == side.ptr[row]) save_record(b, row);
-          score_gradient(b, edges, edge);
           value_gradients(b, group, edge, n);
         }
         if (a.bias.grad) term_gradient(a.bias, b, group, edge, n, nullptr);
@@ -596,7 +613,7 @@ template <class T, class A> struct Attend {
         if (a.per_edge) save_edges(b, edge, n);
       }
       if (!a.grad_query.data) continue;
-      if (chunk.slot < 0) narrow_row<T, A>(node_row<T>(a.grad_query, b, row), acc, F, scale);
+      if (chunk.slot < 0) narrow_row<T, A>(node_row<T>(a.grad_query, b, row), acc, F, 1);
       else __builtin_memcpy(slot(b, chunk.slot), acc, F * sizeof(A));
     }
   }
@@ -621,7 +638,7 @@ template <class T, class A> struct Attend {
       const A* part = slot(b, k);
       for (int i = 0; i < F; ++i) acc[i] += part[i];
     }
-    narrow_row<T, A>(node_row<T>(a.grad_query, b, merge.row), acc, F, scale);
+    narrow_row<T, A>(node_row<T>(a.grad_query, b, merge.row), acc, F, 1);
   }
 
   // ---- backward, by columns: key and value. `side` is the transposed graph: rows are sources. ----
@@ -638,10 +655,12 @@ template <class T, class A> struct Attend {
       if (a.per_edge) load_edges(b, edge, n);
       else if (!a.grad_out.data) load_given(b, edge, n);
       else column_gradient(b, row, edges, edge);
+      if (!a.per_edge && a.score == EW_SCORE_DOT)
+        for (i64 i = 0; i < i64(n) * hp; ++i) s[i] *= scale;
       if (a.grad_key.data) {
         zero(acc, F);
         key_gradient(b, row, edges, edge);
-        if (chunk.slot < 0) narrow_row<T, A>(node_row<T>(a.grad_key, b, row), acc, F, scale);
+        if (chunk.slot < 0) narrow_row<T, A>(node_row<T>(a.grad_key, b, row), acc, F, 1);
         else __builtin_memcpy(slot(b, chunk.slot), acc, F * sizeof(A));
       }
       if (a.grad_value.data) {
@@ -658,7 +677,7 @@ template <class T, class A> struct Attend {
     const int n = edges.n;
     const A* record = static_cast<const A*>(a.record) + b * side.cols * 3 * H;
     for (int e = 0; e < n; ++e) prefetch(record + i64(edges.index[e]) * 3 * H, 3 * H);
-    if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.key, b, row), F, scale);
+    if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.key, b, row), F, 1);
     raw_scores(b, a.query, edges, edge);
     modify(b, edge, n);
     with_heads(H, [&](auto known) {
@@ -732,7 +751,7 @@ template <class T, class A> struct Attend {
         const A* part = slot(b, k) + (which ? F : 0);
         for (int i = 0; i < size; ++i) acc[i] += part[i];
       }
-      narrow_row<T, A>(node_row<T>(to, b, merge.row), acc, size, which ? A(1) : scale);
+      narrow_row<T, A>(node_row<T>(to, b, merge.row), acc, size, 1);
     }
   }
 };
