@@ -5,8 +5,8 @@
     python -m benchmarks.cpu --json results.json
 
 Ratios are theirs / ours: above 1 Edgewise is better. Before the clock starts, outputs and every
-gradient are compared, and a disagreement ends the run. Implementations take turns; times are medians
-with half the distance between the quartiles; memory is measured in processes of their own.
+gradient are compared, and a disagreement ends the run. Implementations take turns; times are
+medians with half the distance between the quartiles; memory is measured in processes of their own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise.engines.native import instruction_set
 
 MOST_ERROR = 1e-4  # relative to the largest number of a tensor; float32 sums of some hundred terms
-HEADER = (
-    f"{'problem':<58} {'peer':<9} {'forward':>17} {'fwd + bwd':>17} {'memory':>7}   ours, ms (fwd, both)"
-)
+HEADER = f"{'problem':<58} {'peer':<9} {'forward':>17} {'fwd + bwd':>17} {'memory':>7}   ours, ms (fwd, both)"
 
 
 def machine() -> dict[str, Any]:
@@ -107,12 +105,16 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
     """Nanoseconds an edge of each power-law problem over those of its uniform one."""
-    plain = {r["problem"]["operation"]: r for r in reversed(results) if "uniform" in r["name"]}
+
+    def each(result: dict[str, Any]) -> float:
+        return float(result["nanoseconds an edge"])
+
+    found = [(r["problem"]["operation"], r["problem"]["kind"], r) for r in results]
+    plain = {name: r for name, kind, r in reversed(found) if kind == "uniform"}
     return [
-        f"power law / uniform, {r['problem']['operation']}: "
-        f"{r['nanoseconds an edge'] / plain[r['problem']['operation']]['nanoseconds an edge']:.2f}x an edge"
-        for r in results
-        if "power law" in r["name"] and r["problem"]["operation"] in plain
+        f"power law / uniform, {name}: {each(r) / each(plain[name]):.2f}x an edge"
+        for name, kind, r in found
+        if kind == "power law" and name in plain
     ]
 
 
@@ -133,8 +135,8 @@ def main() -> None:
     for result in results:
         paid = result["preprocessing"]
         print(
-            f"{result['name']:<58} gathers {result['gathered / copied']:4.0%} of a copy's bandwidth; "
-            f"sorting both ways {paid['seconds'] * 1e3:.0f} ms, paid back after "
+            f"{result['name']:<58} gathers {result['gathered / copied']:4.0%} of a copy's "
+            f"bandwidth; sorting both ways {paid['seconds'] * 1e3:.0f} ms, paid back after "
             f"{paid['pays after calls']:.2f} calls"
         )
     if arguments.json:

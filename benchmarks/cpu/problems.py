@@ -200,7 +200,7 @@ def _layer(
 
 
 def _padded(index: Tensor, sizes: list[int], q: Tensor, k: Tensor, v: Tensor) -> Run:
-    """``scaled_dot_product_attention`` on graphs padded to the largest, with a mask of the edges."""
+    """``scaled_dot_product_attention`` on graphs padded to the largest, masked by their edges."""
     count, longest = len(sizes), max(sizes)
     length = torch.tensor(sizes)
     first = (length.cumsum(0) - length).repeat_interleave(length)

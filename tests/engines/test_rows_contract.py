@@ -137,12 +137,12 @@ def operator_arguments(name, dtype=torch.float32):
     graph = make_graph(6, 7, 20)
     leaves, run = make_call(CASES[name], graph, dtype)
     seen = []
-    kept = rows_ops.rows_attend
-    rows_ops.rows_attend = lambda *arguments: (seen.append(arguments), kept(*arguments))[1]
+    kept = rows_ops.run_attend
+    rows_ops.run_attend = lambda *arguments: (seen.append(arguments), kept(*arguments))[1]
     try:
         run(leaves, "rows")
     finally:
-        rows_ops.rows_attend = kept
+        rows_ops.run_attend = kept
     return tuple(
         x.detach().clone().requires_grad_()
         if isinstance(x, torch.Tensor) and x.is_floating_point()

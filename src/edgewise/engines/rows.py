@@ -12,7 +12,8 @@ from edgewise.engines import native, rows_ops
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import RowsLayout
-from edgewise.engines.rows_aggregate import REDUCES, rows_aggregate
+from edgewise.engines.rows_aggregate import REDUCES, run_aggregate
+from edgewise.engines.rows_call import accumulator
 from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.scores import Additive, Dot
 
@@ -51,9 +52,17 @@ class Rows:
         return reasons
 
     def seconds(self, problem: Problem) -> float:
-        """About 0.05 ns for each gathered element and pass, plus the calls."""
-        edges = problem.batch * problem.num_edges * problem.heads
-        return 150e-6 + edges * (3e-9 + 0.12e-9 * (problem.width + problem.value_width))
+        """Each edge costs its bookkeeping and its gathers, which cost by the cache they come from."""
+        edges, heads = problem.batch * problem.num_edges, problem.heads
+        elements = heads * (problem.width + problem.value_width)
+        gather = _gather_seconds(4 * problem.num_sources * elements)
+        if problem.operation == "aggregate":
+            return 160e-6 + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
+        terms = problem.bias + problem.gain
+        each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
+        if isinstance(problem.score, Additive):
+            each += 0.5e-9 * heads * problem.width
+        return 330e-6 + edges * each
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
@@ -62,7 +71,7 @@ class Rows:
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
         batch, arguments = _arguments(call, layout)
-        out, lse, _ = rows_ops.rows_attend(*arguments)
+        out, lse, _ = rows_ops.run_attend(*arguments)
         return out.view(*batch, *out.shape[1:]), lse.view(*batch, *lse.shape[1:])
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
@@ -73,9 +82,7 @@ class Rows:
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
-        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(
-            rows_ops.accumulator(scores)
-        )
+        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(accumulator(scores))
         weights: Tensor = rows_softmax(flat, None, list(layout.by_target), layout.num_sources)
         return weights.view(scores.shape).to(scores.dtype)
 
@@ -92,18 +99,23 @@ class Rows:
         ):  # one weight an edge: heads need not be told apart
             flat = flat.reshape(*flat.shape[:2], 1, shape.numel())
         if weight is not None:
-            weight = _term(weight, batch, rows_ops.accumulator(value))[0]
+            weight = _term(weight, batch, accumulator(value))[0]
         needed = [x for x in (flat, weight) if x is not None and x.requires_grad]
         by_source = list(layout.by_source) if needed and torch.is_grad_enabled() else []
         sides = (list(layout.by_target), by_source)
-        out: Tensor = rows_aggregate(flat, weight, *sides, REDUCES[reduce])
+        out = run_aggregate(flat, weight, *sides, REDUCES[reduce])
         return out.view(*batch, out.shape[1], *shape)
+
+
+def _gather_seconds(size: int) -> float:
+    """Seconds an element, forward and backward, from node tensors of this many bytes."""
+    return 0.17e-9 if size < 2e6 else 0.5e-9 if size < 1e7 else 1.1e-9
 
 
 def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tuple[object, ...]]:
     """Leading dimensions, and the arguments of the operator in its order."""
-    batch = _batch(call)
-    dtype = rows_ops.accumulator(call.value)
+    batch = call.batch
+    dtype = accumulator(call.value)
     query = key = weight = None
     score, activation, slope, scale = 0, 0, 0.0, 1.0
     if call.score is not None:
@@ -121,21 +133,10 @@ def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tup
     edge_value = _vector(call.edge_value, batch, call.value.dtype, dtype)
     value = _flat(call.value, batch)
     tensors = (query, key, value, bias, gain, *edge_key, *edge_value, weight)
-    differentiable = torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in tensors
-    )
+    differentiable = rows_ops.wants_gradient(tensors)
     sides = (list(layout.by_target), list(layout.by_source) if differentiable else [])
     numbers = (score, activation, scale, slope, call.dropout, call.seed, call.first_edge)
     return batch, (*tensors, bias_index, gain_index, *sides, *numbers)
-
-
-def _batch(call: AttentionCall) -> torch.Size:
-    """The leading dimensions of the result."""
-    shapes = [x.shape[:-3] for x in (call.query, call.key, call.value)]
-    shapes += [x.shape[:-2] for x in (call.bias, call.gain) if isinstance(x, Tensor)]
-    shapes += [x.shape[:-3] for x in (call.edge_key, call.edge_value) if isinstance(x, Tensor)]
-    batch: torch.Size = torch.broadcast_shapes(*shapes)
-    return batch
 
 
 def _flat(x: Tensor, batch: torch.Size) -> Tensor:

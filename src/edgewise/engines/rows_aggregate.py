@@ -7,7 +7,7 @@ the edges that reach it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,19 +15,14 @@ from torch import Tensor
 
 from edgewise.engines import native
 from edgewise.engines.csr import Prepared, prepared
-from edgewise.engines.rows_ops import accumulator, rows_of
+from edgewise.engines.rows_call import accumulator, rows_of
+from edgewise.engines.rows_ops import wants_gradient, watched
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 SCHEMA = "Tensor value, Tensor? weight, Tensor[] by_target, Tensor[] by_source, int reduce"
 
 
-@torch.library.custom_op(
-    "edgewise::rows_aggregate",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({SCHEMA}) -> Tensor",
-)
-def rows_aggregate(
+def _forward(
     value: Tensor,
     weight: Tensor | None,
     by_target: Sequence[Tensor],
@@ -39,18 +34,21 @@ def rows_aggregate(
     return _reduced(value, weight, side, by_target[0].shape[0] - 1, reduce)
 
 
+rows_aggregate = torch.library.custom_op(
+    "edgewise::rows_aggregate",
+    _forward,
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({SCHEMA}) -> Tensor",
+)
+
+
 @rows_aggregate.register_fake
 def _fake(value: Tensor, _weight: Tensor | None, by_target: Sequence[Tensor], *_: Any) -> Tensor:
     return value.new_empty(value.shape[0], by_target[0].shape[0] - 1, *value.shape[2:])
 
 
-@torch.library.custom_op(
-    "edgewise::rows_aggregate_backward",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"(Tensor grad, Tensor out, bool[] needs, {SCHEMA}) -> (Tensor, Tensor)",
-)
-def rows_aggregate_backward(  # noqa: PLR0917 - the arguments of its operator
+def _run_backward(  # noqa: PLR0917 - the arguments of its operator
     grad: Tensor,
     out: Tensor,
     needs: Sequence[bool],
@@ -94,6 +92,15 @@ def rows_aggregate_backward(  # noqa: PLR0917 - the arguments of its operator
     job.args.share = native.address(share)
     native.call("ew_aggregate_grad_columns", job.args)
     return value_grad, weight_grad
+
+
+rows_aggregate_backward = torch.library.custom_op(
+    "edgewise::rows_aggregate_backward",
+    _run_backward,
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"(Tensor grad, Tensor out, bool[] needs, {SCHEMA}) -> (Tensor, Tensor)",
+)
 
 
 @rows_aggregate_backward.register_fake
@@ -154,16 +161,43 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(value, weight, output, *by_target, *by_source)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _gradients(ctx: Any, run: Callable[..., tuple[Tensor, Tensor]], grad: Tensor) -> list[Any]:
+    """The gradients of values and weights, by ``run``."""
     value, weight, out, *sides = ctx.saved_tensors
     by_target, by_source = sides[: ctx.sides[0]], sides[ctx.sides[0] :]
     needs = [bool(need) for need in ctx.needs_input_grad[:2]]
-    grads = torch.ops.edgewise.rows_aggregate_backward(
-        grad, out, needs, value, weight, by_target, by_source, ctx.reduce
-    )
-    given = [grad if need else None for grad, need in zip(grads, needs, strict=True)]
-    lists = [[None] * length for length in ctx.sides]  # autograd wants one a tensor
-    return (*given, *lists, None)
+    grads = run(grad, out, needs, value, weight, by_target, by_source, ctx.reduce)
+    return [grad if need else None for grad, need in zip(grads, needs, strict=True)]
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    lists = ([None] * length for length in ctx.sides)  # autograd wants one a tensor
+    grads = _gradients(ctx, torch.ops.edgewise.rows_aggregate_backward, grad)
+    return (*grads, *lists, None)
 
 
 rows_aggregate.register_autograd(_backward, setup_context=_setup)
+
+
+class _Eager(torch.autograd.Function):
+    """The same without the operator's bookkeeping, which takes longer than a small graph."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        output = _forward(*arguments)
+        _setup(ctx, arguments, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        """Once: the backward pass is not differentiable itself."""
+        return (*_gradients(ctx, _run_backward, grad), None, None, None)
+
+
+def run_aggregate(value: Tensor, weight: Tensor | None, *rest: Any) -> Tensor:
+    """The operator while a compiler or a dispatch mode watches; directly otherwise."""
+    if watched():
+        return rows_aggregate(value, weight, *rest)  # type: ignore[no-any-return]
+    if wants_gradient((value, weight)):
+        return _Eager.apply(value, weight, *rest)  # type: ignore[no-any-return, no-untyped-call]
+    return _forward(value, weight, *rest)

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from edgewise.engines import native
 from edgewise.engines.csr import prepared
-from edgewise.engines.rows_ops import (
+from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,
     TENSORS,
     Call,
     Inputs,
     accumulator,
-    backward_shapes,
     run_backward,
 )
+from edgewise.engines.rows_ops import backward_shapes
 
 SIDES = (len(DIFFERENTIABLE) + 2, len(DIFFERENTIABLE) + 3)
 

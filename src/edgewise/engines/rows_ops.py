@@ -8,177 +8,24 @@ or float64 for float64. Only inputs, output and the softmax's two numbers a row 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.engines import native
-from edgewise.engines.csr import prepared
-
-DIFFERENTIABLE = (
-    *("query", "key", "value", "bias", "gain"),
-    *("edge_key", "edge_key_features", "edge_key_weight"),
-    *("edge_value", "edge_value_features", "edge_value_weight", "score_weight"),
+from edgewise.engines.rows_call import (
+    DIFFERENTIABLE,
+    REST,
+    TENSORS,
+    Call,
+    Inputs,
+    accumulator,
+    run_backward,
 )
-TENSORS = ", ".join(f"Tensor{'' if name == 'value' else '?'} {name}" for name in DIFFERENTIABLE)
-REST = (
-    "Tensor? bias_index, Tensor? gain_index, Tensor[] by_target, Tensor[] by_source, int score, "
-    "int activation, float scale, float slope, float dropout, int seed, int first_edge"
-)
-MOST_GROUPS = 64
-"""Partial sums of a parameter's gradient: enough for as many threads, few enough to be small."""
 
 
-class Inputs(NamedTuple):
-    """The arguments of the operator, by name."""
-
-    query: Tensor | None
-    key: Tensor | None
-    value: Tensor
-    bias: Tensor | None
-    gain: Tensor | None
-    edge_key: Tensor | None
-    edge_key_features: Tensor | None
-    edge_key_weight: Tensor | None
-    edge_value: Tensor | None
-    edge_value_features: Tensor | None
-    edge_value_weight: Tensor | None
-    score_weight: Tensor | None
-    bias_index: Tensor | None
-    gain_index: Tensor | None
-    by_target: Sequence[Tensor]
-    by_source: Sequence[Tensor]
-    score: int
-    activation: int
-    scale: float
-    slope: float
-    dropout: float
-    seed: int
-    first_edge: int
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int, int]:
-        """B, N_dst, E, H, Dv."""
-        batch, _, heads, width = self.value.shape
-        return batch, self.by_target[0].shape[0] - 1, self.by_target[1].shape[0], heads, width
-
-    @property
-    def one_sided(self) -> bool:
-        """Whether an edge's score cannot be computed from its source's end (see attend.h)."""
-        vectors = [self.edge_value, self.edge_value_features]
-        if self.score == 1:
-            vectors += [self.edge_key, self.edge_key_features]
-        return any(x is not None for x in vectors)
-
-
-def rows_of(x: Tensor) -> Tensor:
-    """The same tensor with dense heads, copied only if need be."""
-    heads, width = x.shape[-2:]
-    dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or heads == 1)
-    return x if dense else x.contiguous()
-
-
-def accumulator(x: Tensor) -> torch.dtype:
-    """The type in which sums are held."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-class Call:
-    """Arguments for the kernels; keeps alive every tensor whose address they hold."""
-
-    def __init__(self, x: Inputs) -> None:
-        batch, _, _, heads, value_width = x.sizes
-        self.inputs = x
-        self.kept: list[Any] = []
-        self.args = args = native.AttendArgs()
-        args.dtype = native.DTYPES[x.value.dtype]
-        args.score, args.activation = x.score, x.activation
-        args.batch, args.heads, args.value_width = batch, heads, value_width
-        args.width = 0 if x.query is None else x.query.shape[-1]
-        args.scale, args.slope = x.scale, x.slope
-        args.dropout, args.seed, args.first_edge = x.dropout, x.seed, x.first_edge
-        self.side = prepared(x.by_target, x.value.shape[1])
-        args.by_target = self.side.pointer
-        args.query, args.key = self.nodes(x.query), self.nodes(x.key)
-        args.value = self.nodes(x.value)
-        args.bias, args.gain = self.term(x.bias, x.bias_index), self.term(x.gain, x.gain_index)
-        args.edge_key = self.vectors(x.edge_key, x.edge_key_features, x.edge_key_weight)
-        args.edge_value = self.vectors(x.edge_value, x.edge_value_features, x.edge_value_weight)
-        args.score_weight = self.address(x.score_weight)
-
-    def address(self, x: Tensor | None) -> int | None:
-        """Where the numbers of a dense copy are."""
-        if x is None:
-            return None
-        x = x.contiguous()
-        self.kept.append(x)
-        return x.data_ptr()
-
-    def nodes(self, x: Tensor | None) -> native.Nodes:
-        """A node tensor with dense heads."""
-        if x is None:
-            return native.Nodes(None, 0, 0)
-        x = rows_of(x)
-        self.kept.append(x)
-        return native.nodes(x)
-
-    def term(self, x: Tensor | None, index: Tensor | None) -> native.Term:
-        """A bias or gain."""
-        if x is None:
-            return native.Term()
-        stride = x.shape[1] * x.shape[2] if x.shape[0] > 1 else 0
-        bits = 0 if index is None else index.element_size() * 8
-        places = (self.address(x), self.address(index), None)
-        return native.Term(*places, stride, x.shape[1], x.shape[2], bits)
-
-    def vectors(
-        self, full: Tensor | None, features: Tensor | None, weight: Tensor | None
-    ) -> native.Vectors:
-        """Vectors on edges."""
-        out = native.Vectors()
-        if full is not None:
-            out.full = self.address(full)
-            out.full_batch_stride = full[0].numel() if full.shape[0] > 1 else 0
-        if features is not None:
-            out.features, out.weight = self.address(features), self.address(weight)
-            out.count = features.shape[-1]
-        return out
-
-    def scratch(self, *shape: int, zeros: bool = False) -> Tensor:
-        """Memory for the kernels, in the type of accumulation."""
-        make = torch.zeros if zeros else torch.empty
-        x = make(shape, dtype=accumulator(self.inputs.value))
-        self.kept.append(x)
-        return x
-
-    def slots(self, side: Any) -> None:
-        """Room for the parts of rows that are cut into pieces."""
-        args = self.args
-        size = 2 * args.heads + args.heads * (args.width + args.value_width)
-        self.args.slots = self.scratch(args.batch * side.side.slots, size).data_ptr()
-
-
-@torch.library.custom_op(
-    "edgewise::rows_attend",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({TENSORS}, {REST}) -> (Tensor, Tensor, Tensor)",
-)
-def rows_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, log-sum-exp, and greatest score and sum of exponentials ``[B, N_dst, 2, H]``."""
-    x = Inputs(*arguments)
-    out, lse, stats = _fake_attend(*arguments)
-    call = Call(x)
-    call.args.out = native.nodes(out)
-    call.args.lse, call.args.stats = lse.data_ptr(), stats.data_ptr()
-    call.slots(call.side)
-    native.call("ew_attend", call.args)
-    return out, lse, stats
-
-
-@rows_attend.register_fake
 def _fake_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     x = Inputs(*arguments)
     batch, rows, _, heads, width = x.sizes
@@ -190,14 +37,29 @@ def _fake_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-@torch.library.custom_op(
-    "edgewise::rows_attend_backward",
+def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, log-sum-exp, and greatest score and sum of exponentials ``[B, N_dst, 2, H]``."""
+    x = Inputs(*arguments)
+    out, lse, stats = _fake_attend(*arguments)
+    call = Call(x)
+    call.args.out = native.nodes(out)
+    call.args.lse, call.args.stats = lse.data_ptr(), stats.data_ptr()
+    call.slots(call.side)
+    native.call("ew_attend", call.args)
+    return out, lse, stats
+
+
+rows_attend = torch.library.custom_op(
+    "edgewise::rows_attend",
+    _forward,
     mutates_args=(),
     device_types="cpu",
-    schema=f"(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor stats, bool[] needs, {TENSORS}, "
-    f"{REST}) -> Tensor[]",
+    schema=f"({TENSORS}, {REST}) -> (Tensor, Tensor, Tensor)",
 )
-def rows_attend_backward(
+rows_attend.register_fake(_fake_attend)
+
+
+def _run_backward(
     grad_out: Tensor,
     grad_lse: Tensor | None,
     out: Tensor,
@@ -213,87 +75,14 @@ def rows_attend_backward(
     return run_backward(call, needs)
 
 
-def run_backward(call: Call, needs: Sequence[bool]) -> list[Tensor]:
-    """Both passes: over rows, then over transposed rows for key and value."""
-    x, args = call.inputs, call.args
-    batch, rows, edges, heads, _ = x.sizes
-    grads = Gradients(call, needs)
-    columns = needs[1] or needs[2]
-    if columns and x.one_sided and args.grad_out.data:
-        args.per_edge = call.scratch(batch, edges, 2, heads).data_ptr()
-    elif columns and args.grad_out.data:
-        args.record = call.scratch(batch, rows, 3, heads).data_ptr()
-    call.slots(call.side)
-    native.call("ew_attend_grad_rows", args)
-    if columns:
-        source = prepared(x.by_source, x.sizes[1])
-        args.by_source = source.pointer
-        call.slots(source)
-        native.call("ew_attend_grad_columns", args)
-    return grads.finished()
-
-
-class Gradients:
-    """Where the kernels write gradients, and what is left to sum when they are done."""
-
-    def __init__(self, call: Call, needs: Sequence[bool]) -> None:
-        x, args = call.inputs, call.args
-        batch, _, edges, heads, width = x.sizes
-        self.call, self.needs = call, dict(zip(DIFFERENTIABLE, needs, strict=True))
-        self.raw: dict[str, Tensor] = {}
-        for name in ("query", "key", "value"):
-            if self.needs[name]:
-                self.raw[name] = torch.empty(getattr(x, name).shape, dtype=x.value.dtype)
-                setattr(args, f"grad_{name}", native.nodes(self.raw[name]))
-        self.parameters: list[tuple[Any, str, str]] = []
-        for name, index in (("bias", x.bias_index), ("gain", x.gain_index)):
-            if self.needs[name] and index is not None:
-                self.parameters.append((getattr(args, name), "grad", name))
-            elif self.needs[name]:
-                self.raw[name] = call.scratch(batch, edges, getattr(x, name).shape[-1])
-                getattr(args, name).grad = self.raw[name].data_ptr()
-        for name, size in (("edge_key", args.width), ("edge_value", width)):
-            vectors = getattr(args, name)
-            if self.needs[name]:
-                self.raw[name] = torch.empty(batch, edges, heads, size, dtype=x.value.dtype)
-                vectors.full_grad = self.raw[name].data_ptr()
-            if self.needs[f"{name}_features"]:
-                grad = call.scratch(batch, edges, vectors.count, zeros=True)
-                self.raw[f"{name}_features"], vectors.features_grad = grad, grad.data_ptr()
-            if self.needs[f"{name}_weight"]:
-                self.parameters.append((vectors, "weight_grad", f"{name}_weight"))
-        if self.needs["score_weight"]:
-            self.parameters.append((args, "score_weight_grad", "score_weight"))
-        self._parameters(batch * edges * heads)
-
-    def _parameters(self, work: int) -> None:
-        """A partial sum a group: the number of groups follows from sizes, not from threads."""
-        x = self.call.inputs
-        total = sum(getattr(x, name).numel() for _, _, name in self.parameters)
-        groups = max(1, min(MOST_GROUPS, work // max(total, 1))) if total else 0
-        self.call.args.groups = groups
-        for holder, field, name in self.parameters:
-            grad = self.call.scratch(max(groups, 1), *getattr(x, name).shape, zeros=True)
-            self.raw[name] = grad
-            setattr(holder, field, grad.data_ptr())
-
-    def finished(self) -> list[Tensor]:
-        """The gradients in the shapes of their inputs."""
-        x, out = self.call.inputs, []
-        parameters = {name for _, _, name in self.parameters}
-        for name in DIFFERENTIABLE:
-            like = getattr(x, name)
-            if name not in self.raw:
-                out.append(x.value.new_empty(0))
-            elif name in parameters or name.endswith("_features"):
-                out.append(native.sum_copies(self.raw[name]))
-            elif name in ("bias", "gain") and like.shape[0] == 1:
-                out.append(native.sum_copies(self.raw[name])[None])
-            elif self.raw[name].shape != like.shape:
-                out.append(self.raw[name].sum(0, keepdim=True))
-            else:
-                out.append(self.raw[name])
-        return [grad.clone() if grad._is_view() else grad for grad in out]
+rows_attend_backward = torch.library.custom_op(
+    "edgewise::rows_attend_backward",
+    _run_backward,
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor stats, bool[] needs, "
+    f"{TENSORS}, {REST}) -> Tensor[]",
+)
 
 
 @rows_attend_backward.register_fake
@@ -336,27 +125,66 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.numbers = inputs[Inputs._fields.index("score") :]
 
 
-def _backward(
-    ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
+def _gradients(
+    ctx: Any, run: Callable[..., list[Tensor]], grad_out: Tensor | None, grad_lse: Tensor | None
 ) -> tuple[Any, ...]:
+    """The gradients of the differentiable arguments, by ``run``."""
     first = len(DIFFERENTIABLE) + 2
     saved = ctx.saved_tensors
-    by_target, by_source = ctx.sides
-    sides = (
-        saved[first : first + by_target],
-        saved[first + by_target : first + by_target + by_source],
-    )
-    out, stats = saved[-2:]
+    middle = first + ctx.sides[0]
+    *_, out, stats = saved
     if grad_out is None:
         grad_out = torch.zeros_like(out)
     needs = [bool(need) for need in ctx.needs_input_grad[: len(DIFFERENTIABLE)]]
-    arguments = (*saved[:first], list(sides[0]), list(sides[1]), *ctx.numbers)
-    grads = torch.ops.edgewise.rows_attend_backward(
-        grad_out, grad_lse, out, stats, needs, *arguments
-    )
-    given = [grad if need else None for grad, need in zip(grads, needs, strict=True)]
-    lists = ([None] * by_target, [None] * by_source)  # autograd wants one a tensor
-    return (*given, None, None, *lists, *(None for _ in ctx.numbers))
+    sides = (list(saved[first:middle]), list(saved[middle:-2]))
+    grads = run(grad_out, grad_lse, out, stats, needs, *saved[:first], *sides, *ctx.numbers)
+    return tuple(grad if need else None for grad, need in zip(grads, needs, strict=True))
+
+
+def _backward(
+    ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
+) -> tuple[Any, ...]:
+    grads = _gradients(ctx, torch.ops.edgewise.rows_attend_backward, grad_out, grad_lse)
+    lists = ([None] * length for length in ctx.sides)  # autograd wants one a tensor
+    return (*grads, None, None, *lists, *(None for _ in ctx.numbers))
 
 
 rows_attend.register_autograd(_backward, setup_context=_setup)
+
+
+class _Eager(torch.autograd.Function):
+    """The same without the operator's bookkeeping, which takes longer than a small graph."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        output = _forward(*arguments)
+        _setup(ctx, arguments, output)
+        ctx.mark_non_differentiable(output[2])
+        return output
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
+    ) -> tuple[Any, ...]:
+        """Once: the backward pass is not differentiable itself."""
+        grads = _gradients(ctx, _run_backward, grad_out, grad_lse)
+        return (*grads, *(None for _ in range(len(Inputs._fields) - len(grads))))
+
+
+def run_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The operator while a compiler or a dispatch mode watches; directly otherwise."""
+    if watched():
+        return rows_attend(*arguments)  # type: ignore[no-any-return]
+    if wants_gradient(arguments[: len(DIFFERENTIABLE)]):
+        return _Eager.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
+    return _forward(*arguments)
+
+
+def watched() -> bool:
+    """Whether calls must go through PyTorch's dispatcher to be seen."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def wants_gradient(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether autograd records a call with these arguments."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
