@@ -29,7 +29,8 @@ from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise.engines.native import instruction_set
 
 MOST_ERROR = 1e-4  # relative to the largest number of a tensor; float32 sums of some hundred terms
-HEADER = f"{'problem':<58} {'peer':<9} {'forward':>17} {'fwd + bwd':>17} {'memory':>7}   ours, ms (fwd, both)"
+TITLES = {"problem": 58, "peer": -9, "forward": 17, "fwd + bwd": 17, "memory": 7, "ours, ms": 12}
+HEADER = " ".join(f"{title:{'>' if 0 < n < 58 else '<'}{abs(n)}}" for title, n in TITLES.items())
 
 
 def machine() -> dict[str, Any]:

@@ -6,16 +6,18 @@ attention wants the weights alone. The third step is :func:`edgewise.aggregate` 
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from edgewise.attention import AttendOptions, prepare
 from edgewise.checks import bound, check_term
-from edgewise.engines import EDGE_ENGINE
+from edgewise.engines import EDGE_ENGINES, EdgeEngine
+from edgewise.engines.call import Problem
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
-from edgewise.layouts import layout_of
+from edgewise.layouts import graph_facts, layout_of
+from edgewise.scores import Score
 
 
 def edge_scores(
@@ -34,7 +36,8 @@ def edge_scores(
 
     """
     call, graph = prepare(query, key, key, graph, **options)
-    return EDGE_ENGINE.edge_scores(call, layout_of(graph, EDGE_ENGINE.layout))
+    engine = _engine(query, graph, call.score)
+    return engine.edge_scores(call, layout_of(graph, engine.layout))
 
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
@@ -57,7 +60,8 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
         )
     graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
     check_term("scores", scores, graph.num_edges, scores.shape[-1])
-    return EDGE_ENGINE.edge_softmax(scores, layout_of(graph, EDGE_ENGINE.layout))
+    engine = _engine(scores, graph)
+    return engine.edge_softmax(scores, layout_of(graph, engine.layout))
 
 
 def attention_weights(
@@ -68,5 +72,22 @@ def attention_weights(
     Takes the arguments of :func:`edge_scores`.
     """
     call, graph = prepare(query, key, key, graph, **options)
-    layout = layout_of(graph, EDGE_ENGINE.layout)
-    return EDGE_ENGINE.edge_softmax(EDGE_ENGINE.edge_scores(call, layout), layout)
+    engine = _engine(query, graph, call.score)
+    layout = layout_of(graph, engine.layout)
+    return engine.edge_softmax(engine.edge_scores(call, layout), layout)
+
+
+def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
+    """The first engine that has kernels for this device, type and score."""
+    problem = Problem(
+        operation="edges",
+        batch=1,
+        heads=like.shape[-1],
+        width=0,
+        value_width=0,
+        device=like.device,
+        dtype=like.dtype,
+        score=score,
+        **graph_facts(graph),
+    )
+    return next(engine for engine in EDGE_ENGINES if not engine.refuses(problem))

@@ -52,7 +52,7 @@ class Rows:
         return reasons
 
     def seconds(self, problem: Problem) -> float:
-        """Each edge costs its bookkeeping and its gathers, which cost by the cache they come from."""
+        """An edge costs its bookkeeping and its gathers, which cost by the cache they are from."""
         edges, heads = problem.batch * problem.num_edges, problem.heads
         elements = heads * (problem.width + problem.value_width)
         gather = _gather_seconds(4 * problem.num_sources * elements)
