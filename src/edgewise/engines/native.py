@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint64, c_void_p
@@ -126,7 +127,10 @@ def library() -> ctypes.CDLL | None:
     path = next(_candidates(), None)
     if path is None:
         return None
-    loaded = ctypes.CDLL(str(path))
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError:
+        return None
     loaded.ew_sizes.restype = c_int64
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
@@ -141,9 +145,10 @@ def library() -> ctypes.CDLL | None:
 def _why_missing() -> str:
     if library() is not None:
         return ""
-    if next(_candidates(), None) is None:
+    path = next(_candidates(), None)
+    if path is None:
         return "the native kernels were not built (reinstall edgewise where a C++ compiler is)"
-    return "the native kernels are of another version (reinstall edgewise)"
+    return f"{path} does not load or is of another version (reinstall edgewise)"
 
 
 def instruction_set() -> str:
@@ -203,7 +208,10 @@ def sum_copies(x: Tensor) -> Tensor:
 
 
 def _candidates() -> Iterator[Path]:
-    """Beside the sources (``make native``), or where an editable install put it."""
+    """``EDGEWISE_NATIVE``, or beside the sources (``make native``), or in an editable install."""
+    if chosen := os.environ.get("EDGEWISE_NATIVE"):
+        yield Path(chosen)
+        return
     for root in (Path(__file__).parents[1], *(Path(entry) / "edgewise" for entry in sys.path)):
         for suffix in ("so", "dylib"):
             path = root / "native" / f"libedgewise_native.{suffix}"
