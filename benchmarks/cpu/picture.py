@@ -16,7 +16,7 @@ from benchmarks.cpu.measure import peak_memory, times
 from benchmarks.cpu.problems import Problem, build
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 - after the backend is chosen
+import matplotlib.pyplot as plt
 
 BASE = Problem("transformer", nodes=20_000)
 SWEEPS = {

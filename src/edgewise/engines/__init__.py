@@ -17,4 +17,4 @@ ENGINES: dict[str, Engine[Any]] = {"dense": Dense(), "reference": REFERENCE, "ro
 EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)
 """What computes edge tensors (scores and weights ``[E, H]``): the first that can."""
 
-__all__ = ["EDGE_ENGINES", "ENGINES", "EdgeEngine", "Engine"]
+__all__ = ["EDGE_ENGINES", "ENGINES", "REFERENCE", "ROWS", "EdgeEngine", "Engine"]
