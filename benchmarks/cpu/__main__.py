@@ -17,7 +17,7 @@ import os
 import platform
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -123,12 +123,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="problems whose name contains this")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--eager", action="store_true", help="leave out torch.compile")
     parser.add_argument("--json", type=Path, help="where to write all numbers")
     arguments = parser.parse_args()
     about, results = machine(), []
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(HEADER)
-    for problem in PROBLEMS:
+    for listed in PROBLEMS:
+        peers = tuple(p for p in listed.peers if not (arguments.eager and p == "compiled"))
+        problem = replace(listed, peers=peers)
         if arguments.only in problem.name:
             results.append(measure(problem, arguments.rounds, about["copy, bytes a second"]))
             print("\n".join(lines(results[-1])), flush=True)

@@ -271,6 +271,15 @@ def test_large_scores_do_not_overflow_or_lose_the_sum():
     torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
 
 
+def test_second_derivatives_are_refused_and_not_wrong():
+    graph = make_graph(5, 5, 20)
+    x = torch.randn(5, 2, 8).requires_grad_()
+    for out in (ew.attend(x, x, x, graph, engine="rows"), ew.aggregate(x, graph, engine="rows")):
+        (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            grad.sum().backward()
+
+
 def test_nan_is_not_hidden():
     graph = graphs.edges(torch.tensor([[0, 1, 2], [0, 0, 1]]), 3)
     value = torch.ones(3, 1, 8)

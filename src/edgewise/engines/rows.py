@@ -30,7 +30,8 @@ class Rows:
     """Scores, softmax and sum of a row of edges in one pass, without an E×H×D tensor.
 
     Every output belongs to one thread: results are bitwise the same for any number of threads.
-    16-bit inputs are accumulated in float32.
+    16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
+    reference's are.
     """
 
     name = "rows"

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
 from edgewise.engines.csr import Prepared, prepared
@@ -189,8 +190,9 @@ class _Eager(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        """Once: the backward pass is not differentiable itself."""
+        """Once: for second derivatives there is the reference engine."""
         return (*_gradients(ctx, _run_backward, grad), None, None, None)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
 from edgewise.engines.rows_call import (
@@ -163,10 +164,11 @@ class _Eager(torch.autograd.Function):
         return output
 
     @staticmethod
+    @once_differentiable
     def backward(
         ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
     ) -> tuple[Any, ...]:
-        """Once: the backward pass is not differentiable itself."""
+        """Once: for second derivatives there is the reference engine."""
         grads = _gradients(ctx, _run_backward, grad_out, grad_lse)
         return (*grads, *(None for _ in range(len(Inputs._fields) - len(grads))))
 

@@ -274,12 +274,17 @@ template <class T, class A> struct Attend {
   // tile_a = m, tile_b = 1 / l (0 where nothing is read)
   void load_stats(i64 b, i64 row) {
     const A* stats = static_cast<const A*>(a.stats) + (b * side.rows + row) * 2 * H;
-    for (int i = 0; i < period; ++i) {
-      const int h = i % hp;
+    for (int h = 0; h < hp; ++h) {
       const A l = h < H ? stats[H + h] : 0;
-      tile_a[i] = h < H ? stats[h] : 0;
-      tile_b[i] = l == 0 ? 0 : 1 / l;
+      tile_a[h] = h < H ? stats[h] : 0;
+      tile_b[h] = l == 0 ? 0 : 1 / l;
     }
+    repeat(tile_a);
+    repeat(tile_b);
+  }
+  // The first hp numbers of a tile over all of it.
+  EW_INLINE void repeat(A* tile) {
+    for (int i = hp; i < period; ++i) tile[i] = tile[i - hp];
   }
   void weights(int n) {
     constexpr int L = kLanes<A>;
@@ -422,14 +427,14 @@ template <class T, class A> struct Attend {
       widen_row<T, A>(wide, node_row<const T>(a.out, b, row), Fv, 1);
       for (int h = 0; h < H; ++h)
         for (int d = h * Dv; d < (h + 1) * Dv; ++d) tile_c[h] += go[d] * wide[d];
-      for (int i = hp; i < period; ++i) tile_c[i] = tile_c[i - hp];
     } else {
       fold(tile_c, false);
     }
-    if (!a.grad_lse) return;
-    const A* grad_lse = static_cast<const A*>(a.grad_lse) + (b * side.rows + row) * H;
-    for (int i = 0; i < period; ++i)
-      if (i % hp < H) tile_c[i] -= grad_lse[i % hp];
+    if (a.grad_lse) {
+      const A* grad_lse = static_cast<const A*>(a.grad_lse) + (b * side.rows + row) * H;
+      for (int h = 0; h < H; ++h) tile_c[h] -= grad_lse[h];
+    }
+    repeat(tile_c);
   }
 
   // s becomes the gradient of the scores, kept the weights after dropout
