@@ -1,10 +1,10 @@
-# make install | demo | test | lint | docs | accuracy
+# make install | demo | test | lint | docs | accuracy | native | bench | sanitize
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install demo test lint docs accuracy clean
+.PHONY: install demo test lint docs accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -34,6 +34,31 @@ docs: install
 # Trains to the published figures, 10 seeds each: about half an hour on 2 cores.
 accuracy: install
 	$(BIN)/pytest -m accuracy
+
+# The C++ kernels, in place beside their sources.
+native:
+	cmake -S . -B build/native -DEW_OUTPUT=$(CURDIR)/src/edgewise/native
+	cmake --build build/native --parallel 2
+
+# The rows engine beside PyTorch Geometric: a table, and results.json. A quarter of an hour.
+bench: install
+	$(BIN)/python -m benchmarks.cpu --json benchmarks/results.json
+
+# Time and memory against the number of edges and of nodes, as a PNG.
+bench-picture: install
+	$(BIN)/python -m benchmarks.cpu.picture benchmarks/scaling.png
+
+# The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
+# limits mean nothing there.
+SANITIZERS = $(foreach name,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(name)))
+sanitize: install
+	cmake -S . -B build/sanitize -DEW_SANITIZE=ON -DEW_OUTPUT=$(CURDIR)/build/sanitize
+	cmake --build build/sanitize --parallel 2
+	for isa in base avx2 avx512; do \
+	  EDGEWISE_ISA=$$isa EDGEWISE_NATIVE=$(CURDIR)/build/sanitize/libedgewise_native.so \
+	  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(SANITIZERS)" \
+	  $(BIN)/pytest -p no:cacheprovider tests/engines/test_rows*.py -k "not memory and not compiles" || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,10 +1,10 @@
-"""Is "auto" right? Times both engines over a grid of problems and prints what the planner says.
+"""Is "auto" right? Times all engines over a grid of problems and prints what the planner says.
 
     python benchmarks/planner.py            # the table: estimate, time, choice, regret
     python benchmarks/planner.py --quick    # a few minutes less
 
 Forward and backward of every argument, best of several runs, float32, one thread. ``regret`` is how
-much longer the engine that ``plan`` chose took than the better one.
+much longer the engine that ``plan`` chose took than the best one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ class Row:
         return self.times[self.choice] / min(self.times.values()) - 1
 
     def __str__(self) -> str:
-        cells = [
-            f"{self.estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}"
-            for e in ("dense", "reference")
-        ]
+        cells = [f"{self.estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}" for e in self.times]
         return f"{self.name:<36} {' '.join(cells)} {self.choice:<10} {self.regret:6.0%}"
 
 

@@ -26,6 +26,26 @@ def test_scores_softmax_and_sum_are_attention(kind: Kind, name: str) -> None:
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_edges])
+@pytest.mark.parametrize("kind", [*SCORES, *BIASES, *BATCHED, VECTORS[0]], ids=str)
+def test_weights_of_chosen_edges_alone(kind: Kind, name: str) -> None:
+    graph = GRAPHS[name]
+    query, key, _ = make_call(graph, kind).nodes
+    options = make_call(graph, kind).options
+    chosen = torch.tensor([graph.num_edges - 1, 0, 0])
+    every = ew.attention_weights(query, key, graph, **options)
+    some = ew.attention_weights(query, key, graph, edges=chosen, **options)
+    torch.testing.assert_close(some, every[..., chosen, :], rtol=1e-9, atol=1e-12)
+
+
+def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1], [0, 0]]), 2)
+    bias = torch.full((2, 1), -torch.inf)
+    x = torch.randn(2, 2, 4)
+    weights = ew.attention_weights(x, x, graph, bias=bias, edges=torch.tensor([1]))
+    assert weights.tolist() == [[0.0, 0.0]]
+
+
 def test_weights_of_a_target_sum_to_one() -> None:
     graph = GRAPHS["copies and isolated"]
     weights = ew.edge_softmax(torch.randn(3, graph.num_edges, 2, dtype=torch.float64), graph)

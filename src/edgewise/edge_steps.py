@@ -6,16 +6,20 @@ attention wants the weights alone. The third step is :func:`edgewise.aggregate` 
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
+import torch
 from torch import Tensor
 
-from edgewise.attention import AttendOptions, prepare
+from edgewise.attention import AttendOptions, attend_with_lse, prepare
 from edgewise.checks import bound, check_term
-from edgewise.engines import EDGE_ENGINE
+from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.layouts import EdgeLayout
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
-from edgewise.layouts import layout_of
+from edgewise.layouts import graph_facts, layout_of
+from edgewise.scores import Score
 
 
 def edge_scores(
@@ -34,7 +38,7 @@ def edge_scores(
 
     """
     call, graph = prepare(query, key, key, graph, **options)
-    return EDGE_ENGINE.edge_scores(call, layout_of(graph, EDGE_ENGINE.layout))
+    return _scores(call, graph)
 
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
@@ -57,16 +61,64 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
         )
     graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
     check_term("scores", scores, graph.num_edges, scores.shape[-1])
-    return EDGE_ENGINE.edge_softmax(scores, layout_of(graph, EDGE_ENGINE.layout))
+    return _softmax(scores, graph)
 
 
 def attention_weights(
-    query: Tensor, key: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+    query: Tensor,
+    key: Tensor,
+    graph: Pattern,
+    *,
+    edges: Tensor | None = None,
+    **options: Unpack[AttendOptions],
 ) -> Tensor:
     """The weights ``[..., E, H]`` that :func:`edgewise.attend` would give the values.
 
-    Takes the arguments of :func:`edge_scores`.
+    Takes the arguments of :func:`edge_scores`, and ``edges``, the numbers ``[K]`` of the edges
+    that are wanted: their weights ``[..., K, H]`` come from the log-sum-exp of their targets,
+    without scores or weights of the other edges in memory.
     """
     call, graph = prepare(query, key, key, graph, **options)
-    layout = layout_of(graph, EDGE_ENGINE.layout)
-    return EDGE_ENGINE.edge_softmax(EDGE_ENGINE.edge_scores(call, layout), layout)
+    if edges is not None:
+        return _chosen_weights(call, graph, edges, options)
+    return _softmax(_scores(call, graph), graph)
+
+
+def _scores(call: AttentionCall, graph: Graph) -> Tensor:
+    engine = _engine(call.query, graph, call.score)
+    return engine.edge_scores(call, layout_of(graph, engine.layout))
+
+
+def _softmax(scores: Tensor, graph: Graph) -> Tensor:
+    engine = _engine(scores, graph)
+    return engine.edge_softmax(scores, layout_of(graph, engine.layout))
+
+
+def _chosen_weights(
+    call: AttentionCall, graph: Graph, edges: Tensor, options: AttendOptions
+) -> Tensor:
+    without: AttendOptions = {**options, "dropout": 0.0, "edge_value": None}
+    nothing = call.key.new_zeros(*call.key.shape[:-1], 1)
+    _, lse = attend_with_lse(call.query, call.key, nothing, graph, **without)
+    target = graph.target[edges]
+    layout = EdgeLayout(graph.source[edges], target, graph.num_targets, graph.num_sources)
+    scores = REFERENCE.edge_scores(call.chosen(edges), layout)
+    reached = lse.index_select(-2, target)
+    masked = reached == -torch.inf  # a target all of whose edges are masked
+    return (scores - reached.masked_fill(masked, 0.0)).exp()
+
+
+def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
+    """The first engine that has kernels for this device, type and score."""
+    problem = Problem(
+        operation="edges",
+        batch=1,
+        heads=like.shape[-1],
+        width=0,
+        value_width=0,
+        device=like.device,
+        dtype=like.dtype,
+        score=score,
+        **graph_facts(graph),
+    )
+    return next(engine for engine in EDGE_ENGINES if not engine.refuses(problem))

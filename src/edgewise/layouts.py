@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
-from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout
+from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout, RowsLayout
 from edgewise.graphs import Graph, Intervals
 
 L = TypeVar("L", bound=Layout)
@@ -38,6 +38,10 @@ class GraphFacts(TypedDict):
 
 def _edge_layout(graph: Graph) -> EdgeLayout:
     return EdgeLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
+
+
+def _rows_layout(graph: Graph) -> RowsLayout:
+    return RowsLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
 
 
 def _facts(graph: Graph) -> GraphFacts:
@@ -98,4 +102,5 @@ def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | 
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {
     EdgeLayout: _edge_layout,
     DenseLayout: _dense_layout,
+    RowsLayout: _rows_layout,
 }

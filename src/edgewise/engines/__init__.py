@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from edgewise.engines.dense import Dense
-from edgewise.engines.plan import Engine
+from edgewise.engines.plan import EdgeEngine, Engine
 from edgewise.engines.reference import Reference
+from edgewise.engines.rows import Rows
 
-EDGE_ENGINE = Reference()
-"""What computes edge tensors (scores and weights ``[E, H]``)."""
+ROWS, REFERENCE = Rows(), Reference()
 
-ENGINES: dict[str, Engine[Any]] = {"dense": Dense(), "reference": EDGE_ENGINE}
+ENGINES: dict[str, Engine[Any]] = {"dense": Dense(), "reference": REFERENCE, "rows": ROWS}
 """Every engine by name."""
 
-__all__ = ["EDGE_ENGINE", "ENGINES", "Engine"]
+EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)
+"""What computes edge tensors (scores and weights ``[E, H]``): the first that can."""
+
+__all__ = ["EDGE_ENGINES", "ENGINES", "REFERENCE", "ROWS", "EdgeEngine", "Engine"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,6 +57,27 @@ class AttentionCall:
             edge_value=_vector(self.edge_value, start, stop),
             first_edge=self.first_edge + start,
         )
+
+    def chosen(self, edges: Tensor) -> AttentionCall:
+        """The call for these edges alone, in their order."""
+        return replace(
+            self,
+            bias=_chosen(self.bias, edges, -2),
+            gain=_chosen(self.gain, edges, -2),
+            edge_key=_chosen(self.edge_key, edges, -3),
+            edge_value=None,
+            dropout=0.0,
+        )
+
+
+def _chosen(given: Any, edges: Tensor, dim: int) -> Any:
+    if given is None:
+        return None
+    if isinstance(given, TableBias):
+        return replace(given, index=given.index[edges])
+    if isinstance(given, Projected):
+        return replace(given, features=given.features[edges])
+    return given.index_select(dim, edges)
 
 
 def _term(term: EdgeTerm | None, start: int, stop: int) -> EdgeTerm | None:

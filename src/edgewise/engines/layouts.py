@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
+
+from edgewise.engines.csr import sort_edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,4 +53,23 @@ class DenseLayout:
         return self.blocks * self.rows * self.columns
 
 
-Layout = EdgeLayout | DenseLayout
+class RowsLayout:
+    """The edges sorted by target, and (made when first asked for) sorted by source.
+
+    Each side is ``(pointer [rows + 1], column [E], edge [E])`` of int32: row i has the places
+    ``pointer[i]`` to ``pointer[i + 1]``; ``column`` is the node at the other end, ``edge`` the
+    number of the edge in the caller's order.
+    """
+
+    def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
+        self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
+        self._source, self._target = source, target
+        self.by_target = sort_edges(target, source, num_targets, num_sources)
+
+    @cached_property
+    def by_source(self) -> tuple[Tensor, ...]:
+        """For gradients of keys and values."""
+        return sort_edges(self._source, self._target, self.num_sources, self.num_targets)
+
+
+Layout = EdgeLayout | DenseLayout | RowsLayout

@@ -44,6 +44,21 @@ class Engine(Protocol[L]):
         """``[..., N_dst, H, D]``."""
 
 
+class EdgeEngine(Protocol[L]):
+    """What an engine offers that also gives edge tensors, in the caller's edge order."""
+
+    layout: type[L]
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """Reasons against serving this problem; empty if it can."""
+
+    def edge_scores(self, call: AttentionCall, layout: L) -> Tensor:
+        """``[..., E, H]``."""
+
+    def edge_softmax(self, scores: Tensor, layout: L) -> Tensor:
+        """``[..., E, H]``."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """What the planner thinks of one engine: an estimate in seconds, or its reasons against."""

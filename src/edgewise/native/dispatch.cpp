@@ -1,0 +1,65 @@
+// The exported functions: each picks the kernels for the machine and the storage type.
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define EW_EXPORT extern "C" __attribute__((visibility("default")))
+#define EW_TABLES(isa) extern const ew::Kernels isa##_f32, isa##_f64, isa##_bf16, isa##_f16;
+
+EW_TABLES(base)
+#if defined(EW_X86)
+EW_TABLES(avx2)
+EW_TABLES(avx512)
+#endif
+
+namespace {
+
+int best_isa() {
+#if defined(EW_X86)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  int best = avx512 ? 2 : avx2 ? 1 : 0;
+  if (const char* wish = getenv("EDGEWISE_ISA")) {  // to test the narrower kernels on a wide machine
+    const int most = !strcmp(wish, "base") ? 0 : !strcmp(wish, "avx2") ? 1 : 2;
+    best = most < best ? most : best;
+  }
+  return best;
+#else
+  return 0;
+#endif
+}
+const int isa = best_isa();
+
+const ew::Kernels* kernels(int dtype) {
+#if defined(EW_X86)
+  static const ew::Kernels* const table[3][4] = {{&base_f32, &base_f64, &base_bf16, &base_f16},
+                                                 {&avx2_f32, &avx2_f64, &avx2_bf16, &avx2_f16},
+                                                 {&avx512_f32, &avx512_f64, &avx512_bf16, &avx512_f16}};
+#else
+  static const ew::Kernels* const table[1][4] = {{&base_f32, &base_f64, &base_bf16, &base_f16}};
+#endif
+  return dtype < 0 || dtype > EW_F16 ? nullptr : table[isa][dtype];
+}
+
+}  // namespace
+
+EW_EXPORT const char* ew_isa() { return isa == 2 ? "avx512" : isa == 1 ? "avx2" : "base"; }
+EW_EXPORT int64_t ew_sizes(int32_t which) {
+  return which == 0 ? sizeof(ew_attend_args) : which == 1 ? sizeof(ew_aggregate_args) : which == 2 ? sizeof(ew_softmax_args) : sizeof(ew_side);
+}
+
+#define EW_CALL(name, args_type, member)                                             \
+  EW_EXPORT int32_t name(const args_type* args) {                                    \
+    const ew::Kernels* k = args->size == sizeof(args_type) ? kernels(args->dtype) : nullptr; \
+    return k ? k->member(args) : EW_BAD_ARGUMENT;                                    \
+  }
+EW_CALL(ew_attend, ew_attend_args, attend)
+EW_CALL(ew_attend_grad_rows, ew_attend_args, attend_grad_rows)
+EW_CALL(ew_attend_grad_columns, ew_attend_args, attend_grad_columns)
+EW_CALL(ew_edge_scores, ew_attend_args, edge_scores)
+EW_CALL(ew_softmax, ew_softmax_args, softmax)
+EW_CALL(ew_aggregate, ew_aggregate_args, aggregate)
+EW_CALL(ew_aggregate_grad_rows, ew_aggregate_args, aggregate_grad_rows)
+EW_CALL(ew_aggregate_grad_columns, ew_aggregate_args, aggregate_grad_columns)

@@ -1,0 +1,19 @@
+// The kernels of one instruction set and one storage type, as a table that dispatch.cpp chooses from.
+#pragma once
+
+#include "abi.h"
+
+namespace ew {
+
+struct Kernels {
+  int32_t (*attend)(const ew_attend_args*);
+  int32_t (*attend_grad_rows)(const ew_attend_args*);
+  int32_t (*attend_grad_columns)(const ew_attend_args*);
+  int32_t (*edge_scores)(const ew_attend_args*);
+  int32_t (*softmax)(const ew_softmax_args*);
+  int32_t (*aggregate)(const ew_aggregate_args*);
+  int32_t (*aggregate_grad_rows)(const ew_aggregate_args*);
+  int32_t (*aggregate_grad_columns)(const ew_aggregate_args*);
+};
+
+}  // namespace ew

@@ -1,0 +1,242 @@
+// Vectors of one instruction set: loads and stores that widen, exp, and sums across lanes.
+//
+// Every kernel file is compiled once for each instruction set, inside the namespace EW_NS, so one binary
+// carries all of them and nothing compiled for AVX-512 can be picked for a machine without it. For the same
+// reason nothing here uses a template of the standard library: the linker would keep one copy of it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define EW_INLINE inline __attribute__((always_inline))
+
+namespace EW_NS {
+
+using i32 = int32_t;
+using i64 = int64_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+struct bf16 { uint16_t bits; };
+struct f16 { uint16_t bits; };
+
+template <class A, int L> struct VecOf { typedef A type __attribute__((vector_size(L * sizeof(A)))); };
+template <class A, int L> using Vec = typename VecOf<A, L>::type;
+template <class A> constexpr int kLanes = kVectorBytes / int(sizeof(A));
+
+template <class A> struct IntOf;
+template <> struct IntOf<float> { using type = i32; };
+template <> struct IntOf<double> { using type = i64; };
+
+template <class To, class From> EW_INLINE To bitcast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From), "same size");
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+template <class A, int L> EW_INLINE Vec<A, L> splat(A x) { return x - Vec<A, L>{}; }
+
+// ---- one element -------------------------------------------------------------------------------------
+
+EW_INLINE float widen(float x) { return x; }
+EW_INLINE double widen(double x) { return x; }
+EW_INLINE float widen(bf16 x) { return bitcast<float>(u32(x.bits) << 16); }
+EW_INLINE float widen(f16 x) {
+  // Exponent re-biased by a multiplication, which also renormalises the subnormal halves.
+  const u32 magnitude = u32(x.bits & 0x7fff) << 13;
+  float value = bitcast<float>(magnitude) * 0x1p112f;
+  if ((x.bits & 0x7c00) == 0x7c00) value = bitcast<float>(0x7f800000u | magnitude);
+  return bitcast<float>(bitcast<u32>(value) | (u32(x.bits & 0x8000) << 16));
+}
+
+template <class T> struct Narrow;
+template <> struct Narrow<float> { static EW_INLINE float of(float x) { return x; } };
+template <> struct Narrow<double> { static EW_INLINE double of(double x) { return x; } };
+template <> struct Narrow<bf16> {
+  static EW_INLINE bf16 of(float x) {
+    const u32 bits = bitcast<u32>(x);
+    if ((bits & 0x7fffffff) > 0x7f800000) return {uint16_t((bits >> 16) | 0x40)};
+    return {uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+  }
+};
+template <> struct Narrow<f16> {
+  static EW_INLINE f16 of(float x) {
+    const u32 bits = bitcast<u32>(x), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return {uint16_t(sign | 0x7e00)};
+    if (magnitude >= 0x477ff000) return {uint16_t(sign | 0x7c00)};
+    if (magnitude < 0x38800000) {  // subnormal: let the float adder round to a multiple of 2^-24
+      const float shifted = bitcast<float>(magnitude) + 0.5f;
+      return {uint16_t(sign | (bitcast<u32>(shifted) - 0x3f000000))};
+    }
+    return {uint16_t(sign | ((magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13))};
+  }
+};
+
+// ---- vectors -----------------------------------------------------------------------------------------
+
+template <int L, class A> EW_INLINE Vec<A, L> load_same(const A* p) {
+  Vec<A, L> v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+template <int L> EW_INLINE Vec<float, L> load(const float* p) { return load_same<L>(p); }
+template <int L> EW_INLINE Vec<double, L> load(const double* p) { return load_same<L>(p); }
+template <int L> EW_INLINE Vec<float, L> load(const bf16* p) {
+  Vec<uint16_t, L> half;
+  __builtin_memcpy(&half, p, sizeof(half));
+  return bitcast<Vec<float, L>>(__builtin_convertvector(half, Vec<u32, L>) << 16);
+}
+template <int L> EW_INLINE Vec<float, L> load(const f16* p) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16) return bitcast<Vec<float, L>>(_mm512_cvtph_ps(bitcast<__m256i>(load_same<16>(&p->bits))));
+#endif
+#if defined(__F16C__)
+  if constexpr (L == 8) return bitcast<Vec<float, L>>(_mm256_cvtph_ps(bitcast<__m128i>(load_same<8>(&p->bits))));
+#endif
+  Vec<float, L> v;
+  for (int i = 0; i < L; ++i) v[i] = widen(p[i]);
+  return v;
+}
+
+template <int L, class A> EW_INLINE void store(A* p, Vec<A, L> v) { __builtin_memcpy(p, &v, sizeof(v)); }
+
+// The first n < L lanes; the rest are zero and their memory is not touched.
+template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16 && sizeof(T) == 4)
+    return bitcast<Vec<float, 16>>(_mm512_maskz_loadu_ps(__mmask16((1u << n) - 1), p));
+#endif
+  using A = decltype(widen(*p));
+  Vec<A, L> v{};
+  for (int i = 0; i < n; ++i) v[i] = widen(p[i]);
+  return v;
+}
+template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16 && sizeof(A) == 4) {
+    _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1), bitcast<__m512>(v));
+    return;
+  }
+#endif
+  for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+
+// ---- sums across lanes -------------------------------------------------------------------------------
+
+// One step of a transposing sum. `a` and `b` hold G groups of L/G partial sums each; the result holds the 2G
+// groups of both, each half as long. Repeated, it turns R vectors into one vector of their R sums.
+template <int L, int G, int Half> constexpr int merge_lane(int lane) {
+  const int width = L / G, half = width / 2, group = lane / half, offset = lane % half + Half * half;
+  return group < G ? group * width + offset : L + (group - G) * width + offset;
+}
+template <int... I> struct Lanes {};
+template <int N, int... I> struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
+template <int... I> struct MakeLanes<0, I...> { using type = Lanes<I...>; };
+
+template <int L, int G, class V, int... I> EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
+  return __builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...) + __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...);
+}
+// The last step: G groups in one vector, folded to half the lanes.
+template <int L, int G, class V, int... I> EW_INLINE auto fold_groups(V a, Lanes<I...>) {
+  return __builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...) + __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...);
+}
+template <int L, int G, class A> EW_INLINE Vec<A, G> fold_all(Vec<A, L> v) {
+  if constexpr (L == G) return v;
+  else return fold_all<L / 2, G, A>(fold_groups<L, G>(v, typename MakeLanes<L / 2>::type{}));
+}
+template <class A, int L, int R, int G = 1> EW_INLINE auto sum_each(const Vec<A, L>* x) {
+  if constexpr (R == 1) {
+    return fold_all<L, G, A>(x[0]);
+  } else {
+    Vec<A, L> y[R / 2];
+    for (int i = 0; i < R / 2; ++i) y[i] = merge_groups<L, G>(x[2 * i], x[2 * i + 1], typename MakeLanes<L>::type{});
+    return sum_each<A, L, R / 2, G * 2>(y);
+  }
+}
+template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
+  if constexpr (L == 1) return v[0];
+  else {
+    Vec<A, L> x[1] = {v};
+    return sum_each<A, L, 1>(x)[0];
+  }
+}
+
+// ---- exp ---------------------------------------------------------------------------------------------
+
+// exp(x) for x <= 0 or nearly so (a softmax never asks for more), to about 1 ulp. Values too small to be a
+// normal number become 0, so -inf is masked exactly; NaN stays NaN.
+template <int L> EW_INLINE Vec<float, L> exp_vec(Vec<float, L> x) {
+  using V = Vec<float, L>;
+  using I = Vec<i32, L>;
+  const V low = splat<float, L>(-87.33654f), high = splat<float, L>(88.3f);
+  const I tiny = x < low;
+  x = x > high ? high : x;
+  x = tiny ? low : x;
+  const V magic = splat<float, L>(12582912.0f);
+  const V shifted = x * 1.44269504f + magic;
+  const V n = shifted - magic;
+  V r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V p = splat<float, L>(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const I exponent = (bitcast<I>(shifted) - 0x4B400000 + 127) << 23;
+  p = p * bitcast<V>(exponent);
+  return tiny ? V{} : p;
+}
+template <int L> EW_INLINE Vec<double, L> exp_vec(Vec<double, L> x) {
+  using V = Vec<double, L>;
+  using I = Vec<i64, L>;
+  const V low = splat<double, L>(-708.0), high = splat<double, L>(709.0);
+  const I tiny = x < low;
+  x = x > high ? high : x;
+  x = tiny ? low : x;
+  const V magic = splat<double, L>(6755399441055744.0);
+  const V shifted = x * 1.4426950408889634 + magic;
+  const V n = shifted - magic;
+  V r = x - n * 6.93147180369123816490e-01;
+  r = r - n * 1.90821492927058770002e-10;
+  V p = splat<double, L>(1.0 / 6227020800.0);
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * (r * r) + r + 1.0;
+  const I exponent = (bitcast<I>(shifted) - 0x4338000000000000LL + 1023) << 52;
+  p = p * bitcast<V>(exponent);
+  return tiny ? V{} : p;
+}
+
+EW_INLINE float log_of(float x) { return __builtin_logf(x); }
+EW_INLINE double log_of(double x) { return __builtin_log(x); }
+template <class A> constexpr A kInf = A(__builtin_inf());
+
+template <class T> EW_INLINE void prefetch(const T* p, int count) {
+  const char* c = reinterpret_cast<const char*>(p);
+  for (int offset = 0; offset < count * int(sizeof(T)); offset += 64) __builtin_prefetch(c + offset, 0, 3);
+}
+
+}  // namespace EW_NS
