@@ -24,7 +24,7 @@ from torch_geometric.utils import (
 )
 
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Edges, Graph, edges
 
 T = TypeVar("T")
 Size = tuple[int | None, int | None] | None
@@ -93,9 +93,16 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
         The graph, which edges of the old one it keeps, and which were loops.
 
     """
-    loop = graph.source == graph.target
-    kept, loops = graph.cached("loops", lambda: ((~loop).nonzero()[:, 0], loop.nonzero()[:, 0]))
-    return graph.without_self_loops().with_self_loops(), kept, loops
+
+    def make() -> tuple[Graph, Tensor, Tensor]:
+        loop = graph.source == graph.target
+        kept, loops = (~loop).nonzero()[:, 0], loop.nonzero()[:, 0]
+        # In a bipartite graph PyG joins the first targets with the first sources.
+        node = torch.arange(min(graph.num_targets, graph.num_sources), device=graph.device)
+        index = torch.cat([graph.edge_index[:, kept], node.expand(2, -1)], dim=1)
+        return Edges(index, graph.num_targets, graph.num_sources), kept, loops
+
+    return graph.cached("pyg_loops", make)
 
 
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
@@ -103,12 +110,15 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
     PyG fills by the second row of ``edge_index``, whichever way it reads along the edges.
     """
-    kept, index = fresh_loops(graph)[1], graph.without_self_loops().edge_index
+    looped, kept, _ = fresh_loops(graph)
+    index = looped.edge_index[:, : kept.numel()]
     index = index if forwards else index.flip(0)
     features = features if kept.numel() == len(features) else features[kept]
-    nodes = min(graph.num_targets, graph.num_sources)
+    # Filled for all nodes and cut: PyG fills for those with loops alone, and fails where an edge
+    # enters another node.
+    nodes = max(graph.num_targets, graph.num_sources)
     joined: Tensor = add_self_loops(index, features, fill_value=fill, num_nodes=nodes)[1]
-    return joined
+    return joined[: looped.num_edges]
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,15 +33,21 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.aggr not in self.reductions:
+    @property
+    def aggr(self) -> str:
+        """How messages are put together; checked wherever it is set."""
+        return self._aggr
+
+    @aggr.setter
+    def aggr(self, aggr: Any) -> None:
+        if aggr not in self.reductions:
             raise ArgumentError(
                 "aggr",
                 expected=f"one of {', '.join(self.reductions)}",
-                got=repr(self.aggr),
+                got=repr(aggr),
                 remedy=f"keep {_original(type(self))} for others",
             )
+        self._aggr: str = aggr
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Nothing: PyG generates code for its message passing, which is not used here."""
@@ -99,8 +105,3 @@ def _overridden(layer: type) -> list[str]:
     ours = next(base for base in layer.__mro__ if base.__module__.startswith(__package__ or ""))
     steps = (*STEPS, "update", "edge_updater")
     return [step for step in steps if getattr(layer, step) is not getattr(ours, step)]
-
-
-def as_pair(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-    """Node features of both ends."""
-    return (x, x) if isinstance(x, Tensor) else (x[0], x[1])

@@ -50,13 +50,14 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
         """The graph with its loops and the weights of its edges, kept if the layer is to."""
         fill = (2.0 if self.improved else 1.0) if self.add_self_loops else None
 
-        def weights_of_the_graph() -> tuple[Graph, Tensor]:
+        def of_the_graph() -> tuple[Graph, Tensor]:
+            # Without weights of edges PyG gives loops a one, too, whatever ``improved`` says.
             ones = torch.ones(graph.num_edges, dtype=torch.double, device=graph.device)
-            looped, weights = _with_loops(graph, ones, fill, adds)
+            looped, weights = _with_loops(graph, ones, fill and 1.0, adds)
             return looped, symmetric(looped, weights).to(dtype)
 
         if weight is None:
-            graph, weight = graph.cached(("gcn", fill, adds, dtype), weights_of_the_graph)
+            graph, weight = graph.cached(("gcn", self.add_self_loops, dtype), of_the_graph)
         else:
             graph, weight = _with_loops(graph, weight, fill, adds)
             weight = symmetric(graph, weight)
