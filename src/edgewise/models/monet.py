@@ -1,10 +1,10 @@
 """Mixture model network: convolution with Gaussian kernels over pseudo-coordinates.
 
-Formula: h_i' = Σ_k W_k mean_j(exp(-½ ‖(u_ij - μ_k) ∘ γ_k‖²) h_j), u_ij = tanh(A p_ij + b)
+Formula: h_i' = B h_i + Σ_k W_k mean_j(exp(-½ ‖(u_ij - μ_k) ∘ γ_k‖²) h_j), u_ij = tanh(A p_ij + b)
 Graph: the input graph
 Score: none; K Gaussian kernels are K heads of edge weights
 Normalisation: by degree
-Update: sum over the kernels; ReLU between layers
+Update: sum over the kernels and the node's own map; ReLU between layers
 Paper: Monti et al., Geometric deep learning on graphs and manifolds, 2017
 """
 
@@ -28,7 +28,7 @@ class MoNetLayer(GraphLayer):
         self.place = nn.Linear(place, place)
         self.mean = nn.Parameter(torch.randn(kernels, place))
         self.precision = nn.Parameter(torch.ones(kernels, place))
-        self.bias = nn.Parameter(torch.zeros(out_width))
+        self.own = nn.Linear(in_width, out_width)
 
     def forward(self, x: Tensor, graph: Pattern, place: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``place`` ``[E, place]`` (default: by the degrees)."""
@@ -38,7 +38,9 @@ class MoNetLayer(GraphLayer):
         distance = (self.place(place).tanh()[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()
         value = self.linear(x).unflatten(-1, (self.kernels, -1))
-        return aggregate(value, graph, weight=weight, reduce="mean").sum(-2) + self.bias
+        messages = aggregate(value, graph, weight=weight, reduce="mean").sum(-2)
+        out: Tensor = self.own(x) + messages
+        return out
 
 
 def degrees(graph: Graph) -> Tensor:
