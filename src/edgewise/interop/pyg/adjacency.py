@@ -41,7 +41,7 @@ def graph_of(
         adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
         senders: features of the nodes that messages come from.
         readers: of those that they go to; without it ``size`` says how many, or as many as senders.
-        size: how many nodes the rows of ``edge_index`` number.
+        size: how many senders and readers there are.
         forwards: whether the second row of ``edge_index`` reads the first, or the other way round.
 
     Raises:
@@ -149,9 +149,9 @@ def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | No
             )
         return adjacency.shape[1], adjacency.shape[0]
     if isinstance(adjacency, EdgeIndex):
-        size = adjacency.sparse_size()
-    first, second = size if size is not None else (None, None)
-    return (first, second) if forwards else (second, first)
+        rows, columns = adjacency.sparse_size()
+        return (rows, columns) if forwards else (columns, rows)
+    return size if size is not None else (None, None)
 
 
 def _agreed(stated: int | None, counted: int) -> int:

@@ -60,23 +60,18 @@ class DropIn(MessagePassing):  # type: ignore[misc]
     def _graph(
         self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
     ) -> Graph:
-        """The graph that this layer reads along, from the first of the pair to the second.
+        """The graph that this layer reads along: the second of the pair reads the first.
 
         Raises:
             ArgumentError: something is asked for that needs every message one by one.
 
         """
-        senders, readers = self._in_flow(pair)
-        self._refuse_what_needs_messages(senders)
-        return graph_of(adjacency, senders, readers, size, self._forwards)
+        self._refuse_what_needs_messages(pair[0])
+        return graph_of(adjacency, *pair, size, self._forwards)
 
     @property
     def _forwards(self) -> bool:
         return bool(self.flow == "source_to_target")
-
-    def _in_flow(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        """``(senders, readers)`` of what belongs to the rows of ``edge_index``."""
-        return pair if self._forwards else (pair[1], pair[0])
 
     def _refuse_what_needs_messages(self, x: Tensor) -> None:
         asked = [name.strip("_") for name in HOOKS if getattr(self, name, None)]

@@ -31,18 +31,16 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
         pair = as_pair(x)
         graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
-        values = self._values(pair)
-        source, target = (
-            None if v is None else (v * a).sum(-1, keepdim=True)
-            for v, a in zip(values, (self.att_src, self.att_dst), strict=True)
-        )
-        key, query = self._in_flow((source, target))
-        if query is None:
+        value, at_target = self._values(pair)
+        key = (value * self.att_src).sum(-1, keepdim=True)
+        if at_target is None:
             query = key.new_zeros(graph.num_targets, self.heads, 1)
+        else:
+            query = (at_target * self.att_dst).sum(-1, keepdim=True)
         out, weights = self._attend(
             query,
             key,
-            self._in_flow(values)[0],
+            value,
             graph,
             score=Additive(negative_slope=self.negative_slope),
             edge_key=self._edge_key(edge_attr),

@@ -35,12 +35,11 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
                 remedy="pass (x_source, x_target), or use GATConv",
             )
         graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)
-        source = self.lin_l(left).unflatten(-1, (self.heads, -1))
+        key = self.lin_l(left).unflatten(-1, (self.heads, -1))
         if self.share_weights and right is left:
-            target = source
+            query = key
         else:
-            target = self.lin_r(right).unflatten(-1, (self.heads, -1))
-        key, query = self._in_flow((source, target))
+            query = self.lin_r(right).unflatten(-1, (self.heads, -1))
         out, weights = self._attend(
             query,
             key,

@@ -39,11 +39,10 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
                 got="None",
                 remedy="pass them, such as the differences of the nodes' positions",
             )
-        senders = self._in_flow(x)[0]
         if self.separate_gaussians or self._reduce in ("max", "min"):
-            messages = self.message(graph.gather_source(senders), coordinates)
+            messages = self.message(graph.gather_source(x[0]), coordinates)
             return aggregate(messages, incidence(graph), reduce=self._reduce)
         distance = (coordinates[:, None] - self.mu).square() / (EPSILON + self.sigma.square())
         weight = (-0.5 * distance.sum(-1)).exp()
-        by_kernel = senders.unflatten(-1, (self.kernel_size, self.out_channels))
+        by_kernel = x[0].unflatten(-1, (self.kernel_size, self.out_channels))
         return aggregate(by_kernel, graph, weight=weight, reduce=self._reduce).sum(-2)

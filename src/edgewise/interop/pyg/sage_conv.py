@@ -22,5 +22,5 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     ) -> Tensor:
         """``[..., N_dst, F]``: what each node reads from its neighbours, weighed by a matrix."""
         graph, values = self._graph(edge_index, x, size), values_of(edge_index)
-        senders = self._in_flow(x)[0].unsqueeze(-2)
+        senders = x[0].unsqueeze(-2)
         return aggregate(senders, graph, weight=values, reduce=self._reduce).squeeze(-2)

@@ -31,7 +31,7 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
     ) -> Any:
         """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
         left, right = as_pair(x)
-        graph = self._graph(edge_index, self._in_flow((left, right)))  # x[1] reads in either flow
+        graph = self._graph(edge_index, (left, right))
         query, key, value = (
             linear(nodes).unflatten(-1, (self.heads, -1))
             for linear, nodes in (
