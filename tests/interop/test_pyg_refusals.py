@@ -101,3 +101,10 @@ def test_two_sets_of_nodes_where_there_is_one(index: torch.Tensor) -> None:
         ours.GCNConv(4, 2)((X, X), index)
     with pytest.raises(ArgumentError, match="None for the targets"):
         ours.GATv2Conv(4, 2)((X, None), index)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_torchscript_has_an_error_of_its_own() -> None:
+    model = torch.nn.ModuleList([ours.GATConv(4, 2)])
+    with pytest.raises(ArgumentError, match=r"TorchScript.*torch\.compile"):
+        torch.jit.script(model)

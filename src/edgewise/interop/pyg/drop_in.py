@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
@@ -51,6 +51,15 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """Nothing: PyG generates code for its message passing, which is not used here."""
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Called by ``torch.jit.script``."""
+        raise ArgumentError(
+            "module",
+            expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
+            got=repr(self),
+            remedy="use torch.compile, or load the state dict into PyG's layer and script that",
+        )
 
     @property
     def _reduce(self) -> Reduce:
