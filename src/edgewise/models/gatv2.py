@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential
 from edgewise.scores import Additive
 
 
@@ -50,4 +50,4 @@ def gatv2(
     """
     first = GATv2Layer(in_width, hidden, heads, dropout=dropout)
     last = GATv2Layer(heads * hidden, out_width, 1, dropout=dropout, average=True)
-    return GraphSequential(nn.Dropout(dropout), first, nn.ELU(), nn.Dropout(dropout), last)
+    return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.layers import Block, GraphSequential, MultiHopAttention
+from edgewise.layers import Block, Dropout, GraphSequential, MultiHopAttention
 
 
 def magna(
@@ -34,4 +34,4 @@ def magna(
     for _ in range(depth):
         attention = MultiHopAttention(hidden, heads, hops=hops, alpha=alpha, dropout=dropout)
         layers.append(Block(attention, hidden, 4 * hidden, order="pre", dropout=dropout))
-    return GraphSequential(nn.Dropout(dropout), *layers, nn.Linear(hidden, out_width))
+    return GraphSequential(Dropout(dropout), *layers, nn.Linear(hidden, out_width))
