@@ -8,7 +8,10 @@ import pytest
 import torch
 
 pytest.importorskip("torch_geometric")
+from torch_geometric import EdgeIndex
+
 import edgewise.interop.pyg as ours
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 from edgewise.interop.pyg import adjacency
 from edgewise.interop.pyg.adjacency import graph_of
@@ -39,12 +42,22 @@ def test_two_layers_share_the_loops_of_a_graph(index: torch.Tensor) -> None:
 
 
 def test_writing_into_it_makes_another(index: torch.Tensor) -> None:
-    layer, x = ours.SAGEConv(4, 2), torch.randn(3, 4)
+    """GCN's weights are kept with the graph, so that an old graph would show."""
+    layer, x = ours.GCNConv(4, 2), torch.randn(3, 4)
     before = layer(x, index)
-    index[0, 0] = 2
+    index[1, 0] = 2
     after = layer(x, index)
     assert not torch.allclose(before, after)
     torch.testing.assert_close(after, layer(x, index.clone()))
+
+
+def test_an_edge_index_object_says_how_many_nodes_there_are() -> None:
+    index = EdgeIndex([[0, 1, 2], [4, 3, 0]], sparse_size=(3, 5))
+    few, many = torch.zeros(3, 1), torch.zeros(5, 1)
+    assert graph_of(index, few, many, None, True).num_targets == 5
+    assert graph_of(index, many, None, None, False).num_targets == 3
+    with pytest.raises(ArgumentError, match=r"EdgeIndex\.sparse_size"):
+        graph_of(index, many, few, None, True)
 
 
 def test_a_graph_lives_no_longer_than_its_edge_index() -> None:

@@ -98,11 +98,39 @@ def test_a_sparse_matrix_of_the_transposed_adjacency(case: Case, graph: str, lay
     assert_agree(case, x, matrix, graph)
 
 
-@pytest.mark.parametrize("case", PLAIN, ids=str)
+LOOPS_WITH_FEATURES = [
+    Case(layer, {"edge_dim": EDGE, "fill_value": "mean"}, EDGE)
+    for layer in ("GATConv", "GATv2Conv")
+]
+
+
+@pytest.mark.parametrize("case", [*PLAIN, *LOOPS_WITH_FEATURES], ids=str)
 def test_reading_along_the_edges_the_other_way(case: Case) -> None:
     x, index, edge = example(case, "random")
     turned = Case(case.layer, {**case.arguments, "flow": "target_to_source"}, case.edges)
     assert_agree(turned, x, index, "random", **edge)
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("graph", ["bipartite", "bipartite_more_targets"])
+@pytest.mark.parametrize("case", LOOPS_WITH_FEATURES, ids=str)
+def test_loops_of_two_sets_are_filled_by_name(case: Case, graph: str, flow: str) -> None:
+    """As if they were made by hand; PyG fails where an edge enters a node that gets no loop."""
+    index, sources, targets = GRAPHS[graph]()
+    forwards = flow == "source_to_target"
+    index = index if forwards else index.flip(0)
+    index = index[:, index[0] != index[1]]
+    features = torch.rand(index.shape[1], EDGE, dtype=DOUBLE)
+    nodes = torch.arange(min(sources, targets))
+    means = [features[index[1] == node].sum(0) for node in nodes]
+    means = [total / max(1, int((index[1] == n).sum())) for n, total in enumerate(means)]
+    looped = torch.cat([index, nodes.expand(2, -1)], dim=1)
+    mine, _ = twins(case, graph, DOUBLE)
+    mine.flow = flow
+    x = tuple(torch.randn(n, w, dtype=DOUBLE) for n, w in ((sources, IN), (targets, 3)))
+    out = mine(x, index, features)
+    mine.add_self_loops = False
+    assert_same(out, mine(x, looped, torch.cat([features, torch.stack(means)])))
 
 
 @pytest.mark.parametrize("case", PLAIN[:3], ids=str)
