@@ -83,8 +83,8 @@ def monet() -> Tensor:
 def magna() -> Tensor:
     """Multi-hop attention: one set of weights, diffused K times."""
     graph, value, alpha = molecule(), features(), 0.1
-    score = ew.Additive("tanh", weight=torch.randn(H, D))
-    weight = ew.attention_weights(features(), features(), graph, score=score)
+    target, source = (features().tanh() @ torch.randn(D, 1) for _ in range(2))  # a·tanh(W h)
+    weight = ew.attention_weights(target, source, graph, score=ew.Additive())
     out = value
     for _ in range(6):
         out = (1 - alpha) * ew.aggregate(out, graph, weight=weight) + alpha * value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 
-IN, OUT, WIDTH, IMAGE, CHANNELS = 6, 4, 8, 8, 2
+IN, EDGE, WHOLE, OUT, WIDTH, IMAGE, CHANNELS = 6, 3, 2, 4, 8, 8, 2
 ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
+WITH_EDGES = [*models.EDGE_MODELS, *models.GRAPH_MODELS]
 
 
 def small(name: str) -> nn.Module:
@@ -22,6 +24,10 @@ def small(name: str) -> nn.Module:
     make = models.MODELS[name]
     if name in models.NODE_MODELS:
         model = make(IN, OUT)
+    elif name in models.EDGE_MODELS:
+        model = make(IN, EDGE, OUT)
+    elif name in models.GRAPH_MODELS:
+        model = make(IN, EDGE, WHOLE, OUT)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
     else:
@@ -34,9 +40,21 @@ def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
     torch.manual_seed(1)
     if name in models.IMAGE_MODELS:
         return (torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True),)
-    width = IN if name in models.NODE_MODELS else WIDTH
+    width = WIDTH if name in models.TOKEN_MODELS else IN
     x = torch.randn(nodes, width, dtype=torch.double, requires_grad=True)
-    return x, random_graph(nodes)
+    graph = random_graph(nodes)
+    edge = torch.randn(graph.num_edges, EDGE, dtype=torch.double)
+    if name in models.EDGE_MODELS:
+        return x, graph, edge
+    if name in models.GRAPH_MODELS:
+        return x, graph, edge, torch.randn(1, WHOLE, dtype=torch.double)
+    return x, graph
+
+
+def call(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
+    """The output, all parts of it in a row where a model gives several."""
+    out = model(*inputs)
+    return torch.cat([part.flatten() for part in out]) if isinstance(out, tuple) else out
 
 
 def random_graph(nodes: int) -> ew.Graph:
@@ -49,7 +67,7 @@ def random_graph(nodes: int) -> ew.Graph:
 @pytest.mark.parametrize("name", models.MODELS)
 def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> None:
     model, inputs = small(name), example(name)
-    out = model(*inputs)
+    out = call(model, inputs)
     assert out.isfinite().all()
     out.square().sum().backward()
     assert inputs[0].grad.isfinite().all()
@@ -65,21 +83,22 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     other = small(name)
     for parameter in other.parameters():
         nn.init.normal_(parameter)
-    assert not torch.equal(other(*inputs), model(*inputs))
+    assert not torch.equal(call(other, inputs), call(model, inputs))
     other.load_state_dict(model.state_dict())
-    assert torch.equal(other(*inputs), model(*inputs))
+    assert torch.equal(call(other, inputs), call(model, inputs))
 
 
 @pytest.mark.parametrize("name", models.MODELS)
 @pytest.mark.parametrize("engine", ew.engines.ENGINES)
 def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
     model, inputs = small(name), example(name)
-    if name in ON_A_GRAPH:  # distinct edges, so that every engine can serve
-        inputs = (inputs[0], graphs.from_dense(inputs[1].dense()))
+    if name not in models.IMAGE_MODELS:  # distinct edges, so that every engine can serve
+        distinct = graphs.from_dense(inputs[1].dense())
+        inputs = (inputs[0], distinct, *(e[: distinct.num_edges] for e in inputs[2:]))
     outs, grads = [], []
     for chosen in ("reference", engine):
         with ew.using_engine(chosen):
-            outs.append(model(*inputs))
+            outs.append(call(model, inputs))
         grads.append(torch.autograd.grad(outs[-1].square().sum(), inputs[0])[0])
     torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-11)
@@ -94,6 +113,25 @@ def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
     torch.testing.assert_close(
         model(x[order], renumbered), model(x, graph)[order], rtol=0, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_renumbering_nodes_and_edges_renumbers_the_outputs(name: str) -> None:
+    model = small(name)
+    x, graph, edge, *whole = example(name)
+    order, edge_order = torch.randperm(len(x)), torch.randperm(len(edge))
+    index = order.argsort()[graph.edge_index][:, edge_order]
+    outs = model(x, graph, edge, *whole)
+    renumbered = model(x[order], graphs.edges(index, len(x)), edge[edge_order], *whole)
+    for out, other, numbers in zip(outs, renumbered, (order, edge_order, ...), strict=False):
+        torch.testing.assert_close(other, out[numbers], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", WITH_EDGES)
+@pytest.mark.parametrize("nodes", [0, 1, 2])
+def test_edges_and_graphs_may_be_few(name: str, nodes: int) -> None:
+    out = call(small(name), example(name, nodes))
+    assert out.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ON_A_GRAPH)

@@ -13,6 +13,7 @@ from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
+from edgewise.graphs.incidence import incidence
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.random import Random as random
 from edgewise.graphs.tree import Tree as tree
@@ -57,6 +58,7 @@ __all__ = [
     "from_scipy",
     "grid",
     "hubs",
+    "incidence",
     "membership",
     "parse",
     "random",

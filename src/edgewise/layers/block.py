@@ -59,17 +59,49 @@ class Residual(nn.Module):
         return self.norm(out) if self.order == "post" else out
 
 
-class TransformerLayer(GraphLayer):
-    """Attention over a graph, then a feed-forward network, each with residual and norm.
+class Block(GraphLayer):
+    """A layer that reads along the graph, then a feed-forward network, each with residual and norm.
+
+    Args:
+        attention: called ``attention(x, graph, **edges)``, its output as wide as x.
+        width: of x.
+        feed_forward: hidden width of the feed-forward network.
+        act: its non-linearity.
+        order, norm: see :class:`Residual`.
+        dropout: on hidden features and both sublayers' outputs.
+    """
+
+    def __init__(
+        self,
+        attention: nn.Module,
+        width: int,
+        feed_forward: int,
+        *,
+        act: str = "relu",
+        order: Order = "post",
+        norm: Norm = "layer",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
+        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
+        self.feed_forward = Residual(network, width, order=order, norm=norm, dropout=dropout)
+
+    def forward(self, x: Tensor, graph: Pattern, **edges: Unpack[EdgeTerms]) -> Tensor:
+        """``[..., N, width]`` from x of that shape."""
+        out: Tensor = self.feed_forward(self.attention(x, graph, **edges))
+        return out
+
+
+class TransformerLayer(Block):
+    """Multi-head attention over a graph in a :class:`Block`.
 
     On the complete graph it is ``torch.nn.TransformerEncoderLayer``; on a molecule's bonds it is a
     graph Transformer's layer (Dwivedi and Bresson, 2020, who take batch norm).
 
     Args:
         width, heads: as in :class:`~edgewise.layers.MultiHeadAttention`.
-        feed_forward: hidden width of the feed-forward network.
-        act: its non-linearity.
-        order, norm: see :class:`Residual`.
+        feed_forward, act, order, norm: as in :class:`Block`.
         dropout: on attention weights, hidden features and both sublayers' outputs.
     """
 
@@ -84,13 +116,7 @@ class TransformerLayer(GraphLayer):
         norm: Norm = "layer",
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
         attention = MultiHeadAttention(width, heads, dropout=dropout)
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
-        self.attention = Residual(attention, width, order=order, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(network, width, order=order, norm=norm, dropout=dropout)
-
-    def forward(self, x: Tensor, graph: Pattern, **edges: Unpack[EdgeTerms]) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
-        out: Tensor = self.feed_forward(self.attention(x, graph, **edges))
-        return out
+        super().__init__(
+            attention, width, feed_forward, act=act, order=order, norm=norm, dropout=dropout
+        )

@@ -8,14 +8,41 @@ from collections.abc import Callable
 from torch import nn
 
 from edgewise.errors import unknown_name
+from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.gat import gat
+from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
+from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
+from edgewise.models.graph_network import graph_network
+from edgewise.models.graph_transformer import graph_transformer
+from edgewise.models.graphsage import graphsage
+from edgewise.models.magna import magna
+from edgewise.models.monet import monet
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.vit import vit
 
-NODE_MODELS: dict[str, Callable[..., nn.Module]] = {"gnn": gnn, "gcn": gcn, "gat": gat}
+NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "gnn": gnn,
+    "gcn": gcn,
+    "graphsage": graphsage,
+    "gin": gin,
+    "gat": gat,
+    "gatv2": gatv2,
+    "monet": monet,
+    "magna": magna,
+    "graph_transformer": graph_transformer,
+}
 """``f(in_width, out_width)``, called ``model(x [N, in_width], graph) -> [N, out_width]``."""
+
+EDGE_MODELS: dict[str, Callable[..., nn.Module]] = {"edge_transformer": edge_transformer}
+"""``f(in_width, edge_width, out_width)``, called ``model(x [N, in_width], graph,
+edge [E, edge_width]) -> (nodes [N, out_width], edges [E, hidden])``."""
+
+GRAPH_MODELS: dict[str, Callable[..., nn.Module]] = {"graph_network": graph_network}
+"""``f(in_width, edge_width, whole_width, out_width)``, called ``model(x [N, in_width], graph,
+edge [E, edge_width], whole [G, whole_width], sizes=None) -> (nodes, edges, graphs)``, each
+``[count, out_width]``; ``sizes`` are the numbers of nodes of G packed graphs."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
@@ -23,7 +50,13 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
-MODELS: dict[str, Callable[..., nn.Module]] = {**NODE_MODELS, **TOKEN_MODELS, **IMAGE_MODELS}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    **NODE_MODELS,
+    **EDGE_MODELS,
+    **GRAPH_MODELS,
+    **TOKEN_MODELS,
+    **IMAGE_MODELS,
+}
 """Every architecture by name; contract tests run over them by kind."""
 
 
@@ -37,14 +70,24 @@ def about(name: str) -> dict[str, str]:
 
 
 __all__ = [
+    "EDGE_MODELS",
+    "GRAPH_MODELS",
     "IMAGE_MODELS",
     "MODELS",
     "NODE_MODELS",
     "TOKEN_MODELS",
     "about",
+    "edge_transformer",
     "gat",
+    "gatv2",
     "gcn",
+    "gin",
     "gnn",
+    "graph_network",
+    "graph_transformer",
+    "graphsage",
+    "magna",
+    "monet",
     "transformer_encoder",
     "vit",
 ]

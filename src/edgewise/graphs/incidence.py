@@ -1,0 +1,22 @@
+"""Edges as nodes: each target reads the edges that enter it."""
+
+from __future__ import annotations
+
+import torch
+
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph
+
+
+def incidence(graph: Graph) -> Edges:
+    """The bipartite graph from the E edges of ``graph``, as sources, to its targets.
+
+    Aggregation over it sums what edges hold: ``aggregate(messages [E, F], incidence(graph))``.
+    """
+
+    def make() -> Edges:
+        edge = torch.arange(graph.num_edges, device=graph.device)
+        pairs = torch.stack([edge, graph.target])
+        return Edges(pairs, graph.num_targets, graph.num_edges)
+
+    return graph.cached("incidence", make)

@@ -1,0 +1,35 @@
+"""Drop-in convolutions for PyTorch Geometric: change the import, keep the model.
+
+``from edgewise.interop.pyg import GATConv`` in the place of ``from torch_geometric.nn import
+GATConv``. Each class *is* PyG's (a subclass: the same constructor, parameters, state dict and
+``isinstance``), but it reads along the edges with :func:`edgewise.attend` and
+:func:`edgewise.aggregate`. What cannot be had that way is refused with a reason; ``docs/pyg.md``
+lists it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from edgewise.errors import MissingExtraError
+
+if importlib.util.find_spec("torch_geometric") is None:
+    raise MissingExtraError("torch_geometric", "graphs", "edgewise.interop.pyg")
+
+from edgewise.interop.pyg.gat_conv import GATConv
+from edgewise.interop.pyg.gatv2_conv import GATv2Conv
+from edgewise.interop.pyg.gcn_conv import GCNConv
+from edgewise.interop.pyg.gin_conv import GINConv
+from edgewise.interop.pyg.gmm_conv import GMMConv
+from edgewise.interop.pyg.sage_conv import SAGEConv
+from edgewise.interop.pyg.transformer_conv import TransformerConv
+
+__all__ = [
+    "GATConv",
+    "GATv2Conv",
+    "GCNConv",
+    "GINConv",
+    "GMMConv",
+    "SAGEConv",
+    "TransformerConv",
+]

@@ -1,0 +1,179 @@
+"""From PyG's ways of saying who is joined to whom to a graph, made once for each of them.
+
+An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency all
+become :class:`edgewise.graphs.Edges`. The graph, with its checks, layouts and self-loops, is kept
+for as long as the caller keeps that tensor and does not change it in place, so that a static graph
+is prepared in the first call alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric import EdgeIndex
+from torch_geometric.utils import (
+    add_self_loops,
+    is_torch_sparse_tensor,
+    to_edge_index,
+    to_torch_coo_tensor,
+    to_torch_csr_tensor,
+)
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Edges, Graph, edges
+
+T = TypeVar("T")
+Size = tuple[int | None, int | None] | None
+Fill = float | Tensor | str
+_graphs = WeakIdKeyDictionary()
+
+
+def graph_of(
+    adjacency: Tensor, senders: Tensor, readers: Tensor | None, size: Size, forwards: bool
+) -> Graph:
+    """The graph from the nodes of ``senders`` to those of ``readers`` (``[..., N, F]`` each).
+
+    Args:
+        adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
+        senders: features of the nodes that messages come from.
+        readers: of those that they go to; without it ``size`` says how many, or as many as senders.
+        size: how many senders and readers there are.
+        forwards: whether the second row of ``edge_index`` reads the first, or the other way round.
+
+    Raises:
+        ArgumentError: sizes that disagree, indices out of range, an unknown kind of matrix.
+
+    """
+    given = _given_size(adjacency, size, forwards)
+    num_sources = _agreed(given[0], senders.shape[-2])
+    num_targets = given[1] if given[1] is not None else num_sources
+    if readers is not None:
+        num_targets = _agreed(given[1], readers.shape[-2])
+
+    def make() -> Graph:
+        index = edge_index_of(adjacency)
+        return edges(index if forwards else index.flip(0), (num_sources, num_targets))
+
+    return _remembered(adjacency, (num_sources, num_targets, forwards), make)
+
+
+def edge_index_of(adjacency: Tensor) -> Tensor:
+    """``[2, E]`` as a plain tensor that does not keep the caller's alive (a view would)."""
+    if is_torch_sparse_tensor(adjacency):
+        matrix_index: Tensor = to_edge_index(adjacency)[0]
+        return matrix_index.flip(0)
+    plain: Tensor = adjacency.as_tensor() if isinstance(adjacency, EdgeIndex) else adjacency
+    return plain.detach()
+
+
+def values_of(adjacency: Tensor) -> Tensor | None:
+    """``[E, ...]``, the entries of a sparse matrix, in the order of its edges."""
+    values: Tensor | None = None
+    if is_torch_sparse_tensor(adjacency):
+        values = to_edge_index(adjacency)[1]
+    return values
+
+
+def edge_features(adjacency: Tensor, features: Tensor | None) -> Tensor | None:
+    """Edge features ``[E, F]``: those given (or ``[E]``), else those that a sparse matrix holds."""
+    if features is None:
+        values = values_of(adjacency)
+        return values if values is not None and values.dim() > 1 else None
+    return features[:, None] if features.dim() == 1 else features
+
+
+def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
+    """The graph with exactly one loop a node, after the other edges, as PyG has it.
+
+    Returns:
+        The graph, which edges of the old one it keeps, and which were loops.
+
+    """
+
+    def make() -> tuple[Graph, Tensor, Tensor]:
+        loop = graph.source == graph.target
+        kept, loops = (~loop).nonzero()[:, 0], loop.nonzero()[:, 0]
+        # In a bipartite graph PyG joins the first targets with the first sources.
+        node = torch.arange(min(graph.num_targets, graph.num_sources), device=graph.device)
+        index = torch.cat([graph.edge_index[:, kept], node.expand(2, -1)], dim=1)
+        return Edges(index, graph.num_targets, graph.num_sources), kept, loops
+
+    return graph.cached("pyg_loops", make)
+
+
+def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
+    """Features of the edges that are no loops, then of a loop for each node, by ``fill_value``.
+
+    PyG fills by the second row of ``edge_index``, whichever way it reads along the edges.
+    """
+    looped, kept, _ = fresh_loops(graph)
+    index = looped.edge_index[:, : kept.numel()]
+    index = index if forwards else index.flip(0)
+    features = features if kept.numel() == len(features) else features[kept]
+    # Filled for all nodes and cut: PyG fills for those with loops alone, and fails where an edge
+    # enters another node.
+    nodes = max(graph.num_targets, graph.num_sources)
+    joined: Tensor = add_self_loops(index, features, fill_value=fill, num_nodes=nodes)[1]
+    return joined[: looped.num_edges]
+
+
+def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Edge values as a sparse matrix of the layout that came, and in its order."""
+    order = (graph.target * graph.num_sources + graph.source).argsort(stable=True)
+    index, sorted_values = graph.edge_index.flip(0)[:, order], values[order]
+    size = (graph.num_targets, graph.num_sources)
+    make = to_torch_coo_tensor if adjacency.layout == torch.sparse_coo else to_torch_csr_tensor
+    return make(index, sorted_values, size, is_coalesced=True), sorted_values
+
+
+def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | None, int | None]:
+    """The numbers of senders and readers that the caller states."""
+    if not isinstance(adjacency, Tensor):
+        raise ArgumentError(
+            "edge_index",
+            expected="a [2, E] tensor, an EdgeIndex or a torch.sparse matrix",
+            got=type(adjacency).__name__,
+            remedy="convert a torch_sparse.SparseTensor with .to_torch_sparse_csr_tensor()",
+        )
+    if is_torch_sparse_tensor(adjacency):
+        if not forwards:
+            raise ArgumentError(
+                "edge_index",
+                expected="edges to turn round (flow is 'target_to_source')",
+                got="a sparse matrix, which already says who reads whom",
+                remedy="transpose the matrix and keep the usual flow",
+            )
+        return adjacency.shape[1], adjacency.shape[0]
+    if isinstance(adjacency, EdgeIndex):
+        rows, columns = adjacency.sparse_size()
+        return (rows, columns) if forwards else (columns, rows)
+    return size if size is not None else (None, None)
+
+
+def _agreed(stated: int | None, counted: int) -> int:
+    if stated is not None and stated != counted:
+        raise ArgumentError(
+            "size",
+            expected=f"{counted} nodes, as there are rows of features",
+            got=str(stated),
+            remedy="make size (or the matrix, or EdgeIndex.sparse_size) agree with x",
+        )
+    return counted
+
+
+def _remembered(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
+    """What ``make`` gives, once for this tensor and for as long as nothing is written into it."""
+    if tensor.is_inference():  # keeps no count of what is written into it
+        return make()
+    version, kept = _graphs.get(tensor, (None, {}))
+    if version != tensor._version:
+        version, kept = tensor._version, {}
+        _graphs[tensor] = version, kept
+    if key not in kept:
+        kept[key] = make()
+    value: T = kept[key]
+    return value

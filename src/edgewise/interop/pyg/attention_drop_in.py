@@ -1,0 +1,110 @@
+"""What the three drop-ins that attend share: self-loops, edge features and what they return."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import Linear
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from edgewise.attention import AttendOptions, aggregate, attend
+from edgewise.biases import EdgeVector, Projected
+from edgewise.edge_steps import attention_weights
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph
+from edgewise.interop.pyg.adjacency import (
+    Size,
+    edge_features,
+    fresh_loops,
+    looped_features,
+    sparse_like,
+)
+from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.scores import Score
+
+Pair = tuple[Tensor, Tensor | None]
+
+
+class AttentionDropIn(DropIn):
+    """A drop-in with ``heads``, whose weights sum to one over each neighbourhood."""
+
+    reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
+
+    def _looped(
+        self, adjacency: Tensor, pair: Pair, edge_attr: Tensor | None, size: Size = None
+    ) -> tuple[Graph, Tensor | None]:
+        """The graph and its edge features ``[E, F]``, with a loop for every node if asked."""
+        graph = self._graph(adjacency, pair, size)
+        features = edge_features(adjacency, edge_attr)
+        if not self.add_self_loops:
+            return graph, features
+        if features is not None:
+            features = looped_features(graph, features, self.fill_value, self._forwards)
+        return fresh_loops(graph)[0], features
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        graph: Graph,
+        *,
+        score: Score,
+        edge_key: EdgeVector | None,
+        show: bool | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attention; and, to be shown, the very weights that the values were multiplied with."""
+        dropout = self.dropout if self.training else 0.0
+        terms: AttendOptions = {"score": score, "edge_key": edge_key}
+        if not show:
+            return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
+        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout)
+        return aggregate(value, graph, weight=weight), weight
+
+    def _edge_vector(self, features: Tensor | None) -> Projected | None:
+        """``lin_edge(features)`` in heads, not computed: engines project nodes instead of edges."""
+        if features is None:
+            return None
+        if self.lin_edge is None:
+            raise ArgumentError(
+                "edge_attr",
+                expected=f"None, because this {type(self).__name__} has no edge_dim",
+                got=f"shape {list(features.shape)}",
+                remedy=f"build the layer with edge_dim={features.shape[-1]}",
+            )
+        return Projected(features, _heads_of(self.lin_edge, features, self.heads))
+
+    def _finished(
+        self,
+        heads: Tensor,
+        residual: Tensor | None,
+        adjacency: Tensor,
+        graph: Graph,
+        weights: Tensor | None,
+    ) -> Any:
+        """Heads side by side or averaged, with residual and bias; and the weights, if shown."""
+        out = heads.flatten(1) if self.concat else heads.mean(1)
+        for term in (residual, self.bias):
+            out = out if term is None else out + term
+        if weights is None:
+            return out
+        if is_torch_sparse_tensor(adjacency):
+            return out, sparse_like(adjacency, graph, weights)
+        index = graph.edge_index
+        return out, (index if self._forwards else index.flip(0), weights)
+
+
+def as_pair(x: Tensor | Pair) -> Pair:
+    """Node features of sources and targets."""
+    return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
+
+
+def _heads_of(linear: Linear, features: Tensor, heads: int) -> Tensor:
+    """``[H, D, F]``, the weight of a linear map to ``H * D``."""
+    if isinstance(linear.weight, UninitializedParameter):
+        linear(features)  # a lazy layer learns its width by being called
+    weight: Tensor = linear.weight.unflatten(0, (heads, -1))
+    return weight

@@ -1,0 +1,111 @@
+"""What the seven drop-ins share: they are PyG's layers with another way of reading neighbours."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from edgewise.attention import Reduce
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph
+from edgewise.interop.pyg.adjacency import Size, graph_of
+
+STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
+REDUCTIONS: dict[str, Reduce] = {
+    "add": "sum",
+    "sum": "sum",
+    "mean": "mean",
+    "max": "max",
+    "min": "min",
+}
+
+
+class DropIn(MessagePassing):  # type: ignore[misc]
+    """Mixed into a PyG layer, in front of it.
+
+    Attributes:
+        reductions: the values of ``aggr`` that this layer has.
+
+    """
+
+    reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
+
+    @property
+    def aggr(self) -> str:
+        """How messages are put together; checked wherever it is set."""
+        return self._aggr
+
+    @aggr.setter
+    def aggr(self, aggr: Any) -> None:
+        if aggr not in self.reductions:
+            raise ArgumentError(
+                "aggr",
+                expected=f"one of {', '.join(self.reductions)}",
+                got=repr(aggr),
+                remedy=f"keep {_original(type(self))} for others",
+            )
+        self._aggr: str = aggr
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """Nothing: PyG generates code for its message passing, which is not used here."""
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Called by ``torch.jit.script``."""
+        raise ArgumentError(
+            "module",
+            expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
+            got=repr(self),
+            remedy="use torch.compile, or load the state dict into PyG's layer and script that",
+        )
+
+    @property
+    def _reduce(self) -> Reduce:
+        """``aggr`` by the name that :func:`edgewise.aggregate` has for it."""
+        return REDUCTIONS[self.aggr]
+
+    def _graph(
+        self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
+    ) -> Graph:
+        """The graph that this layer reads along: the second of the pair reads the first.
+
+        Raises:
+            ArgumentError: something is asked for that needs every message one by one.
+
+        """
+        self._refuse_what_needs_messages(pair[0])
+        return graph_of(adjacency, *pair, size, self._forwards)
+
+    @property
+    def _forwards(self) -> bool:
+        return bool(self.flow == "source_to_target")
+
+    def _refuse_what_needs_messages(self, x: Tensor) -> None:
+        asked = [name.strip("_") for name in HOOKS if getattr(self, name, None)]
+        asked += ["explain"] if self.explain else []
+        asked += ["decomposed_layers"] if self.decomposed_layers != 1 else []
+        asked += _overridden(type(self))
+        if self.node_dim % x.dim() != x.dim() - 2:
+            asked.append(f"node_dim={self.node_dim} for x {list(x.shape)}")
+        if asked:
+            raise ArgumentError(
+                type(self).__name__,
+                expected="PyG's layer as it is; no message exists by itself here",
+                got=", ".join(asked),
+                remedy=f"load the state dict into {_original(type(self))} for this",
+            )
+
+
+def _original(layer: type) -> str:
+    """PyG's layer that a drop-in, or a subclass of one, stands for."""
+    found = [base for base in layer.__mro__ if base.__module__.startswith("torch_geometric.")]
+    return f"torch_geometric.nn.{found[0].__name__}"
+
+
+def _overridden(layer: type) -> list[str]:
+    """The steps that a subclass computes in its own way."""
+    ours = next(base for base in layer.__mro__ if base.__module__.startswith(__package__ or ""))
+    steps = (*STEPS, "update", "edge_updater")
+    return [step for step in steps if getattr(layer, step) is not getattr(ours, step)]

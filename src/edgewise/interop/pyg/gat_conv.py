@@ -1,0 +1,65 @@
+"""``GATConv``: additive attention with heads of width one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric import nn
+
+from edgewise.biases import Projected
+from edgewise.interop.pyg.adjacency import Size
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+from edgewise.scores import Additive
+
+
+class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
+    r"""PyG's ``GATConv``, :math:`\sum_j \alpha_{ij} W x_j` (Veličković et al., 2018).
+
+    The score is leaky(a·W x_i + b·W x_j + c·V e_ij). The last term is a number an edge and head;
+    V e_ij itself is never made.
+    """
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        size: Size = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        pair = as_pair(x)
+        graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
+        value, at_target = self._values(pair)
+        key = (value * self.att_src).sum(-1, keepdim=True)
+        if at_target is None:
+            query = key.new_zeros(graph.num_targets, self.heads, 1)
+        else:
+            query = (at_target * self.att_dst).sum(-1, keepdim=True)
+        out, weights = self._attend(
+            query,
+            key,
+            value,
+            graph,
+            score=Additive(negative_slope=self.negative_slope),
+            edge_key=self._edge_key(edge_attr),
+            show=return_attention_weights,
+        )
+        residual = None if self.res is None or pair[1] is None else self.res(pair[1])
+        return self._finished(out, residual, edge_index, graph, weights)
+
+    def _values(self, pair: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+        """``[N, H, D]`` of both ends, computed once where both are the same."""
+        linears = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
+        first = linears[0](pair[0]).unflatten(-1, (self.heads, -1))
+        if pair[1] is None or (pair[1] is pair[0] and linears[0] is linears[1]):
+            return first, None if pair[1] is None else first
+        return first, linears[1](pair[1]).unflatten(-1, (self.heads, -1))
+
+    def _edge_key(self, edge_attr: Tensor | None) -> Projected | None:
+        edges = self._edge_vector(edge_attr if self.lin_edge is not None else None)
+        if edges is None:
+            return None
+        weight = (edges.weight * self.att_edge[0, ..., None]).sum(1, keepdim=True)
+        return Projected(edges.features, weight)

@@ -1,0 +1,53 @@
+"""``GATv2Conv``: additive attention whose ranking depends on the query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch_geometric import nn
+
+from edgewise.errors import ArgumentError
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+from edgewise.scores import Additive
+
+
+class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
+    r"""PyG's ``GATv2Conv``, :math:`\sum_j \alpha_{ij} W_l x_j` (Brody et al., 2022).
+
+    The score is a·leaky(W_r x_i + W_l x_j + V e_ij).
+    """
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        left, right = as_pair(x)
+        if right is None:
+            raise ArgumentError(
+                "x",
+                expected="features of sources and of targets, which score each other",
+                got="None for the targets",
+                remedy="pass (x_source, x_target), or use GATConv",
+            )
+        graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)
+        key = self.lin_l(left).unflatten(-1, (self.heads, -1))
+        if self.share_weights and right is left:
+            query = key
+        else:
+            query = self.lin_r(right).unflatten(-1, (self.heads, -1))
+        out, weights = self._attend(
+            query,
+            key,
+            key,
+            graph,
+            score=Additive(weight=self.att[0], negative_slope=self.negative_slope),
+            edge_key=self._edge_vector(edge_attr),
+            show=return_attention_weights,
+        )
+        residual = None if self.res is None else self.res(right)
+        return self._finished(out, residual, edge_index, graph, weights)

@@ -1,0 +1,92 @@
+"""``GCNConv``: a sum weighed by the degrees of both ends."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric import nn
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from edgewise.attention import aggregate
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph
+from edgewise.interop.pyg.adjacency import fresh_loops, values_of
+from edgewise.interop.pyg.drop_in import DropIn
+
+
+class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
+    r"""PyG's ``GCNConv``, :math:`\hat D^{-1/2} \hat A \hat D^{-1/2} X W` (Kipf and Welling, 2017).
+
+    The weights of a graph without ``edge_weight`` are computed once; with it they are
+    differentiable, and computed in every call unless ``cached=True``.
+    """
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """``[..., N, out_channels]`` from x ``[..., N, in_channels]``."""
+        if not isinstance(x, Tensor):
+            raise ArgumentError(
+                "x",
+                expected="one tensor of features; GCNConv does not support bipartite graphs",
+                got=type(x).__name__,
+                remedy="use SAGEConv or GATConv, which take (x_source, x_target)",
+            )
+        if self.normalize and self._cached_edge_index is not None:
+            edge_index, edge_weight = self._cached_edge_index
+            graph = self._graph(edge_index, (x, x))
+        else:
+            graph = self._graph(edge_index, (x, x))
+            edge_weight = values_of(edge_index) if edge_weight is None else edge_weight
+            if self.normalize:
+                graph, edge_weight = self._normalised(
+                    graph, edge_weight, x.dtype, is_torch_sparse_tensor(edge_index)
+                )
+        messages = self.lin(x).unsqueeze(-2)
+        out = aggregate(messages, graph, weight=edge_weight, reduce=self._reduce).squeeze(-2)
+        return out if self.bias is None else out + self.bias
+
+    def _normalised(
+        self, graph: Graph, weight: Tensor | None, dtype: torch.dtype, adds: bool
+    ) -> tuple[Graph, Tensor]:
+        """The graph with its loops and the weights of its edges, kept if the layer is to."""
+        fill = (2.0 if self.improved else 1.0) if self.add_self_loops else None
+
+        def of_the_graph() -> tuple[Graph, Tensor]:
+            # Without weights of edges PyG gives loops a one, too, whatever ``improved`` says.
+            ones = torch.ones(graph.num_edges, dtype=torch.double, device=graph.device)
+            looped, weights = _with_loops(graph, ones, fill and 1.0, adds)
+            return looped, symmetric(looped, weights).to(dtype)
+
+        if weight is None:
+            graph, weight = graph.cached(("gcn", self.add_self_loops, dtype), of_the_graph)
+        else:
+            graph, weight = _with_loops(graph, weight, fill, adds)
+            weight = symmetric(graph, weight)
+        if self.cached:
+            index = graph.edge_index
+            self._cached_edge_index = (index if self._forwards else index.flip(0), weight)
+        return graph, weight
+
+
+def _with_loops(
+    graph: Graph, weight: Tensor, fill: float | None, adds: bool
+) -> tuple[Graph, Tensor]:
+    """Each node gets one loop, of weight ``fill``.
+
+    A loop that is there already keeps its weight, or, in a sparse matrix, has ``fill`` added.
+    """
+    if fill is None:
+        return graph, weight
+    looped, kept, loops = fresh_loops(graph)
+    added = weight.new_full((graph.num_targets,), fill)
+    place = (graph.source[loops],)
+    added = added.index_put(place, weight[loops], accumulate=adds)
+    return looped, torch.cat([weight[kept], added])
+
+
+def symmetric(graph: Graph, weight: Tensor) -> Tensor:
+    r"""``[E]``, :math:`w_{ij} / \sqrt{d_i d_j}`, where d sums the weights that a node reads."""
+    ones = weight.new_ones(graph.num_sources, 1)
+    degree = aggregate(ones, graph, weight=weight)[:, 0]
+    nothing = degree == 0
+    scale = degree.masked_fill(nothing, 1).pow(-0.5).masked_fill(nothing, 0)
+    return scale[graph.source] * weight * scale[graph.target]

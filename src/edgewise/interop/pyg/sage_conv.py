@@ -1,0 +1,26 @@
+"""``SAGEConv``: a mean, sum, maximum or minimum of the neighbours, and the node's own map."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch_geometric import nn
+
+from edgewise.attention import aggregate
+from edgewise.interop.pyg.adjacency import Size, values_of
+from edgewise.interop.pyg.drop_in import DropIn
+
+
+class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
+    r"""PyG's ``SAGEConv``, :math:`W_1 x_i + W_2 \bigoplus_j x_j` (Hamilton et al., 2017).
+
+    ``aggr`` is ``"mean"``, ``"sum"``, ``"max"`` or ``"min"``; a list of them, an LSTM or a module
+    is refused.
+    """
+
+    def propagate(
+        self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
+    ) -> Tensor:
+        """``[..., N_dst, F]``: what each node reads from its neighbours, weighed by a matrix."""
+        graph, values = self._graph(edge_index, x, size), values_of(edge_index)
+        senders = x[0].unsqueeze(-2)
+        return aggregate(senders, graph, weight=values, reduce=self._reduce).squeeze(-2)

@@ -1,0 +1,66 @@
+"""``TransformerConv``: a Transformer's attention on the edges of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric import nn
+
+from edgewise.attention import attend
+from edgewise.edge_steps import attention_weights
+from edgewise.errors import ArgumentError
+from edgewise.interop.pyg.adjacency import edge_features
+from edgewise.interop.pyg.attention_drop_in import AttentionDropIn, as_pair
+
+
+class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc]
+    r"""PyG's ``TransformerConv``, :math:`W_1 x_i + \sum_j \alpha_{ij} (W_2 x_j + W_6 e_ij)`.
+
+    The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, a boolean
+    ``return_attention_weights`` gives a tuple, ``False`` too.
+    """
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+    ) -> Any:
+        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        left, right = as_pair(x)
+        graph = self._graph(edge_index, (left, right))
+        query, key, value = (
+            linear(nodes).unflatten(-1, (self.heads, -1))
+            for linear, nodes in (
+                (self.lin_query, right),
+                (self.lin_key, left),
+                (self.lin_value, left),
+            )
+        )
+        edges = self._edge_vector(edge_features(edge_index, edge_attr))
+        if edges is None and self.lin_edge is not None:
+            raise ArgumentError(
+                "edge_attr",
+                expected=f"shape [E, {self.edge_dim}], because the layer has edge_dim",
+                got="None",
+                remedy="pass edge features, or build the layer without edge_dim",
+            )
+        dropout = self.dropout if self.training else 0.0
+        out = attend(query, key, value, graph, edge_key=edges, edge_value=edges, dropout=dropout)
+        out = self._with_root(out.flatten(1) if self.concat else out.mean(1), right)
+        if not isinstance(return_attention_weights, bool):
+            return out
+        return out, (edge_index, attention_weights(query, key, graph, edge_key=edges))
+
+    def _with_root(self, out: Tensor, x: Tensor | None) -> Tensor:
+        if not self.root_weight:
+            return out
+        root: Tensor = self.lin_skip(x)
+        if self.lin_beta is None:
+            return out + root
+        beta = self.lin_beta(torch.cat([out, root, out - root], dim=-1)).sigmoid()
+        mixed: Tensor = beta * root + (1 - beta) * out
+        return mixed

@@ -1,0 +1,53 @@
+"""Graph attention network with dynamic attention.
+
+Formula: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j, in H heads
+Graph: the input graph with self-loops
+Score: Additive with a weight (leaky ReLU, slope 0.2); unlike GAT's, its ranking depends on i
+Normalisation: softmax over the neighbourhood
+Update: heads side by side and ELU; the last layer averages its heads
+Paper: Brody et al., How attentive are graph attention networks?, 2022
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import attend
+from edgewise.graphs import Pattern
+from edgewise.layers import Dropout, GraphLayer, GraphSequential
+from edgewise.scores import Additive
+
+
+class GATv2Layer(GraphLayer):
+    """One attention layer; heads are joined to ``heads * width``, or averaged to ``width``."""
+
+    def __init__(
+        self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
+    ) -> None:
+        super().__init__()
+        self.heads, self.dropout, self.average = heads, dropout, average
+        self.target, self.source = (nn.Linear(in_width, heads * width) for _ in range(2))
+        self.score = nn.Parameter(torch.empty(heads, width))
+        self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
+        for weight in (self.target.weight, self.source.weight, self.score):
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        query, key = (f(x).unflatten(-1, (self.heads, -1)) for f in (self.target, self.source))
+        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        dropout = self.dropout if self.training else 0.0
+        out = attend(query, key, key, graph, score=Additive(weight=self.score), dropout=dropout)
+        return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
+
+
+def gatv2(
+    in_width: int, out_width: int, *, hidden: int = 8, heads: int = 8, dropout: float = 0.6
+) -> GraphSequential:
+    """Two layers as GAT has; called ``model(x [..., N, in_width], graph)``.
+
+    A node's output depends on the nodes up to 2 steps away and on no others.
+    """
+    first = GATv2Layer(in_width, hidden, heads, dropout=dropout)
+    last = GATv2Layer(heads * hidden, out_width, 1, dropout=dropout, average=True)
+    return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

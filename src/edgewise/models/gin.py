@@ -1,0 +1,50 @@
+"""Graph isomorphism network.
+
+Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output reads the features of every depth
+Graph: the input graph
+Score: none
+Normalisation: none (sum); batch norm in the MLP
+Update: a two-layer network, ReLU
+Paper: Xu et al., How powerful are graph neural networks?, 2019
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.attention import aggregate
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, GraphSequential, JumpingKnowledge, NodeBatchNorm
+
+
+class GINLayer(GraphLayer):
+    """``network((1 + ε) h_i + Σ_j h_j)``, ε learned from zero."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.epsilon = network, nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        messages = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
+        out: Tensor = self.network((1 + self.epsilon) * x + messages)
+        return out
+
+
+def gin(
+    in_width: int, out_width: int, *, hidden: int = 64, depth: int = 5, dropout: float = 0.0
+) -> GraphSequential:
+    """Stack ``depth`` layers under a linear map of them all; called ``model(x, graph)``.
+
+    Sum pooling of its output is the paper's readout of a graph (the pool and the map commute). A
+    node's output depends on the nodes up to ``depth`` steps away and on no others.
+    """
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):
+        inner = nn.Linear(fan_in, fan_out), NodeBatchNorm(fan_out), nn.ReLU()
+        outer = nn.Linear(fan_out, fan_out), NodeBatchNorm(fan_out), nn.ReLU()
+        layers.append(GINLayer(nn.Sequential(*inner, *outer)))
+    head = nn.Linear(in_width + depth * hidden, out_width)
+    return GraphSequential(JumpingKnowledge(*layers), nn.Dropout(dropout), head)

@@ -1,0 +1,55 @@
+"""Transformer on the edges of a graph, with a weight on each edge.
+
+Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h + FFN(h))
+Graph: the input graph
+Score: Dot (scaled) times the scalar weight e_ij of the edge, where there is one
+Normalisation: softmax over the neighbourhood; batch norm, post
+Update: residual, then a feed-forward network with a residual of its own
+Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, TransformerLayer
+from edgewise.layers.block import Norm
+
+
+class GraphTransformer(GraphLayer):
+    """Transformer layers between linear maps; positions, if wanted, are added to x before."""
+
+    def __init__(self, embed: nn.Module, layers: list[TransformerLayer], head: nn.Module) -> None:
+        super().__init__()
+        self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
+
+    def forward(self, x: Tensor, graph: Pattern, weight: Tensor | None = None) -> Tensor:
+        """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``."""
+        gain = None if weight is None else weight.unsqueeze(-1)
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x, graph, gain=gain)
+        out: Tensor = self.head(x)
+        return out
+
+
+def graph_transformer(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 64,
+    depth: int = 4,
+    heads: int = 8,
+    norm: Norm = "batch",
+    dropout: float = 0.0,
+) -> GraphTransformer:
+    """Stack ``depth`` layers; called ``model(x, graph, weight=None)``.
+
+    A node's output depends on the nodes up to ``depth`` steps away and on no others.
+    """
+    layers = [
+        TransformerLayer(hidden, heads, 2 * hidden, norm=norm, dropout=dropout)
+        for _ in range(depth)
+    ]
+    return GraphTransformer(nn.Linear(in_width, hidden), layers, nn.Linear(hidden, out_width))

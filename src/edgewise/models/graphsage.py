@@ -1,0 +1,49 @@
+"""GraphSAGE with mean aggregation.
+
+Formula: h_i' = σ(W mean_j(h_j) + B h_i)
+Graph: the input graph
+Score: none
+Normalisation: by degree
+Update: σ of both maps added, then, if asked, scaled to length one
+Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise.attention import Reduce
+from edgewise.layers import GraphSequential, MessagePassing
+
+
+class UnitLength(nn.Module):
+    """Each node's features divided by their Euclidean length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1)
+
+
+def graphsage(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 64,
+    depth: int = 2,
+    reduce: Reduce = "mean",
+    unit_length: bool = False,
+    dropout: float = 0.0,
+) -> GraphSequential:
+    """Stack ``depth`` layers; called ``model(x [..., N, in_width], graph)``.
+
+    ``unit_length`` scales every layer's output as the paper does (Algorithm 1, line 7). A node's
+    output depends on the nodes up to ``depth`` steps away and on no others.
+    """
+    layers: list[nn.Module] = []
+    scale = [UnitLength()] if unit_length else []
+    for fan_in, fan_out in pairwise([in_width, *[hidden] * (depth - 1), out_width]):
+        between = [nn.ReLU(), *scale, nn.Dropout(dropout)] if layers else []
+        layers += [*between, MessagePassing(fan_in, fan_out, reduce=reduce)]
+    return GraphSequential(*layers, *scale)

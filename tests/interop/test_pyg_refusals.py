@@ -1,0 +1,110 @@
+"""What a drop-in cannot do is refused with what to do instead, and never quietly left out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("torch_geometric")
+import edgewise.interop.pyg as ours
+from edgewise.errors import ArgumentError
+
+
+@pytest.fixture
+def index() -> torch.Tensor:
+    return torch.tensor([[0, 1, 2], [1, 2, 0]])
+
+
+X = torch.randn(3, 4)
+
+
+@pytest.mark.parametrize("aggr", ["lstm", "median", ["mean", "max"], None], ids=str)
+def test_other_aggregations_name_pygs_layer(aggr: object) -> None:
+    with pytest.raises(ArgumentError, match=r"aggr.*keep torch_geometric\.nn\.SAGEConv"):
+        ours.SAGEConv(4, 2, aggr=aggr)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_attention_is_a_sum(name: str) -> None:
+    with pytest.raises(ArgumentError, match="one of add, sum; got 'max'"):
+        getattr(ours, name)(4, 2, aggr="max")
+
+
+def test_aggregations_are_checked_when_they_are_changed() -> None:
+    layer = ours.SAGEConv(4, 2)
+    with pytest.raises(ArgumentError, match="'softmax'"):
+        layer.aggr = "softmax"
+
+
+def test_messages_are_not_there_to_be_seen(index: torch.Tensor) -> None:
+    layer = ours.GATConv(4, 2)
+    handle = layer.register_message_forward_hook(lambda *_: None)
+    with pytest.raises(ArgumentError, match=r"message_forward_hooks.*nn\.GATConv"):
+        layer(X, index)
+    handle.remove()
+    layer.explain = True
+    with pytest.raises(ArgumentError, match="got explain"):
+        layer(X, index)
+    layer.explain = False
+    layer.decomposed_layers = 2
+    with pytest.raises(ArgumentError, match="decomposed_layers"):
+        layer(X, index)
+    layer.decomposed_layers = 1
+    assert layer(X, index).shape == (3, 2)
+
+
+def test_a_subclass_with_messages_of_its_own_is_not_ignored(index: torch.Tensor) -> None:
+    class Doubled(ours.SAGEConv):
+        def message(self, x_j: torch.Tensor) -> torch.Tensor:
+            return 2 * x_j
+
+    class Quiet(ours.SAGEConv):
+        """Changes nothing about messages."""
+
+    with pytest.raises(ArgumentError, match=r"got message\."):
+        Doubled(4, 2)(X, index)
+    assert Quiet(4, 2)(X, index).shape == (3, 2)
+
+
+def test_another_axis_for_the_nodes(index: torch.Tensor) -> None:
+    with pytest.raises(ArgumentError, match="node_dim=-1"):
+        ours.GCNConv(3, 2, node_dim=-1)(X, index)
+    assert ours.GCNConv(4, 2, node_dim=0)(X, index).shape == (3, 2)
+
+
+def test_edge_features_that_the_layer_has_no_weights_for(index: torch.Tensor) -> None:
+    for name in ("GATv2Conv", "TransformerConv"):
+        with pytest.raises(ArgumentError, match="edge_dim=5"):
+            getattr(ours, name)(4, 2)(X, index, torch.randn(3, 5))
+
+
+def test_edge_features_that_are_missing(index: torch.Tensor) -> None:
+    with pytest.raises(ArgumentError, match="edge_attr"):
+        ours.TransformerConv(4, 2, edge_dim=5)(X, index)
+    with pytest.raises(ArgumentError, match="pseudo-coordinates"):
+        ours.GMMConv(4, 2, dim=2, kernel_size=2)(X, index)
+
+
+def test_edges_and_sizes_that_do_not_fit(index: torch.Tensor) -> None:
+    with pytest.raises(ArgumentError, match="source 2 at edge 2"):
+        ours.GCNConv(4, 2)(X[:2], torch.tensor([[0, 1, 2], [1, 0, 0]]))
+    with pytest.raises(ArgumentError, match="size"):
+        ours.SAGEConv(4, 2)(X, index, size=(4, 3))
+    with pytest.raises(ArgumentError, match="SparseTensor"):
+        ours.GCNConv(4, 2)(X, [[0, 1], [1, 0]])
+    with pytest.raises(ArgumentError, match="transpose the matrix"):
+        ours.GCNConv(4, 2, flow="target_to_source")(X, torch.eye(3).to_sparse_coo())
+
+
+def test_two_sets_of_nodes_where_there_is_one(index: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="does not support bipartite"):
+        ours.GCNConv(4, 2)((X, X), index)
+    with pytest.raises(ArgumentError, match="None for the targets"):
+        ours.GATv2Conv(4, 2)((X, None), index)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_torchscript_has_an_error_of_its_own() -> None:
+    model = torch.nn.ModuleList([ours.GATConv(4, 2)])
+    with pytest.raises(ArgumentError, match=r"TorchScript.*torch\.compile"):
+        torch.jit.script(model)

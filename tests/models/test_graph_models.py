@@ -1,0 +1,200 @@
+"""Each graph model's layer against its formula, written with dense matrices or loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise import graphs
+from edgewise.layers import (
+    EdgeTransformerLayer,
+    GraphNetworkBlock,
+    JumpingKnowledge,
+    MessagePassing,
+    MultiHeadAttention,
+)
+from edgewise.models import gin, graph_network, graph_transformer, graphsage, monet
+from edgewise.models.gatv2 import GATv2Layer
+from edgewise.models.gin import GINLayer
+from edgewise.models.monet import MoNetLayer
+
+N, F_IN, HEADS = 6, 4, 2
+
+
+@pytest.fixture
+def graph() -> graphs.Graph:
+    torch.manual_seed(3)
+    return graphs.from_dense(torch.rand(N, N) < 0.4)
+
+
+@pytest.fixture
+def x() -> Tensor:
+    torch.manual_seed(4)
+    return torch.randn(N, F_IN, dtype=torch.double)
+
+
+def masked_softmax(scores: Tensor, matrix: Tensor) -> Tensor:
+    """``[H, N, N]`` over the marked sources of each target, zero where there are none."""
+    return scores.masked_fill(~matrix, -torch.inf).softmax(-1).nan_to_num()
+
+
+def test_graphsage_is_the_mean_and_the_own_map(x: Tensor, graph: graphs.Graph) -> None:
+    model = graphsage(F_IN, 3, depth=1).double()
+    matrix = graph.dense().double()
+    mean = (matrix @ x) / matrix.sum(1, keepdim=True).clamp(min=1)
+    layer = model.layers[0]
+    expected = mean @ layer.message.weight.T + x @ layer.own.weight.T + layer.own.bias
+    torch.testing.assert_close(model(x, graph), expected)
+
+
+def test_graphsage_at_unit_length(x: Tensor, graph: graphs.Graph) -> None:
+    out = graphsage(F_IN, 3, unit_length=True).double()(x, graph)
+    torch.testing.assert_close(out.norm(dim=-1), torch.ones(N, dtype=torch.double))
+
+
+def test_gin_adds_the_neighbours_to_itself(x: Tensor, graph: graphs.Graph) -> None:
+    layer = GINLayer(torch.nn.Linear(F_IN, 3)).double()
+    torch.nn.init.constant_(layer.epsilon, 0.3)
+    expected = layer.network(1.3 * x + graph.dense().double() @ x)
+    torch.testing.assert_close(layer(x, graph), expected)
+
+
+def test_gin_reads_every_depth_and_pools_as_the_paper_does(x: Tensor, graph: graphs.Graph) -> None:
+    model = gin(F_IN, 3, hidden=5, depth=2).double().eval()
+    jumping, _, head = model.layers
+    depths = [x]
+    for layer in jumping.layers:
+        depths.append(layer(depths[-1], graph))
+    readout = torch.cat([h.sum(0) for h in depths]) @ head.weight.T + N * head.bias
+    torch.testing.assert_close(model(x, graph).sum(0), readout)
+
+
+def test_jumping_knowledge_keeps_every_depth(x: Tensor, graph: graphs.Graph) -> None:
+    first, act = MessagePassing(F_IN, 3).double(), torch.nn.ReLU()
+    out = JumpingKnowledge(first, act)(x, graph)
+    torch.testing.assert_close(out, torch.cat([x, first(x, graph), first(x, graph).relu()], -1))
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_gatv2_scores_after_the_activation(x: Tensor, graph: graphs.Graph, average: bool) -> None:
+    layer = GATv2Layer(F_IN, 3, HEADS, average=average).double()
+    query, key = (f(x).view(N, HEADS, 3) for f in (layer.target, layer.source))
+    energy = F.leaky_relu(query[:, None] + key[None], 0.2)  # [target, source, H, D]
+    scores = (energy * layer.score).sum(-1).permute(2, 0, 1)
+    weights = masked_softmax(scores, graph.dense() | torch.eye(N, dtype=torch.bool))
+    heads = torch.einsum("hij,jhd->ihd", weights, key)
+    expected = (heads.mean(1) if average else heads.flatten(1)) + layer.bias
+    torch.testing.assert_close(layer(x, graph), expected)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_monet_weighs_by_gaussians(x: Tensor, graph: graphs.Graph, given: bool) -> None:
+    layer = MoNetLayer(F_IN, 3, 2).double()
+    degree = graph.in_degree().clamp(min=1).double()
+    place = torch.stack([degree[graph.target], degree[graph.source]], -1).rsqrt()
+    place = torch.randn_like(place) if given else place
+    expected = layer.own(x)
+    value = layer.linear(x).view(N, 2, 3)
+    for edge, (source, target) in enumerate(graph.edge_index.T.tolist()):
+        u = (layer.place.weight @ place[edge] + layer.place.bias).tanh()
+        for k in range(2):
+            weight = torch.exp(-0.5 * ((u - layer.mean[k]) * layer.precision[k]).square().sum())
+            expected[target] = expected[target] + weight * value[source, k] / degree[target]
+    torch.testing.assert_close(layer(x, graph, place if given else None), expected)
+
+
+def test_edge_weights_multiply_the_scores(x: Tensor, graph: graphs.Graph) -> None:
+    attention = MultiHeadAttention(F_IN, HEADS).double()
+    weight = torch.rand(graph.num_edges, dtype=torch.double)
+    gain = torch.zeros(N, N, dtype=torch.double)
+    gain[graph.target, graph.source] = weight
+    query, key, value = (
+        f(x).view(N, HEADS, -1) for f in (attention.query, attention.key, attention.value)
+    )
+    scores = torch.einsum("ihd,jhd->hij", query, key) * (F_IN // HEADS) ** -0.5 * gain
+    heads = torch.einsum("hij,jhd->ihd", masked_softmax(scores, graph.dense()), value)
+    expected = attention.output(heads.flatten(1))
+    torch.testing.assert_close(attention(x, graph, gain=weight[:, None]), expected)
+
+
+def test_graph_transformer_takes_the_weights_to_every_layer(x: Tensor, graph: graphs.Graph) -> None:
+    model = graph_transformer(F_IN, 3, hidden=8, depth=2, heads=2).double().eval()
+    ones = torch.ones(graph.num_edges, dtype=torch.double)
+    torch.testing.assert_close(model(x, graph, ones), model(x, graph))
+    h = model.embed(x)
+    for layer in model.layers:
+        h = layer(h, graph, gain=3 * ones[:, None])
+    torch.testing.assert_close(model(x, graph, 3 * ones), model.head(h))
+    assert not torch.allclose(model(x, graph, 3 * ones), model(x, graph))
+
+
+def test_edge_transformer_scores_with_the_product_of_three(x: Tensor, graph: graphs.Graph) -> None:
+    layer = EdgeTransformerLayer(F_IN, HEADS).double().eval()
+    edge = torch.randn(graph.num_edges, F_IN, dtype=torch.double)
+    query, key, value = (f(x) for f in (layer.query, layer.key, layer.value))
+    product = query[graph.target] * key[graph.source] * layer.edge(edge) / (F_IN / HEADS) ** 0.5
+    new = torch.zeros_like(x)
+    for i in range(N):
+        mine = (graph.target == i).nonzero()[:, 0]
+        for h in range(HEADS):
+            part = slice(h * F_IN // HEADS, (h + 1) * F_IN // HEADS)
+            weight = product[mine, part].sum(-1).softmax(0)
+            new[i, part] = weight @ value[graph.source[mine]][:, part]
+    outs = layer(x, graph, edge)
+    for kind, (old, change) in enumerate(((x, new), (edge, product))):
+        expected = layer.networks[kind](layer.norms[kind](old + layer.outputs[kind](change)))
+        torch.testing.assert_close(outs[kind], expected)
+
+
+def test_a_graph_network_updates_edges_then_nodes_then_graphs() -> None:
+    sizes, width = [2, 3], 3
+    index = torch.tensor([[0, 1, 3, 4, 4], [1, 0, 2, 2, 2]])  # graph 1 has a duplicate
+    graph, owner = graphs.edges(index, 5), [0, 0, 1, 1, 1]
+    block = GraphNetworkBlock(width, reduce="sum").double()
+    torch.manual_seed(0)
+    x, edge, whole = (torch.randn(n, width, dtype=torch.double) for n in (5, 5, 2))
+    new_edge = [
+        block.edge(torch.cat([edge[e], x[t], x[s], whole[owner[t]]]))
+        for e, (s, t) in enumerate(index.T.tolist())
+    ]
+    zero = torch.zeros(width, dtype=torch.double)
+    incoming = [sum((new_edge[e] for e in range(5) if index[1, e] == i), zero) for i in range(5)]
+    new_x = [block.node(torch.cat([incoming[i], x[i], whole[owner[i]]])) for i in range(5)]
+    new_whole = [
+        block.whole(
+            torch.cat(
+                [
+                    sum((new_edge[e] for e in range(5) if owner[index[1, e]] == g), zero),
+                    sum((new_x[i] for i in range(5) if owner[i] == g), zero),
+                    whole[g],
+                ]
+            )
+        )
+        for g in range(2)
+    ]
+    outs = block((x, edge, whole), graph, graphs.membership(sizes))
+    for out, expected in zip(outs, (new_x, new_edge, new_whole), strict=True):
+        torch.testing.assert_close(out, torch.stack(expected))
+
+
+def test_a_graph_network_keeps_the_graphs_of_a_batch_apart() -> None:
+    model = graph_network(2, 3, 1, 4, hidden=8).double()
+    parts = []
+    for nodes, count in ((3, 4), (2, 1)):
+        index = torch.randint(nodes, (2, count))
+        shapes = ((nodes, 2), (count, 3), (1, 1))
+        parts.append((graphs.edges(index, nodes), [torch.randn(s).double() for s in shapes]))
+    alone = [model(x, graph, edge, whole) for graph, (x, edge, whole) in parts]
+    packed = graphs.batch([graph for graph, _ in parts])
+    x, edge, whole = (torch.cat([state[i] for _, state in parts]) for i in range(3))
+    together = model(x, packed, edge, whole, sizes=[3, 2])
+    for i in range(3):
+        torch.testing.assert_close(together[i], torch.cat([state[i] for state in alone]))
+
+
+def test_monet_called_on_a_pattern_uses_its_degrees() -> None:
+    x = torch.randn(5, F_IN)
+    model = monet(F_IN, 2)
+    torch.testing.assert_close(model(x, graphs.window(1)), model(x, graphs.window(1).bind(5)))
