@@ -35,17 +35,21 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     return table(rows, header=False)
 
 
+def tested(found: Comparison) -> list[str]:
+    """The metrics on the test split, the loss last."""
+    names = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
+    return sorted(names, key="test/loss".__eq__)
+
+
 def comparison_rows(found: Comparison) -> list[list[str]]:
     """Header and one row for each value, as both the terminal and the page show them."""
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
-    tested = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
-    tested.sort(key="test/loss".__eq__)  # the loss last
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
-    rows = [[*header, *(name.replace("/", " ") for name in tested), "seconds"]]
+    rows = [[*header, *(name.replace("/", " ") for name in tested(found)), "seconds"]]
     for outcome in found.outcomes:
         edges = outcome.edges_per_token
         row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
-        row += [_number(name, outcome.metrics[name]) for name in tested]
+        row += [_number(name, outcome.metrics[name]) for name in tested(found)]
         rows.append([*row, f"{outcome.metrics['seconds']:.1f}"])
     return rows
 

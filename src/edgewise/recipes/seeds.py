@@ -35,6 +35,7 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
+        _refuse_single(folder)
     else:
         folder.refuse_existing()
         prepare(recipe)  # refuses before anything is written
@@ -49,6 +50,16 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
     summary = summarise(runs)
     folder.write_json("metrics.json", summary)
     return summary
+
+
+def _refuse_single(folder: RunFolder) -> None:
+    if folder.checkpoint.exists() or folder.weights.exists():
+        raise ArgumentError(
+            "--seeds",
+            expected=f"none, as the run in {folder.path} was started without",
+            got="some",
+            remedy="leave it out, or start a new run with --out",
+        )
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:

@@ -34,6 +34,7 @@ def train(
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
+        _refuse_several(path)
         if folder.has("metrics.json"):
             metrics: dict[str, float] = folder.read_json("metrics.json")
             return metrics
@@ -118,4 +119,14 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
             expected=f"the fields that the run in {path} was started with",
             got=f"other values ({'; '.join(differing)})",
             remedy="repeat its fields, or start a new run with --out",
+        )
+
+
+def _refuse_several(path: Path) -> None:
+    if any(path.glob("seed-*")):
+        raise ArgumentError(
+            "--resume",
+            expected=f"--seeds, as the run in {path} was started with",
+            got="none",
+            remedy="repeat it with --seeds N",
         )
