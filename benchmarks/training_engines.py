@@ -2,8 +2,8 @@
 
     EDGEWISE_DATA=../shared/data python -m benchmarks.training_engines gat-cora gcn-cora
 
-Seconds are those of the whole run, Lightning and the optimizer included; the engines take turns, and
-the fastest run of each is compared.
+Seconds are those of the whole run, Lightning and the optimizer included; the engines take turns,
+and the fastest run of each is compared.
 """
 
 from __future__ import annotations
