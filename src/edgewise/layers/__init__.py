@@ -3,27 +3,56 @@
 from __future__ import annotations
 
 from edgewise.layers.attention import LinearByHead, MultiHeadAttention
-from edgewise.layers.block import NodeBatchNorm, Residual, TransformerLayer
+from edgewise.layers.block import AttentionBlock, NodeBatchNorm, Residual, TransformerLayer
+from edgewise.layers.cache import Cache
+from edgewise.layers.decoder import CrossBlock, DecoderLayer
 from edgewise.layers.dropout import Dropout
-from edgewise.layers.feed_forward import FeedForward, activation
+from edgewise.layers.encoder_decoder import EncoderDecoder, PairModel
+from edgewise.layers.feed_forward import FeedForward, GatedFeedForward, activation
+from edgewise.layers.heads import PooledHead, TokenHead
 from edgewise.layers.message_passing import MessagePassing
 from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
+from edgewise.layers.reader import Memory, Reader
+from edgewise.layers.recurrent import RecurrentReader
+from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
+from edgewise.layers.start import normal_start, xavier_start
+from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
 
 __all__ = [
+    "SCORES",
+    "AttentionBlock",
+    "Cache",
     "ClassToken",
+    "CrossBlock",
+    "DecoderLayer",
     "Dropout",
+    "EncoderDecoder",
     "FeedForward",
+    "GatedFeedForward",
     "GraphLayer",
     "GraphSequential",
+    "LanguageHead",
+    "LearnedScore",
     "LinearByHead",
+    "Memory",
     "MessagePassing",
     "MultiHeadAttention",
     "NodeBatchNorm",
+    "PairModel",
     "PatchEmbedding",
     "Pool",
+    "PooledHead",
+    "Reader",
+    "RecurrentReader",
     "Residual",
+    "TextEmbedding",
+    "TextModel",
+    "TokenHead",
     "TransformerLayer",
     "activation",
+    "learned_score",
+    "normal_start",
+    "xavier_start",
 ]

@@ -8,9 +8,19 @@ from collections.abc import Callable
 from torch import nn
 
 from edgewise.errors import unknown_name
+from edgewise.layers import PairModel, TextModel
+from edgewise.models.bert import bert
 from edgewise.models.gat import gat
 from edgewise.models.gcn import gcn
 from edgewise.models.gnn import gnn
+from edgewise.models.gpt import gpt
+from edgewise.models.gru import gru
+from edgewise.models.llama import llama
+from edgewise.models.lstm import lstm
+from edgewise.models.rnn import rnn
+from edgewise.models.roberta import roberta
+from edgewise.models.t5 import t5
+from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.vit import vit
 
@@ -23,7 +33,30 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
-MODELS: dict[str, Callable[..., nn.Module]] = {**NODE_MODELS, **TOKEN_MODELS, **IMAGE_MODELS}
+TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
+    "bert": bert,
+    "roberta": roberta,
+    "gpt": gpt,
+    "llama": llama,
+    "rnn": rnn,
+    "lstm": lstm,
+    "gru": gru,
+}
+"""``f(vocabulary)``, called ``model(ids [B, T], attention_mask=None) -> states [B, T, width]``, or
+``model(ids [N], sizes=sizes) -> [N, width]`` for a packed batch; ``model.logits(states)`` are the
+scores ``[..., vocabulary]``; ``cache=`` continues where an earlier call stopped."""
+
+PAIR_MODELS: dict[str, Callable[..., PairModel]] = {"transformer": transformer, "t5": t5}
+"""``f(vocabulary)``, called ``model(ids [B, S], mask, target_ids [B, T], target_mask) -> [B, T,
+width]``, or with ``sizes`` and ``decoder_sizes`` for packed batches; ``model.logits(states)``."""
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    **NODE_MODELS,
+    **TOKEN_MODELS,
+    **IMAGE_MODELS,
+    **TEXT_MODELS,
+    **PAIR_MODELS,
+}
 """Every architecture by name; contract tests run over them by kind."""
 
 
@@ -40,11 +73,22 @@ __all__ = [
     "IMAGE_MODELS",
     "MODELS",
     "NODE_MODELS",
+    "PAIR_MODELS",
+    "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
+    "bert",
     "gat",
     "gcn",
     "gnn",
+    "gpt",
+    "gru",
+    "llama",
+    "lstm",
+    "rnn",
+    "roberta",
+    "t5",
+    "transformer",
     "transformer_encoder",
     "vit",
 ]
