@@ -106,7 +106,7 @@ class TextModel(nn.Module):
     Args:
         embedding: of ids.
         reader: of features; :class:`edgewise.layers.Reader`.
-        head: from states and the tokens' vectors to logits.
+        head: from states and the tokens' vectors to logits; ``None`` where there is none.
         pooler: from states to a vector a sequence, where a checkpoint brings one.
     """
 
@@ -114,7 +114,7 @@ class TextModel(nn.Module):
         self,
         embedding: TextEmbedding,
         reader: nn.Module,
-        head: nn.Module,
+        head: nn.Module | None,
         *,
         pooler: nn.Module | None = None,
     ) -> None:
@@ -148,6 +148,13 @@ class TextModel(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Scores of every token ``[..., vocabulary]``, for states of any leading shape."""
+        if self.head is None:
+            raise ArgumentError(
+                "model",
+                expected="a model with a head, for scores of tokens",
+                got="a model without one, as its checkpoint has none",
+                remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
+            )
         scores: Tensor = self.head(states, self.embedding.tokens.weight)
         return scores
 

@@ -37,6 +37,7 @@ def t5(
     buckets: int = 32,
     most_distant: int = 128,
     tied: bool = True,
+    scaled: bool = True,
     epsilon: float = 1e-6,
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
@@ -59,5 +60,5 @@ def t5(
         stack = TransformerEncoder(stacked, nn.Sequential(norm(width), nn.Dropout(dropout)), reads)
         readers.append(ew.Reader(stack, reads, relative=positions))
     embedding = ew.TextEmbedding(vocabulary, width, dropout=dropout)
-    head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
+    head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if scaled else 1.0)
     return ew.PairModel(embedding, ew.EncoderDecoder(*readers), head)

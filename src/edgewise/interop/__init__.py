@@ -1,0 +1,1 @@
+"""Edgewise inside other libraries' models. Each package here imports the library it serves."""
