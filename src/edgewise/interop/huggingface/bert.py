@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from edgewise.graphs import Pattern, complete
@@ -13,32 +15,26 @@ from edgewise.models import MODELS
 UNUSED = ("position_ids", "token_type_ids", "classifier", "qa_outputs", "seq_relationship")
 UNUSED_TIED = ("predictions.decoder.", "lm_head.decoder.", "pooler.")
 
+HEADS = (  # the same head under the names of either
+    ("cls.predictions.transform.dense.", "head.dense."),
+    ("cls.predictions.transform.LayerNorm.", "head.norm."),
+    ("cls.predictions.bias", "head.bias"),
+    ("lm_head.dense.", "head.dense."),
+    ("lm_head.layer_norm.", "head.norm."),
+    ("lm_head.bias", "head.bias"),
+)
+
 
 def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     """``bert`` or ``roberta`` with the checkpoint's weights, and its pooler and head."""
     kind = theirs["model_type"]
-    theirs = theirs.without_prefix(f"{kind}.").renamed(
-        ("cls.predictions.transform.dense.", "head.dense."),
-        ("cls.predictions.transform.LayerNorm.", "head.norm."),
-        ("cls.predictions.bias", "head.bias"),
-        ("lm_head.dense.", "head.dense."),
-        ("lm_head.layer_norm.", "head.norm."),
-        ("lm_head.bias", "head.bias"),
-    )
+    theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
     theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     model = MODELS[kind](
         theirs["vocab_size"],
-        width=theirs["hidden_size"],
-        depth=theirs["num_hidden_layers"],
-        heads=theirs["num_attention_heads"],
-        feed_forward=theirs["intermediate_size"],
-        length=theirs["max_position_embeddings"],
-        types=theirs["type_vocab_size"],
-        act=theirs.activation("hidden_act"),
-        epsilon=theirs["layer_norm_eps"],
-        dropout=theirs["hidden_dropout_prob"],
         padding=theirs["pad_token_id"] if kind == "roberta" else None,
         graph=complete() if graph is None else graph,
+        **_numbers(theirs),
     )
     assert isinstance(model, TextModel)
     pieces = _embedding() | _layers(theirs["num_hidden_layers"])
@@ -56,6 +52,20 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
     fill(model, pieces, theirs, unused=UNUSED + UNUSED_TIED)
     return model
+
+
+def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+    return {
+        "width": theirs["hidden_size"],
+        "depth": theirs["num_hidden_layers"],
+        "heads": theirs["num_attention_heads"],
+        "feed_forward": theirs["intermediate_size"],
+        "length": theirs["max_position_embeddings"],
+        "types": theirs["type_vocab_size"],
+        "act": theirs.activation("hidden_act"),
+        "epsilon": theirs["layer_norm_eps"],
+        "dropout": theirs["hidden_dropout_prob"],
+    }
 
 
 def _embedding() -> dict[str, Piece]:

@@ -23,30 +23,14 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     """``llama`` with the checkpoint's weights, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("model.")
     theirs.must_be(mlp_bias=False, use_sliding_window=False)
-    heads, depth = theirs["num_attention_heads"], theirs["num_hidden_layers"]
-    head_width = theirs.config.get("head_dim") or theirs["hidden_size"] // heads
+    depth = theirs["num_hidden_layers"]
     tied = "lm_head.weight" not in theirs.tensors or bool(theirs["tie_word_embeddings"])
+    bias = "layers.0.self_attn.q_proj.bias" in theirs.tensors
     reads: Pattern = causal()
     if theirs["model_type"] == "mistral" and theirs.config.get("sliding_window"):
         reads = causal() & window(theirs["sliding_window"] - 1)
-    bias = "layers.0.self_attn.q_proj.bias" in theirs.tensors
-    base, rates = _rotary(theirs, head_width)
-    model = llama(
-        theirs["vocab_size"],
-        width=theirs["hidden_size"],
-        depth=depth,
-        heads=heads,
-        key_heads=theirs.config.get("num_key_value_heads") or heads,
-        head_width=head_width,
-        feed_forward=theirs["intermediate_size"],
-        act=theirs.activation("hidden_act"),
-        base=base,
-        rates=rates,
-        bias=bias,
-        tied=tied,
-        epsilon=theirs["rms_norm_eps"],
-        graph=reads if graph is None else causal() & graph,
-    )
+    reads = reads if graph is None else causal() & graph
+    model = llama(theirs["vocab_size"], bias=bias, tied=tied, graph=reads, **_numbers(theirs))
     pieces = {
         "embedding.tokens.weight": Piece("embed_tokens.weight"),
         **linear("reader.stack.norm", "norm", bias=False),
@@ -63,6 +47,24 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
     fill(model, pieces, theirs, unused=(*UNUSED, "lm_head.weight") if tied else UNUSED)
     return model
+
+
+def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+    heads = theirs["num_attention_heads"]
+    head_width = theirs.config.get("head_dim") or theirs["hidden_size"] // heads
+    base, rates = _rotary(theirs, head_width)
+    return {
+        "width": theirs["hidden_size"],
+        "depth": theirs["num_hidden_layers"],
+        "heads": heads,
+        "key_heads": theirs.config.get("num_key_value_heads") or heads,
+        "head_width": head_width,
+        "feed_forward": theirs["intermediate_size"],
+        "act": theirs.activation("hidden_act"),
+        "base": base,
+        "rates": rates,
+        "epsilon": theirs["rms_norm_eps"],
+    }
 
 
 def _layer(ours: str, their: str, bias: bool) -> dict[str, Piece]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
@@ -16,36 +18,40 @@ def load_t5(theirs: Checkpoint, graph: Pattern | None) -> PairModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
     theirs.must_be(feed_forward_proj=_known(theirs["feed_forward_proj"]))
     act, gated = ENDS[theirs["feed_forward_proj"]]
-    depths = theirs["num_layers"], theirs.config.get("num_decoder_layers") or theirs["num_layers"]
-    scaled = theirs.config.get("scale_decoder_outputs", theirs["tie_word_embeddings"])
-    own_head = "lm_head.weight" in theirs.tensors
-    if own_head:
-        own_head = not theirs.tensors["lm_head.weight"].equal(theirs.tensors["shared.weight"])
+    head, tokens = theirs.tensors.get("lm_head.weight"), theirs.tensors.get("shared.weight")
+    own_head = head is not None and not (tokens is not None and head.equal(tokens))
+    numbers = _numbers(theirs)
     model = t5(
         theirs["vocab_size"],
-        width=theirs["d_model"],
-        depth=depths[0],
-        decoder_depth=depths[1],
-        heads=theirs["num_heads"],
-        head_width=theirs["d_kv"],
-        feed_forward=theirs["d_ff"],
         act=act,
         gated=gated,
-        buckets=theirs["relative_attention_num_buckets"],
-        most_distant=theirs["relative_attention_max_distance"],
         tied=not own_head,
-        scaled=scaled,
-        epsilon=theirs["layer_norm_epsilon"],
-        dropout=theirs["dropout_rate"],
+        scaled=theirs.config.get("scale_decoder_outputs", theirs["tie_word_embeddings"]),
         graph=complete() if graph is None else graph,
+        **numbers,
     )
     pieces = {"embedding.tokens.weight": Piece("shared.weight")}
     if own_head:
         pieces["head.weight"] = Piece("lm_head.weight")
-    for side, depth in zip(("encoder", "decoder"), depths, strict=True):
+    for side, depth in (("encoder", numbers["depth"]), ("decoder", numbers["decoder_depth"])):
         pieces |= _stack(side, depth, gated)
     fill(model, pieces, theirs, unused=UNUSED if own_head else (*UNUSED, "lm_head.weight"))
     return model
+
+
+def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+    return {
+        "width": theirs["d_model"],
+        "depth": theirs["num_layers"],
+        "decoder_depth": theirs.config.get("num_decoder_layers") or theirs["num_layers"],
+        "heads": theirs["num_heads"],
+        "head_width": theirs["d_kv"],
+        "feed_forward": theirs["d_ff"],
+        "buckets": theirs["relative_attention_num_buckets"],
+        "most_distant": theirs["relative_attention_max_distance"],
+        "epsilon": theirs["layer_norm_epsilon"],
+        "dropout": theirs["dropout_rate"],
+    }
 
 
 def _known(name: str) -> str:
