@@ -52,7 +52,7 @@ def draw(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
         most = max(float(shown.abs().max()), 1e-9)
-        axes.imshow(shown, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)

@@ -78,7 +78,7 @@ def _embedding() -> dict[str, Piece]:
 
 
 def _layers(depth: int) -> dict[str, Piece]:
-    pieces = {}
+    pieces: dict[str, Piece] = {}
     for i in range(depth):
         ours, their = f"reader.stack.layers.{i}", f"encoder.layer.{i}"
         for name in ("query", "key", "value"):

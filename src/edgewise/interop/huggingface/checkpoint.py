@@ -93,9 +93,10 @@ def read(source: Any) -> Checkpoint:
         ArgumentError: neither a folder nor a model.
         MissingExtraError: a folder, and safetensors is not installed.
     """
-    if isinstance(source, nn.Module) and hasattr(source, "config"):
+    config = getattr(source, "config", None)
+    if isinstance(source, nn.Module) and config is not None:
         tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
-        return _modern(source.config.to_dict(), tensors)
+        return _modern(config.to_dict(), tensors)
     if not isinstance(source, str | Path):
         raise ArgumentError(
             "model_or_folder",
@@ -104,14 +105,14 @@ def read(source: Any) -> Checkpoint:
             remedy="load it with transformers first, or pass the folder's path",
         )
     folder = Path(source)
-    config = folder / "config.json"
-    if not config.is_file():
+    file = folder / "config.json"
+    if not file.is_file():
         raise MissingDataError(
             f"`model_or_folder`: expected a folder with config.json and model.safetensors; "
             f"got {str(folder)!r}. Remedy: nothing is downloaded here; save a model there with "
             f"save_pretrained."
         )
-    return _modern(json.loads(config.read_text()), _read_tensors(folder))
+    return _modern(json.loads(file.read_text()), _read_tensors(folder))
 
 
 def _modern(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
