@@ -46,9 +46,7 @@ def test_binary_is_the_lectures_table() -> None:
 def test_binary_codes_cannot_be_interpolated_and_say_nothing_of_distance() -> None:
     codes = binary_positions(torch.arange(16), 4)
     between = (codes[3] + codes[5]) / 2
-    assert not (codes == between).all(1).any(), (
-        "half way from 3 to 5 is no position, not even 4"
-    )
+    assert not (codes == between).all(1).any(), "half way from 3 to 5 is no position, not even 4"
     apart = torch.cdist(codes, codes)
     neighbours = apart.diagonal(1)
     assert neighbours.min() == 1

@@ -94,7 +94,8 @@ class PairModel(nn.Module):
     ) -> Memory:
         """The source as a memory for :meth:`decode`."""
         sizes = reads.get("sizes")
-        reads["positions"] = positions_of(input_ids[..., None], sizes, reads.get("positions"), 0)
+        layout = attention_mask, sizes, reads.get("positions")
+        reads["positions"] = positions_of(input_ids[..., None], *layout)
         x = self.embedding(input_ids, reads["positions"])
         return Memory(self.core.encoder(x, attention_mask, **reads), attention_mask, sizes)
 
@@ -107,12 +108,9 @@ class PairModel(nn.Module):
     ) -> Tensor:
         """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
         cache = reads.get("cache")
-        reads["positions"] = positions_of(
-            decoder_input_ids[..., None],
-            reads.get("sizes"),
-            reads.get("positions"),
-            cache.length if cache is not None else 0,
-        )
+        past = cache.length if cache is not None else 0
+        layout = decoder_attention_mask, reads.get("sizes"), reads.get("positions"), past
+        reads["positions"] = positions_of(decoder_input_ids[..., None], *layout)
         x = self._target(decoder_input_ids, reads["positions"])
         states: Tensor = self.core.decoder(x, decoder_attention_mask, memory=memory, **reads)
         return states

@@ -92,7 +92,7 @@ class Reader(nn.Module):
             ArgumentError: a mask or sizes that do not fit x, or both; a graph of other sizes.
         """
         count, past = x.shape[-2], cache.length if cache is not None else 0
-        check_layout(x, attention_mask, sizes, past)
+        positions = positions_of(x, attention_mask, sizes, positions, past)
         pattern = self.graph if graph is None else graph
         if sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, sizes)
@@ -101,7 +101,6 @@ class Reader(nn.Module):
         terms["bias"] = add_terms(terms.get("bias"), padding_bias(attention_mask, bound, x))
         if memory is not None:
             terms.update(memory.terms(count, sizes))
-        positions = positions_of(x, sizes, positions, past)
         states: Tensor = self.stack(x, bound, positions=positions, cache=cache, **terms)
         if cache is not None:
             cache.length += count
@@ -109,9 +108,18 @@ class Reader(nn.Module):
 
 
 def positions_of(
-    x: Tensor, sizes: Sizes | None, positions: Tensor | None, past: int
+    x: Tensor,
+    mask: Tensor | None,
+    sizes: Sizes | None,
+    positions: Tensor | None = None,
+    past: int = 0,
 ) -> Tensor | None:
-    """The positions given, else those that sizes or a cache imply; ``None`` for 0, 1, ..."""
+    """The positions given, else those that sizes or a cache imply; ``None`` for 0, 1, ...
+
+    Raises:
+        ArgumentError: a mask or sizes that do not fit x ``[..., T, width]``.
+    """
+    check_layout(x, mask, sizes, past)
     if positions is not None:
         return positions
     if sizes is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
@@ -52,26 +54,28 @@ class RecurrentReader(nn.Module):
         check_layout(x, attention_mask, sizes, cache.length if cache is not None else 0)
         count = x.shape[-2]
         if sizes is not None:
-            states = self._run(x.split(torch.as_tensor(sizes).tolist()), None)
+            states = self._run(x.split(torch.as_tensor(sizes).tolist()), x, None)
         else:
             real = torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
             if attention_mask is not None:
                 real = attention_mask[..., -count:].bool()
             rows, real = x.reshape(-1, *x.shape[-2:]), real.reshape(-1, count)
             parts = [row[kept] for row, kept in zip(rows, real, strict=True)]
-            read = self._run(parts, cache)
+            read = self._run(parts, x, cache)
             states = x.new_zeros(*rows.shape[:-1], read.shape[-1])
-            states = states.masked_scatter(real[..., None], read).view(*x.shape[:-1], -1)
+            states = states.masked_scatter(real[..., None], read).view(
+                *x.shape[:-1], read.shape[-1]
+            )
         if cache is not None:
             cache.length += count
         out: Tensor = self.dropout(states)
         return out
 
-    def _run(self, sequences: list[Tensor] | tuple[Tensor, ...], cache: Cache | None) -> Tensor:
+    def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
         """States of all nodes, one sequence after the other; empty ones are skipped."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
-            return sequences[0].new_zeros(0, self.cell.hidden_size)
+            return like.new_zeros(0, self.cell.hidden_size)
         packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
         state = cache.state(self) if cache is not None else None
         out, state = self.cell(packed, _time_first(state))

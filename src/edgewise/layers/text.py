@@ -140,8 +140,8 @@ class TextModel(nn.Module):
         terms: dict[str, Any] = {**reads}
         cache = reads.get("cache")
         past = cache.length if cache is not None else 0
-        given = input_ids[..., None]  # positions are counted along the nodes, as of features
-        terms["positions"] = positions_of(given, reads.get("sizes"), reads.get("positions"), past)
+        layout = reads.get("sizes"), reads.get("positions"), past
+        terms["positions"] = positions_of(input_ids[..., None], attention_mask, *layout)
         x = self.embedding(input_ids, terms["positions"], token_type_ids)
         states: Tensor = self.reader(x, attention_mask, **terms)
         return states
