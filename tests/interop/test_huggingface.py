@@ -187,8 +187,9 @@ def test_t5_gives_the_states_logits_and_gradients_of_theirs(name: str) -> None:
     close(embedding(ours).grad, theirs.shared.weight.grad)
 
 
-def test_an_untied_t5_keeps_its_own_head() -> None:
-    theirs = made(t5)
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_untied_t5_keeps_its_own_head(tied: bool) -> None:
+    theirs = made(lambda: t5(tie_word_embeddings=tied))
     theirs.lm_head.weight = nn.Parameter(torch.randn(VOCABULARY, 16))
     ids, mask = sentences()
     ours = load(theirs)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.reader import Memory, Reader, positions_of
-from edgewise.layers.text import ReadTerms, TextEmbedding
+from edgewise.layers.text import LanguageHead, ReadTerms, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
@@ -54,7 +54,7 @@ class PairModel(nn.Module):
         self,
         embedding: TextEmbedding,
         core: EncoderDecoder,
-        head: nn.Module,
+        head: LanguageHead,
         *,
         target_embedding: TextEmbedding | None = None,
     ) -> None:

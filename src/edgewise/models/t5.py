@@ -11,6 +11,7 @@ Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -32,33 +33,28 @@ def t5(
     heads: int = 4,
     head_width: int = 32,
     feed_forward: int = 512,
-    act: str = "relu",
     gated: bool = False,
-    buckets: int = 32,
-    most_distant: int = 128,
+    buckets: tuple[int, int] = (32, 128),
     tied: bool = True,
-    scaled: bool = True,
-    epsilon: float = 1e-6,
+    norm: Callable[[int], nn.Module] = partial(nn.RMSNorm, eps=1e-6),  # noqa: B008 - makes norms
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> ew.PairModel:
     """States of target tokens; ``model.logits(states)`` are the scores of each next token."""
-    norm = partial(nn.RMSNorm, eps=epsilon)
-    options: dict[str, Any] = {"head_width": head_width, "bias": False, "dropout": dropout}
-    attention = partial(ew.MultiHeadAttention, width, heads, score=Dot(1.0), **options)
-    network: Any = ew.GatedFeedForward if gated else partial(ew.FeedForward, bias=False)
-    kinds: list[Any] = [ew.AttentionBlock, ew.CrossBlock]
-    readers = []
+    options: dict[str, Any] = {"score": Dot(1.0), "bias": False, "dropout": dropout}
+    attention = partial(ew.MultiHeadAttention, width, heads, head_width=head_width, **options)
+    kind: Any = ew.GatedFeedForward if gated else partial(ew.FeedForward, bias=False)
+    network = partial(kind, width, feed_forward, act="gelu_tanh" if gated else "relu")
+    block: Any = {1: ew.AttentionBlock, 2: ew.CrossBlock}
+    sides = []
     for parts, count, reads in ((1, depth, graph), (2, decoder_depth or depth, causal())):
-        stacked = []
+        layers = []
         for _ in range(count):
-            half = [attention() for _ in range(parts)]
-            half.append(network(width, feed_forward, act=act, dropout=dropout))
-            block = kinds[parts - 1](*half, width, order="pre", norm=norm, dropout=dropout)
-            stacked.append(block)
-        positions = Buckets(heads, buckets, most_distant, both_ways=parts == 1)
-        stack = TransformerEncoder(stacked, nn.Sequential(norm(width), nn.Dropout(dropout)), reads)
-        readers.append(ew.Reader(stack, reads, relative=positions))
-    embedding = ew.TextEmbedding(vocabulary, width, dropout=dropout)
-    head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if scaled else 1.0)
-    return ew.PairModel(embedding, ew.EncoderDecoder(*readers), head)
+            halves = [*(attention() for _ in range(parts)), network(dropout=dropout)]
+            layers.append(block[parts](*halves, width, order="pre", norm=norm, dropout=dropout))
+        stack = TransformerEncoder(layers, nn.Sequential(norm(width), nn.Dropout(dropout)), reads)
+        relative = Buckets(heads, *buckets, both_ways=parts == 1)
+        sides.append(ew.Reader(stack, reads, relative=relative))
+    head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
+    words = ew.TextEmbedding(vocabulary, width, dropout=dropout)
+    return ew.PairModel(words, ew.EncoderDecoder(*sides), head)

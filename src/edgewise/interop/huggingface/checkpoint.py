@@ -123,7 +123,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     try:
         from safetensors.torch import load_file
     except ImportError as error:
-        raise MissingExtraError("safetensors", "train", "reading weights") from error
+        raise MissingExtraError("safetensors", "text", "reading weights") from error
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from torch import nn
+
+from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.layers import PairModel
 from edgewise.models.t5 import t5
 
-ENDS = {"relu": ("relu", False), "gated-gelu": ("gelu_tanh", True), "gated-silu": ("silu", True)}
+GATED = {"relu": False, "gated-gelu": True}
 UNUSED = ("coder.embed_tokens.weight",)
 
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> PairModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
-    theirs.must_be(feed_forward_proj=_known(theirs["feed_forward_proj"]))
-    act, gated = ENDS[theirs["feed_forward_proj"]]
+    kind = theirs["feed_forward_proj"]
+    if kind not in GATED:
+        raise unknown_name("feed_forward_proj", kind, GATED)
+    gated = GATED[kind]
     head, tokens = theirs.tensors.get("lm_head.weight"), theirs.tensors.get("shared.weight")
     own_head = head is not None and not (tokens is not None and head.equal(tokens))
     numbers = _numbers(theirs)
     model = t5(
         theirs["vocab_size"],
-        act=act,
         gated=gated,
         tied=not own_head,
-        scaled=theirs.config.get("scale_decoder_outputs", theirs["tie_word_embeddings"]),
         graph=complete() if graph is None else graph,
         **numbers,
     )
+    scaled = theirs.config.get("scale_decoder_outputs", theirs["tie_word_embeddings"])
+    model.head.scale = theirs["d_model"] ** -0.5 if scaled else 1.0
     pieces = {"embedding.tokens.weight": Piece("shared.weight")}
     if own_head:
         pieces["head.weight"] = Piece("lm_head.weight")
@@ -47,15 +53,13 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "heads": theirs["num_heads"],
         "head_width": theirs["d_kv"],
         "feed_forward": theirs["d_ff"],
-        "buckets": theirs["relative_attention_num_buckets"],
-        "most_distant": theirs["relative_attention_max_distance"],
-        "epsilon": theirs["layer_norm_epsilon"],
+        "buckets": (
+            theirs["relative_attention_num_buckets"],
+            theirs["relative_attention_max_distance"],
+        ),
+        "norm": partial(nn.RMSNorm, eps=theirs["layer_norm_epsilon"]),
         "dropout": theirs["dropout_rate"],
     }
-
-
-def _known(name: str) -> str:
-    return name if name in ENDS else "relu or gated-gelu or gated-silu"
 
 
 def _stack(side: str, depth: int, gated: bool) -> dict[str, Piece]:
