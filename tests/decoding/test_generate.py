@@ -110,18 +110,19 @@ def test_an_ended_text_is_padded_until_all_have_ended() -> None:
 
 
 def test_beams_find_the_best_text_that_greedy_misses() -> None:
-    """As many beams as tokens are an exhaustive search for texts of two."""
+    """With a beam for every beginning, the search for texts of three tokens is exhaustive."""
     model, missed = writer("gpt"), 0
-    pairs = torch.cartesian_prod(torch.arange(VOCABULARY), torch.arange(VOCABULARY))
+    endings = torch.cartesian_prod(*(torch.arange(VOCABULARY) for _ in range(3)))
     for start in range(VOCABULARY):
-        texts = torch.cat([torch.full((len(pairs), 1), start), pairs], dim=1)
-        scores = model.logits(model(texts[:, :-1])).log_softmax(-1)
-        best = texts[scores.gather(-1, pairs[..., None]).sum((1, 2)).argmax()]
+        texts = torch.cat([torch.full((len(endings), 1), start), endings], dim=1)
+        with torch.no_grad():
+            scores = model.logits(model(texts[:, :-1])).log_softmax(-1)
+        best = texts[scores.gather(-1, endings[..., None]).sum((1, 2)).argmax()]
         prompt = texts[:1, :1]
-        options = {"beams": VOCABULARY, "length_penalty": 0.0}
-        found = beam_search(model, prompt, max_new_tokens=2, **options)
+        options = {"beams": VOCABULARY**2, "length_penalty": 0.0}
+        found = beam_search(model, prompt, max_new_tokens=3, **options)
         assert found[0].tolist() == best.tolist()
-        missed += not torch.equal(generate(model, prompt, max_new_tokens=2)[0], best)
+        missed += not torch.equal(generate(model, prompt, max_new_tokens=3)[0], best)
     assert missed
 
 
