@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,10 +32,13 @@ class AttentionCall:
     seed: int = 0
     first_edge: int = 0
 
-    @property
+    @cached_property
     def batch(self) -> torch.Size:
         """The leading dimensions of all arguments, broadcast together."""
-        batch: torch.Size = torch.broadcast_shapes(*self.batches().values())
+        batches = set(self.batches().values())
+        if len(batches) == 1:  # the general rule takes a while, next to a step of decoding
+            return batches.pop()
+        batch: torch.Size = torch.broadcast_shapes(*batches)
         return batch
 
     def batches(self) -> dict[str, torch.Size]:
