@@ -58,7 +58,7 @@ class TextEmbedding(nn.Module):
             ArgumentError: an id that the vocabulary does not have, more tokens than positions.
         """
         try:
-            x = self.tokens(ids) * self.scale
+            x = _scaled(self.tokens(ids), self.scale)
         except IndexError as error:
             raise self._unknown_token(ids) from error
         if self.types is not None:
@@ -192,4 +192,8 @@ class LanguageHead(nn.Module):
     def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
         """``[..., vocabulary]`` from states ``[..., width]`` and the embedding's matrix."""
         weight = tokens if self.weight is None else self.weight
-        return nn.functional.linear(self.transform(states) * self.scale, weight, self.bias)
+        return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
+
+
+def _scaled(x: Tensor, scale: float) -> Tensor:
+    return x if scale == 1.0 else x * scale  # a pass over x less, for most models
