@@ -8,17 +8,27 @@ from collections.abc import Callable
 from torch import nn
 
 from edgewise.errors import unknown_name
+from edgewise.layers import PairModel, TextModel
+from edgewise.models.bert import bert
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
+from edgewise.models.gpt import gpt
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphsage import graphsage
+from edgewise.models.gru import gru
+from edgewise.models.llama import llama
+from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.monet import monet
+from edgewise.models.rnn import rnn
+from edgewise.models.roberta import roberta
+from edgewise.models.t5 import t5
+from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.vit import vit
 
@@ -50,12 +60,31 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
+    "bert": bert,
+    "roberta": roberta,
+    "gpt": gpt,
+    "llama": llama,
+    "rnn": rnn,
+    "lstm": lstm,
+    "gru": gru,
+}
+"""``f(vocabulary)``, called ``model(ids [B, T], attention_mask=None) -> states [B, T, width]``, or
+``model(ids [N], sizes=sizes) -> [N, width]`` for a packed batch; ``model.logits(states)`` are the
+scores ``[..., vocabulary]``; ``cache=`` continues where an earlier call stopped."""
+
+PAIR_MODELS: dict[str, Callable[..., PairModel]] = {"transformer": transformer, "t5": t5}
+"""``f(vocabulary)``, called ``model(ids [B, S], mask, target_ids [B, T], target_mask) -> [B, T,
+width]``, or with ``sizes`` and ``decoder_sizes`` for packed batches; ``model.logits(states)``."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
     **EDGE_MODELS,
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **TEXT_MODELS,
+    **PAIR_MODELS,
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -75,19 +104,30 @@ __all__ = [
     "IMAGE_MODELS",
     "MODELS",
     "NODE_MODELS",
+    "PAIR_MODELS",
+    "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
+    "bert",
     "edge_transformer",
     "gat",
     "gatv2",
     "gcn",
     "gin",
     "gnn",
+    "gpt",
     "graph_network",
     "graph_transformer",
     "graphsage",
+    "gru",
+    "llama",
+    "lstm",
     "magna",
     "monet",
+    "rnn",
+    "roberta",
+    "t5",
+    "transformer",
     "transformer_encoder",
     "vit",
 ]
