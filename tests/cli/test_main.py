@@ -132,9 +132,7 @@ def test_compare_writes_a_page_that_stands_alone(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     graphs = ["empty()", "grid(4, 4)", "complete()"]
     folder = tmp_path / "runs"
-    code, out, _ = run(
-        capsys, "compare", "digits", "model.graph", *graphs, *TINY, "--out", folder
-    )
+    code, out, _ = run(capsys, "compare", "digits", "model.graph", *graphs, *TINY, "--out", folder)
     assert code == 0
     rows = out.splitlines()
     assert rows[0].split("  ")[0] == "graph"

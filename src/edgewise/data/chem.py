@@ -62,9 +62,7 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     A salt, ``cation.anion``, is one graph of two components. A molecule may have no bonds.
     """
     shares = _shares(molecule)
-    atoms = [
-        _atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)
-    ]
+    atoms = [_atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)]
     index: list[tuple[int, int]] = []
     bonds: list[list[float]] = []
     for bond in molecule.GetBonds():
@@ -118,6 +116,7 @@ def _shares(molecule: Any) -> list[list[float]]:
 
 def scaffold(molecule: Any) -> str:
     """The Murcko scaffold as SMILES, rings and what links them; empty without a ring."""
-    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+    from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    return str(MurckoScaffoldSmiles(mol=molecule))
+    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # without annotations
+    return str(smiles(mol=molecule))

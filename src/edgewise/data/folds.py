@@ -1,4 +1,4 @@
-"""Cross-validation: test on one fold, choose the epoch on a part of the others, train on the rest."""
+"""Cross-validation: test on one fold, validate on a part of the others, train on the rest."""
 
 from __future__ import annotations
 

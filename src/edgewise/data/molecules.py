@@ -66,7 +66,12 @@ class Molecules(Data):
     bonds: bool = True
     batch_size: int = 64
 
-    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "mean", "std")
+    provides: ClassVar[tuple[str, ...]] = (
+        "in_width",
+        "out_width",
+        "edge_width",
+        "condition_width",
+    )
 
     def __post_init__(self) -> None:
         self._folds()
@@ -96,15 +101,14 @@ class Molecules(Data):
         graphs = PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
         index = self._folds().split(*self._keys(names, molecules, number))
         train = index["train"]
-        mean, std = y[train].mean(), y[train].std(correction=0).clamp(min=1e-12)
         if measured.shape[1]:
             spread = measured[train].std(0, correction=0).clamp(min=1e-12)
             measured = (measured - measured[train].mean(0)) / spread
-        sizes: dict[str, Any] = {"in_width": graphs.x.shape[1], "out_width": 1}
+        sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
             sizes |= {"edge_width": graphs.edges.shape[1], "condition_width": measured.shape[1]}
         return Splits(
-            sizes | {"mean": float(mean), "std": float(std)},
+            sizes,
             **{k: self._part(graphs, number[i], measured[i], y[i]) for k, i in index.items()},
             batch_size=self.batch_size,
         )
@@ -115,7 +119,7 @@ class Molecules(Data):
             more = (bonds, measured[index]) if self.bonds else ()
             return Batch((x, graph, members, *more), y[index, None])
 
-        return Split(len(y), make)
+        return Split(len(y), make, (float(y.mean()), float(y.std(correction=0).clamp(min=1e-12))))
 
     def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
         """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""
@@ -155,7 +159,9 @@ class Molecules(Data):
             )
         return torch.cat([plain, positive.log()], dim=1)
 
-    def _keys(self, names: list[str], molecules: list[Any], number: Tensor) -> tuple[How, list[str]]:
+    def _keys(
+        self, names: list[str], molecules: list[Any], number: Tensor
+    ) -> tuple[How, list[str]]:
         """How to deal the rows, and the group of each."""
         group = [scaffold(m) for m in molecules] if self.split == "scaffold" else names
         how: How = "random" if self.split == "random" else "group"

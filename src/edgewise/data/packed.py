@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class PackedGraphs:
     def of(
         cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
     ) -> PackedGraphs:
-        """From node features ``[n, F]``, edges ``[2, e]`` and their features ``[e, K]``, a graph each.
+        """From the node features ``[n, F]``, edges ``[2, e]`` and edge features ``[e, K]`` of each.
 
         Raises:
             ArgumentError: there is no graph, or a feature is NaN or infinite.
@@ -90,6 +90,6 @@ class PackedGraphs:
 
 
 def _ranges(start: Tensor, length: Tensor) -> Tensor:
-    """``start[0], start[0] + 1, ...`` (``length[0]`` of them), then from ``start[1]``, and so on."""
+    """``start[0], start[0] + 1, ...``, ``length[0]`` of them, then from ``start[1]``, and so on."""
     shift = start - (length.cumsum(0) - length)
     return torch.arange(int(length.sum())) + shift.repeat_interleave(length)

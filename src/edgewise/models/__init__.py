@@ -14,10 +14,13 @@ from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
+from edgewise.models.graph_gat import graph_gat
+from edgewise.models.graph_gin import graph_gin
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.magna import magna
+from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.vit import vit
@@ -50,12 +53,21 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "graph_gat": graph_gat,
+    "graph_gin": graph_gin,
+    "molecule_transformer": molecule_transformer,
+}
+"""``f(in_width, out_width)``, called ``model(x [N, in_width], graph, members) -> [B, out_width]``:
+``members`` is the bipartite graph of which output reads which nodes (``graphs.membership``)."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
     **EDGE_MODELS,
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **READOUT_MODELS,
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -75,6 +87,7 @@ __all__ = [
     "IMAGE_MODELS",
     "MODELS",
     "NODE_MODELS",
+    "READOUT_MODELS",
     "TOKEN_MODELS",
     "about",
     "edge_transformer",
@@ -83,10 +96,13 @@ __all__ = [
     "gcn",
     "gin",
     "gnn",
+    "graph_gat",
+    "graph_gin",
     "graph_network",
     "graph_transformer",
     "graphsage",
     "magna",
+    "molecule_transformer",
     "monet",
     "transformer_encoder",
     "vit",
