@@ -10,7 +10,7 @@ from edgewise.data.loader import Loader
 from edgewise.data.molecules import Molecules as molecules
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.planetoid import Planetoid as planetoid
-from edgewise.data.splits import Data, Splits
+from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.tu import TU as tu
 
 DATA: dict[str, type[Data]] = {
@@ -29,6 +29,7 @@ __all__ = [
     "Data",
     "Loader",
     "PackedGraphs",
+    "Split",
     "Splits",
     "digits",
     "esol",

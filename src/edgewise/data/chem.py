@@ -2,8 +2,9 @@
 
 Atom features (:data:`ATOM_WIDTH` numbers): element, neighbours, hydrogens, hybridisation and the
 sizes of its rings, each one-hot; formal charge; whether aromatic, and whether a centre of
-chirality; and its shares of Crippen's logP and molar refractivity (Wildman and Crippen, 1999), of
-the polar surface in units of 10 Å² (Ertl et al., 2000) and of Labute's surface in 10 Å² (2000).
+chirality; and its shares in four properties of the molecule: with its hydrogens, in logP and in the
+molar refractivity, in 10 cm³/mol (Wildman and Crippen, 1999); without them, in the polar surface
+(Ertl et al., 2000) and in the whole surface (Labute, 2000), both in 10 Å².
 
 Bond features (:data:`BOND_WIDTH` numbers): single, double, triple or aromatic; conjugated; in a
 ring; and E or Z where that is written.
@@ -49,10 +50,11 @@ def rdkit() -> ModuleType:
 
 def parse(smiles: str) -> Any | None:
     """RDKit's molecule, or ``None`` where the text is no SMILES or holds no atom."""
+    chem = rdkit()
     from rdkit import rdBase
 
     with rdBase.BlockLogs():  # the caller reports it, with its row
-        molecule = rdkit().MolFromSmiles(smiles.strip())
+        molecule = chem.MolFromSmiles(smiles.strip())
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
 
 
@@ -105,12 +107,18 @@ def _shares(molecule: Any) -> list[list[float]]:
     """What each atom adds to logP, molar refractivity, polar and whole surface."""
     from rdkit.Chem import rdMolDescriptors as descriptors
 
-    crippen = descriptors._CalcCrippenContribs(molecule)
+    whole = rdkit().AddHs(molecule)
+    crippen = descriptors._CalcCrippenContribs(whole)
+    shares = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
+    for hydrogen in list(whole.GetAtoms())[molecule.GetNumAtoms() :]:
+        to = shares[hydrogen.GetNeighbors()[0].GetIdx()]
+        to[0] += crippen[hydrogen.GetIdx()][0]
+        to[1] += crippen[hydrogen.GetIdx()][1]
     polar = descriptors._CalcTPSAContribs(molecule)
     surface, _hydrogens = descriptors._CalcLabuteASAContribs(molecule)
     return [
-        [logp, refraction / 10, area / 10, whole / 10]
-        for (logp, refraction), area, whole in zip(crippen, polar, surface, strict=True)
+        [logp, refraction / 10, area / 10, around / 10]
+        for (logp, refraction), area, around in zip(shares, polar, surface, strict=True)
     ]
 
 

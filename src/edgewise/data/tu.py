@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -106,7 +106,6 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
     try:
         with expected_warnings():
             data, slices, sizes = read_tu_data(str(raw), name)
-            degrees: Any = slices["edge_index"].diff()
     except (ValueError, IndexError, RuntimeError, KeyError) as error:
         raise ArgumentError(
             "data.name",
@@ -118,12 +117,14 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
     check_features(x)
     split = sizes["num_node_attributes"]
     labels = x[:, split:] if x.shape[1] > split else torch.ones(len(x), 1)
-    starts = slices.get("x", None)
-    if starts is None:
-        counts = torch.tensor(data._num_nodes)
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    edges = data.edge_attr if data.edge_attr is not None else torch.ones(int(degrees.sum()), 0)
-    graphs = PackedGraphs(labels, data.edge_index, edges, starts, slices["edge_index"])
+    node_start = slices.get("x")
+    if node_start is None:
+        node_start = torch.tensor([0, *data._num_nodes]).cumsum(0)
+    edge_start = slices["edge_index"]  # ends at the last graph that has an edge
+    edgeless = edge_start[-1:].expand(len(node_start) - len(edge_start))
+    edges = data.edge_attr if data.edge_attr is not None else torch.ones(int(edge_start[-1]), 0)
+    edge_start = torch.cat([edge_start, edgeless])
+    graphs = PackedGraphs(labels, data.edge_index, edges, node_start, edge_start)
     return graphs, x[:, :split], data.y
 
 
