@@ -21,10 +21,12 @@ gin_esol = Recipe(
 attentive_esol = Recipe(
     name="attentive-esol",
     summary="Molecule transformer on ESOL; --folds gives the RMSE over 5 random folds",
-    model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.1),
+    model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.05),
     data=data.esol(),
     task=tasks.regression(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.cosine(),
-    trainer=training.Trainer(epochs=100, monitor="val/rmse", better="lower", clip_norm=5.0),
+    trainer=training.Trainer(
+        epochs=50, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+    ),
 )

@@ -15,5 +15,7 @@ ionic_liquids_co2 = Recipe(
     task=tasks.regression(kind="mae"),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.cosine(),
-    trainer=training.Trainer(epochs=25, monitor="val/mae", better="lower", clip_norm=1.0),
+    trainer=training.Trainer(
+        epochs=25, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
+    ),
 )
