@@ -39,6 +39,7 @@ EXTRAS = [
     "lightning",
     "matplotlib",
     "networkx",
+    "rdkit",
     "rich",
     "safetensors",
     "scipy",

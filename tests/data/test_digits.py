@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from edgewise.data import digits
+from edgewise.data.digits import warped
 from tests.errors import refused
 
 pytest.importorskip("sklearn")
@@ -49,6 +50,27 @@ def test_split_belongs_to_its_own_seed():
 
     assert torch.equal(labels(digits(), 0), labels(digits(), 1))
     assert not torch.equal(labels(digits(), 0), labels(digits(split_seed=1), 0))
+
+
+def test_warp_changes_training_images_alone_and_not_beyond_recognition():
+    plain, bent = (digits(warp=warp).load().loaders(0) for warp in (0, 0.1))
+    for name in ("val", "test"):
+        assert torch.equal(everything(plain[name])[0], everything(bent[name])[0])
+    before, after = (everything(loaders["train"]) for loaders in (plain, bent))
+    assert torch.equal(before[1], after[1])
+    assert not torch.equal(before[0], after[0])
+    assert not torch.equal(everything(bent["train"])[0], after[0]), "differently every time"
+    assert torch.corrcoef(torch.stack([before[0].flatten(), after[0].flatten()]))[0, 1] > 0.8
+
+
+def test_warp_of_nothing_is_nothing():
+    images = torch.rand(3, 1, 8, 8)
+    assert torch.allclose(warped(images, 0.0), images, atol=1e-6)
+
+
+def test_warp_out_of_range():
+    with refused("data.warp", expected="from 0", got="-0.1", remedy="0.1"):
+        digits(warp=-0.1)
 
 
 @pytest.mark.parametrize("shares", [{"val": 0}, {"test": 1.0}, {"val": 0.5, "test": 0.5}])

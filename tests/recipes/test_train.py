@@ -133,6 +133,15 @@ def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
     assert evaluate_run(tmp_path / "runs")["test/accuracy"] == accuracy
 
 
+def test_one_run_is_not_several(tmp_path):
+    train(TINY, tmp_path / "one")
+    with refused("--seeds", expected="none", got="some", remedy="--out"):
+        train_seeds(TINY, 2, tmp_path / "one", resume=True)
+    train_seeds(TINY, 1, tmp_path / "several")
+    with refused("--resume", expected="--seeds", got="none", remedy="--seeds N"):
+        train(TINY, tmp_path / "several", resume=True)
+
+
 def test_comparison_differs_in_one_field_only(tmp_path):
     found = compare(TINY, "model.graph", ["empty()", "complete()"], tmp_path / "runs")
     assert [outcome.edges_per_token for outcome in found.outcomes] == [0, 16]

@@ -24,6 +24,7 @@ SMALL = {
     "model.heads": 2,
     "model.feed_forward": 16,
     "model.dropout": 0.2,  # so that the random numbers matter
+    "data.warp": 0.1,  # likewise
     "data.batch_size": 128,
     "trainer.better": "lower",  # so that the best epoch is an early one, to be remembered
     "trainer.epochs": 3,

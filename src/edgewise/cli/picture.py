@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edgewise.cli.table import tested
 from edgewise.errors import MissingExtraError
 from edgewise.graphs import Graph
 from edgewise.graphs.draw import draw_matrix, draw_nodes
@@ -44,8 +45,9 @@ def _ratios(graphs: list[Graph]) -> tuple[float, ...]:
     return (4.0, 4.8) if graphs else (1.0,)
 
 
-def _monitored(found: Comparison) -> str:
-    return found.recipe.trainer.monitor.partition("/")[2]
+def _metric(found: Comparison) -> str:
+    """What the task reports first, such as the accuracy; the loss where it is all there is."""
+    return tested(found)[0].removeprefix("test/")
 
 
 def _colour(place: int) -> str:
@@ -54,7 +56,7 @@ def _colour(place: int) -> str:
 
 def _draw_accuracies(found: Comparison, axes: Axes) -> None:
     """A bar for each value, the first on top, with its number at the end."""
-    name = f"test/{_monitored(found)}"
+    name = f"test/{_metric(found)}"
     values = [outcome.metrics[name] for outcome in found.outcomes]
     places = list(range(len(values)))
     colours = [_colour(place) for place in places]
@@ -73,7 +75,7 @@ def _draw_accuracies(found: Comparison, axes: Axes) -> None:
 
 def _draw_curves(found: Comparison, axes: Axes) -> None:
     """The validation metric over the epochs, a line for each value."""
-    name = f"val/{_monitored(found)}"
+    name = f"val/{_metric(found)}"
     for place, outcome in enumerate(found.outcomes):
         epochs = [row["epoch"] for row in outcome.rows]
         values = [row[name] for row in outcome.rows]

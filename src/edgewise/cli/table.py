@@ -24,28 +24,32 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
 
 
 def metrics_table(metrics: Mapping[str, Any]) -> str:
-    """The metrics of a run, or mean ± standard deviation over seeds."""
+    """The metrics of a run, or mean ± standard deviation over several."""
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            spread = f"± {value['std']:.4f}  ({len(value['values'])} seeds)"
+            spread = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
             rows.append([name, f"{value['mean']:.4f}", spread])
         else:
             rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])
     return table(rows, header=False)
 
 
+def tested(found: Comparison) -> list[str]:
+    """The metrics on the test split, the loss last."""
+    names = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
+    return sorted(names, key="test/loss".__eq__)
+
+
 def comparison_rows(found: Comparison) -> list[list[str]]:
     """Header and one row for each value, as both the terminal and the page show them."""
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
-    tested = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
-    tested.sort(key="test/loss".__eq__)  # the loss last
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
-    rows = [[*header, *(name.replace("/", " ") for name in tested), "seconds"]]
+    rows = [[*header, *(name.replace("/", " ") for name in tested(found)), "seconds"]]
     for outcome in found.outcomes:
         edges = outcome.edges_per_token
         row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
-        row += [_number(name, outcome.metrics[name]) for name in tested]
+        row += [_number(name, outcome.metrics[name]) for name in tested(found)]
         rows.append([*row, f"{outcome.metrics['seconds']:.1f}"])
     return rows
 

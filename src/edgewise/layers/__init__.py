@@ -9,6 +9,7 @@ from edgewise.layers.cache import Cache
 from edgewise.layers.decoder import CrossBlock, DecoderLayer
 from edgewise.layers.dropout import Dropout
 from edgewise.layers.edge_transformer import EdgeTransformerLayer
+from edgewise.layers.edge_vectors import EdgeVectorLayer
 from edgewise.layers.encoder_decoder import EncoderDecoder, PairModel
 from edgewise.layers.feed_forward import FeedForward, GatedFeedForward, activation
 from edgewise.layers.graph_network import GraphNetworkBlock
@@ -19,7 +20,9 @@ from edgewise.layers.multi_hop import MultiHopAttention, diffuse
 from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
 from edgewise.layers.reader import Memory, Reader
+from edgewise.layers.readout import AttentionReadout
 from edgewise.layers.recurrent import RecurrentReader
+from edgewise.layers.rescale import Rescaled
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
@@ -29,6 +32,7 @@ __all__ = [
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
+    "AttentionReadout",
     "Block",
     "Cache",
     "ClassToken",
@@ -36,6 +40,7 @@ __all__ = [
     "DecoderLayer",
     "Dropout",
     "EdgeTransformerLayer",
+    "EdgeVectorLayer",
     "EncoderDecoder",
     "FeedForward",
     "GatedFeedForward",
@@ -57,6 +62,7 @@ __all__ = [
     "PooledHead",
     "Reader",
     "RecurrentReader",
+    "Rescaled",
     "Residual",
     "TextEmbedding",
     "TextModel",

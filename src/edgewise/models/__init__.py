@@ -17,6 +17,8 @@ from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
 from edgewise.models.gpt import gpt
+from edgewise.models.graph_gat import graph_gat
+from edgewise.models.graph_gin import graph_gin
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphsage import graphsage
@@ -24,6 +26,7 @@ from edgewise.models.gru import gru
 from edgewise.models.llama import llama
 from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
+from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
@@ -77,6 +80,14 @@ PAIR_MODELS: dict[str, Callable[..., PairModel]] = {"transformer": transformer, 
 """``f(vocabulary)``, called ``model(ids [B, S], mask, target_ids [B, T], target_mask) -> [B, T,
 width]``, or with ``sizes`` and ``decoder_sizes`` for packed batches; ``model.logits(states)``."""
 
+READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "graph_gat": graph_gat,
+    "graph_gin": graph_gin,
+    "molecule_transformer": molecule_transformer,
+}
+"""``f(in_width, out_width)``, called ``model(x [N, in_width], graph, members) -> [B, out_width]``:
+``members`` is the bipartite graph of which output reads which nodes (``graphs.membership``)."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
     **EDGE_MODELS,
@@ -85,6 +96,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **IMAGE_MODELS,
     **TEXT_MODELS,
     **PAIR_MODELS,
+    **READOUT_MODELS,
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -105,6 +117,7 @@ __all__ = [
     "MODELS",
     "NODE_MODELS",
     "PAIR_MODELS",
+    "READOUT_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
@@ -116,6 +129,8 @@ __all__ = [
     "gin",
     "gnn",
     "gpt",
+    "graph_gat",
+    "graph_gin",
     "graph_network",
     "graph_transformer",
     "graphsage",
@@ -123,6 +138,7 @@ __all__ = [
     "llama",
     "lstm",
     "magna",
+    "molecule_transformer",
     "monet",
     "rnn",
     "roberta",

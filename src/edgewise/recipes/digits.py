@@ -9,11 +9,12 @@ from edgewise.recipes.recipe import Recipe
 
 digits = Recipe(
     name="digits",
-    summary="Vision Transformer on 8×8 handwritten digits, 16 patches; 97 % in half a minute",
+    summary="Vision Transformer on 8×8 handwritten digits, 16 patches: 98 % in half a minute",
     model=partial(models.vit, patch=2, width=64, depth=2, heads=4, feed_forward=128),
-    data=data.digits(),
+    # 1257 images are few: without warping they are learned by heart, for 96 %.
+    data=data.digits(batch_size=32, warp=0.1),
     task=tasks.classification(),
-    optimizer=training.Optimizer(name="adamw", lr=2e-3, weight_decay=0.05),
+    optimizer=training.Optimizer(name="adamw", lr=4e-3, weight_decay=0.05),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=30, clip_norm=1.0),
+    trainer=training.Trainer(epochs=40, clip_norm=1.0, monitor="val/loss", better="lower"),
 )

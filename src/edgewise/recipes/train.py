@@ -10,6 +10,7 @@ from torch import nn
 
 from edgewise.data import Loader, Splits
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.layers import Rescaled
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
@@ -34,6 +35,7 @@ def train(
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
+        _refuse_several(path)
         if folder.has("metrics.json"):
             metrics: dict[str, float] = folder.read_json("metrics.json")
             return metrics
@@ -106,7 +108,8 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             remedy="combine models and data of one kind",
         )
     model: nn.Module = recipe.model(**arguments)
-    return model
+    scale = splits.train.target_scale
+    return Rescaled(model, *scale) if scale else model
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
@@ -118,4 +121,14 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
             expected=f"the fields that the run in {path} was started with",
             got=f"other values ({'; '.join(differing)})",
             remedy="repeat its fields, or start a new run with --out",
+        )
+
+
+def _refuse_several(path: Path) -> None:
+    if any(path.glob("seed-*")):
+        raise ArgumentError(
+            "--resume",
+            expected=f"--seeds, as the run in {path} was started with",
+            got="none",
+            remedy="repeat it with --seeds N",
         )
