@@ -14,7 +14,9 @@ from edgewise.layers.message_passing import MessagePassing
 from edgewise.layers.multi_hop import MultiHopAttention, diffuse
 from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
+from edgewise.layers.recommender import Recommender
 from edgewise.layers.sequential import GraphLayer, GraphSequential
+from edgewise.layers.walks import ImportancePooling, walk_neighbours
 
 __all__ = [
     "AttentionPool",
@@ -26,6 +28,7 @@ __all__ = [
     "GraphLayer",
     "GraphNetworkBlock",
     "GraphSequential",
+    "ImportancePooling",
     "JumpingKnowledge",
     "LinearByHead",
     "MessagePassing",
@@ -34,8 +37,10 @@ __all__ = [
     "NodeBatchNorm",
     "PatchEmbedding",
     "Pool",
+    "Recommender",
     "Residual",
     "TransformerLayer",
     "activation",
     "diffuse",
+    "walk_neighbours",
 ]
