@@ -14,6 +14,7 @@ import edgewise as ew
 from edgewise import graphs, models
 
 IN, EDGE, WHOLE, OUT, WIDTH, IMAGE, CHANNELS = 6, 3, 2, 4, 8, 8, 2
+NODES, USERS = 7, 3
 ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
 WITH_EDGES = [*models.EDGE_MODELS, *models.GRAPH_MODELS]
 
@@ -30,6 +31,10 @@ def small(name: str) -> nn.Module:
         model = make(IN, EDGE, WHOLE, OUT)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
+    elif name in models.LINK_MODELS:
+        model = make(NODES, width=WIDTH)
+    elif name in models.RECOMMENDERS:
+        model = make(USERS, NODES - USERS, width=WIDTH)
     else:
         model = make(IMAGE, CHANNELS, OUT)
     return model.double().eval()
@@ -40,6 +45,12 @@ def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
     torch.manual_seed(1)
     if name in models.IMAGE_MODELS:
         return (torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True),)
+    if name in models.LINK_MODELS:
+        return random_graph(NODES), torch.randint(NODES, (2, 5))
+    if name in models.RECOMMENDERS:
+        chosen = torch.tensor([[0, 0, 1, 2, 2, 2], [3, 4, 4, 4, 5, 5]])  # and one item by nobody
+        graph = graphs.edges(torch.cat([chosen, chosen.flip(0)], dim=1), NODES)
+        return graph, torch.tensor([2, 0]), torch.arange(NODES - USERS)
     width = WIDTH if name in models.TOKEN_MODELS else IN
     x = torch.randn(nodes, width, dtype=torch.double, requires_grad=True)
     graph = random_graph(nodes)
@@ -57,6 +68,11 @@ def call(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
     return torch.cat([part.flatten() for part in out]) if isinstance(out, tuple) else out
 
 
+def leaf(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+    """What gradients are compared of: the features, or the embeddings where there are none."""
+    return inputs[0] if isinstance(inputs[0], Tensor) else model.embedding.weight
+
+
 def random_graph(nodes: int) -> ew.Graph:
     count = 3 * nodes if nodes > 1 else 0
     pairs = torch.randint(max(nodes - 1, 1), (2, count))
@@ -70,7 +86,7 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
     out = call(model, inputs)
     assert out.isfinite().all()
     out.square().sum().backward()
-    assert inputs[0].grad.isfinite().all()
+    assert leaf(model, inputs).grad.isfinite().all()
     for weight, parameter in model.named_parameters():
         assert parameter.grad is not None, weight
         assert parameter.grad.isfinite().all(), weight
@@ -99,7 +115,7 @@ def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
     for chosen in ("reference", engine):
         with ew.using_engine(chosen):
             outs.append(call(model, inputs))
-        grads.append(torch.autograd.grad(outs[-1].square().sum(), inputs[0])[0])
+        grads.append(torch.autograd.grad(outs[-1].square().sum(), leaf(model, inputs))[0])
     torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-11)
 

@@ -14,11 +14,15 @@ from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
+from edgewise.models.grand import grand
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphsage import graphsage
+from edgewise.models.lightgcn import lightgcn
+from edgewise.models.link_predictor import link_predictor
 from edgewise.models.magna import magna
 from edgewise.models.monet import monet
+from edgewise.models.pinsage import pinsage
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.vit import vit
 
@@ -31,6 +35,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "gatv2": gatv2,
     "monet": monet,
     "magna": magna,
+    "grand": grand,
     "graph_transformer": graph_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x [N, in_width], graph) -> [N, out_width]``."""
@@ -50,12 +55,20 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
+"""``f(num_nodes)``, called ``model(graph, pairs [2, M]) -> [M]``."""
+
+RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
+"""``f(num_users, num_items)``, called ``model(graph, users [B], items [M]) -> [B, M]``."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
     **EDGE_MODELS,
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **LINK_MODELS,
+    **RECOMMENDERS,
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -73,8 +86,10 @@ __all__ = [
     "EDGE_MODELS",
     "GRAPH_MODELS",
     "IMAGE_MODELS",
+    "LINK_MODELS",
     "MODELS",
     "NODE_MODELS",
+    "RECOMMENDERS",
     "TOKEN_MODELS",
     "about",
     "edge_transformer",
@@ -83,11 +98,15 @@ __all__ = [
     "gcn",
     "gin",
     "gnn",
+    "grand",
     "graph_network",
     "graph_transformer",
     "graphsage",
+    "lightgcn",
+    "link_predictor",
     "magna",
     "monet",
+    "pinsage",
     "transformer_encoder",
     "vit",
 ]

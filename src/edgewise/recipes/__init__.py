@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from edgewise.errors import unknown_name
 from edgewise.recipes.compare import Comparison, compare
-from edgewise.recipes.cora import gat_cora, gcn_cora
+from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora
 from edgewise.recipes.digits import digits
+from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.fields import Field, recipe_fields, with_values
+from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_seeds
 from edgewise.recipes.train import train
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (digits, gat_cora, gcn_cora)}
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        digits,
+        gat_cora,
+        gcn_cora,
+        grand_cora,
+        lightgcn_gowalla,
+        pinsage_gowalla,
+        sage_facebook,
+    )
+}
 """Every recipe by name."""
 
 
