@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from edgewise import graphs
@@ -36,6 +37,7 @@ def test_views_leave_out_different_nodes_and_agree_without_dropout():
     torch.testing.assert_close(out[:, 0], same.eval()(x, graph))
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_sparse_words_give_the_same_as_dense_ones():
     model = grand(5, 3).eval()
     x, graph = torch.rand(6, 5).round(), a_graph()

@@ -77,8 +77,8 @@ def walk_neighbours(
     # Most visits first within a target; the keys are sorted, so that ties keep their order.
     order = (target * (walks * length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
-    number = torch.bincount(target, minlength=graph.num_targets)
-    kept = torch.arange(len(target)) - (number.cumsum(0) - number)[target] < top
+    found = torch.bincount(target, minlength=graph.num_targets)
+    kept = torch.arange(len(target)) - (found.cumsum(0) - found)[target] < top
     target, source, counts = target[kept], source[kept], counts[kept].double()
     total = torch.zeros(graph.num_targets, dtype=torch.double).index_add(0, target, counts)
     near = edges(torch.stack([source, target]), graph.num_targets)

@@ -46,7 +46,7 @@ def small(name, data, **fields):
 
 
 def test_groups_of_friends_are_found(friends, tmp_path):
-    recipe = small("sage-facebook", friends, **{"task.hits": 5, "trainer.epochs": 15})
+    recipe = small("sage-facebook", friends, **{"task.hits": 5, "trainer.epochs": 40})
     metrics = train(recipe, tmp_path / "run")
     assert metrics["test/auc"] > 0.9, "most of the pairs between groups are no friends"
     assert {"test/hits@5", "test/mrr", "val/auc"} <= metrics.keys()
