@@ -21,12 +21,14 @@ from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
 from edgewise.layers.reader import Memory, Reader
 from edgewise.layers.readout import AttentionReadout
+from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
 from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
+from edgewise.layers.walks import ImportancePooling, walk_neighbours
 
 __all__ = [
     "SCORES",
@@ -47,6 +49,7 @@ __all__ = [
     "GraphLayer",
     "GraphNetworkBlock",
     "GraphSequential",
+    "ImportancePooling",
     "JumpingKnowledge",
     "LanguageHead",
     "LearnedScore",
@@ -61,6 +64,7 @@ __all__ = [
     "Pool",
     "PooledHead",
     "Reader",
+    "Recommender",
     "RecurrentReader",
     "Rescaled",
     "Residual",
@@ -72,5 +76,6 @@ __all__ = [
     "diffuse",
     "learned_score",
     "normal_start",
+    "walk_neighbours",
     "xavier_start",
 ]

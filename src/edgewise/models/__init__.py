@@ -17,17 +17,21 @@ from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
 from edgewise.models.gpt import gpt
+from edgewise.models.grand import grand
 from edgewise.models.graph_gat import graph_gat
 from edgewise.models.graph_gin import graph_gin
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
+from edgewise.models.lightgcn import lightgcn
+from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
 from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
+from edgewise.models.pinsage import pinsage
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
 from edgewise.models.t5 import t5
@@ -45,6 +49,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "monet": monet,
     "magna": magna,
     "graph_transformer": graph_transformer,
+    "grand": grand,
 }
 """``f(in_width, out_width)``, called ``model(x [N, in_width], graph) -> [N, out_width]``."""
 
@@ -88,6 +93,12 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
 """``f(in_width, out_width)``, called ``model(x [N, in_width], graph, members) -> [B, out_width]``:
 ``members`` is the bipartite graph of which output reads which nodes (``graphs.membership``)."""
 
+LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
+"""``f(num_nodes)``, called ``model(graph, pairs [2, M]) -> [M]``."""
+
+RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
+"""``f(num_users, num_items)``, called ``model(graph, users [B], items [M]) -> [B, M]``."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
     **EDGE_MODELS,
@@ -97,6 +108,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **TEXT_MODELS,
     **PAIR_MODELS,
     **READOUT_MODELS,
+    **LINK_MODELS,
+    **RECOMMENDERS,
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -114,10 +127,12 @@ __all__ = [
     "EDGE_MODELS",
     "GRAPH_MODELS",
     "IMAGE_MODELS",
+    "LINK_MODELS",
     "MODELS",
     "NODE_MODELS",
     "PAIR_MODELS",
     "READOUT_MODELS",
+    "RECOMMENDERS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
@@ -129,17 +144,21 @@ __all__ = [
     "gin",
     "gnn",
     "gpt",
+    "grand",
     "graph_gat",
     "graph_gin",
     "graph_network",
     "graph_transformer",
     "graphsage",
     "gru",
+    "lightgcn",
+    "link_predictor",
     "llama",
     "lstm",
     "magna",
     "molecule_transformer",
     "monet",
+    "pinsage",
     "rnn",
     "roberta",
     "t5",
