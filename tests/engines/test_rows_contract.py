@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -243,7 +244,7 @@ def test_low_precision_is_no_worse_than_rounding(name, dtype):
     epsilon = torch.finfo(dtype).eps
     exact, rounded, got = results.values()
     for truth, plain, ours in zip(exact, rounded, got, strict=True):
-        allowed = 2 * (plain.double() - truth).abs().max() + 4 * epsilon * truth.abs().max()
+        allowed = 2 * (plain.double() - truth).abs().max() + 8 * epsilon * truth.abs().max()
         assert (ours.double() - truth).abs().max() <= allowed
 
 
@@ -364,3 +365,11 @@ def test_memory_does_not_grow_with_edges_times_width():
     small, large = 40_000, 400_000
     one_tensor = (large - small) * 8 * 32 * 4
     assert peak(large) - peak(small) < one_tensor / 4
+
+
+def test_the_library_needs_neither_pytorch_nor_python_nor_a_runtime_of_its_own():
+    """One wheel for every version; PyTorch's OpenMP team is borrowed by address."""
+    binary = Path(native.library()._name).read_bytes()
+    assert b"libc.so" in binary  # the names of needed libraries are in there
+    for name in (b"libtorch", b"libc10", b"libpython", b"libgomp", b"libomp", b"libstdc++"):
+        assert name not in binary

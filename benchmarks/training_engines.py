@@ -1,0 +1,39 @@
+"""How much faster a recipe trains on the engine that the planner chooses than on another.
+
+    EDGEWISE_DATA=../shared/data python -m benchmarks.training_engines gat-cora gcn-cora
+
+Seconds are those of the whole run, Lightning and the optimizer included; the engines take turns,
+and the fastest run of each is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import edgewise as ew
+from benchmarks.training_overhead import ours
+from edgewise import recipes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--engines", nargs="+", default=["reference", "auto", "rows"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", default="100")
+    arguments = parser.parse_args()
+    for name in arguments.recipes:
+        values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
+        recipe = recipes.with_values(recipes.find(name), values)
+        times: dict[str, list[float]] = {engine: [] for engine in arguments.engines}
+        for _ in range(arguments.rounds):
+            for engine, seconds in times.items():
+                with ew.using_engine(engine):
+                    seconds.append(ours(recipe))
+        first = min(times[arguments.engines[0]])
+        for engine, seconds in times.items():
+            print(f"{name:12} {engine:10} {min(seconds):7.2f} s   {first / min(seconds):5.2f}×")
+
+
+if __name__ == "__main__":
+    main()
