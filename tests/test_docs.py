@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise import graphs
+from edgewise import encodings, graphs
+from edgewise.interop import huggingface
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -58,3 +59,50 @@ def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch
     assert out.shape == (4, 3)
     reads = [[j <= i and (i - j) % 2 == 0 for j in range(5)] for i in range(5)]
     assert example.Strided(2).bind(5).dense().tolist() == reads
+
+
+def test_the_code_of_the_encodings_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "encodings.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert scope["added"].shape == scope["biased"].shape == (10, 32)
+    assert (tmp_path / "alibi.png").exists()
+    for name in encodings.ENCODINGS:
+        assert f"| `{name}` |" in page, name
+
+
+def test_the_code_of_the_hugging_face_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    numbers = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(vocab_size=9, intermediate_size=8, **numbers)
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "bert-base-uncased")
+    llama = transformers.LlamaConfig(vocab_size=9, intermediate_size=8, **numbers)
+    t5 = transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    monkeypatch.chdir(tmp_path)
+    ids = torch.randint(3, 9, (2, 6))
+    scope: dict[str, object] = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "prompts": ids,
+        "source_ids": ids,
+        "source_mask": None,
+        "start": torch.zeros(2, 1, dtype=torch.long),
+        "eos": 2,
+        "pad": 0,
+        "t5": huggingface.load(transformers.T5ForConditionalGeneration(t5)),
+    }
+    page = (ROOT / "docs" / "huggingface.md").read_text()
+    loading, writing = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(loading, scope)
+    assert scope["scores"].shape == (2, 6, 9)
+    scope["model"] = huggingface.load(transformers.LlamaForCausalLM(llama))
+    exec(writing, scope)
+    for kind in huggingface.FAMILIES:
+        assert f"`{kind}`" in page, kind

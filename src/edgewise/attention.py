@@ -32,10 +32,9 @@ from edgewise.engines.plan import Plan, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
-from edgewise.scores import Dot, Score
+from edgewise.scores import DOT, Score
 
 Reduce = Literal["sum", "mean", "max", "min"]
-DOT = Dot()
 _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 

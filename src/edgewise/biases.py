@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -68,6 +69,24 @@ EdgeTerm = Tensor | TableBias
 
 EdgeVector = Tensor | Projected
 """What may stand for an edge vector: ``[E, H, D]`` or a projection."""
+
+
+class EdgeTerms(TypedDict, total=False):
+    """What may be added on the edges of a layer; see :func:`edgewise.attend`."""
+
+    bias: EdgeTerm | None
+    gain: EdgeTerm | None
+    edge_key: EdgeVector | None
+    edge_value: EdgeVector | None
+
+
+def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
+    """The sum of biases, those that are ``None`` left out; a table alone stays one."""
+    given = [term for term in terms if term is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    first, *others = (term.expand() if isinstance(term, TableBias) else term for term in given)
+    return sum(others, first)
 
 
 def _check_index(index: Tensor, table: Tensor) -> None:

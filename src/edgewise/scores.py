@@ -38,6 +38,9 @@ class Dot:
         return (query * key).sum(-1) * self.scale_for(query.shape[-1])
 
 
+DOT = Dot()
+"""The default score."""
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
     "relu": torch.relu,

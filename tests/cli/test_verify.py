@@ -12,6 +12,7 @@ PEERS = (
     "torch.nn.MultiheadAttention",
     "torch.nn.TransformerEncoderLayer",
     "norm_first=True",
+    "torch.nn.Transformer whole",
     "TransformerConv",
     "GATConv",
     "GCNConv",

@@ -9,7 +9,8 @@ from torch import nn
 import edgewise as ew
 from edgewise import graphs
 from edgewise.cli.peers import copy_multi_head
-from edgewise.layers import LinearByHead, MultiHeadAttention
+from edgewise.encodings import Rotary
+from edgewise.layers import Cache, LinearByHead, MultiHeadAttention
 
 
 def test_equals_torch_with_gradients_of_every_weight() -> None:
@@ -98,3 +99,73 @@ def test_heads_must_divide_the_width() -> None:
         ew.ArgumentError, match="`heads`: expected a divisor of the width 10; got 4"
     ):
         MultiHeadAttention(10, 4)
+
+
+def test_grouped_heads_share_keys_and_values() -> None:
+    torch.manual_seed(0)
+    grouped, full = MultiHeadAttention(12, 6, key_heads=2), MultiHeadAttention(12, 6)
+    assert grouped.key.weight.shape == grouped.value.weight.shape == (4, 12)
+    full.load_state_dict(
+        {
+            name: tensor.unflatten(0, (2, 2)).repeat_interleave(3, dim=0).flatten(0, 1)
+            if name.startswith(("key", "value"))
+            else tensor
+            for name, tensor in grouped.state_dict().items()
+        }
+    )
+    x = torch.randn(2, 5, 12)
+    torch.testing.assert_close(grouped(x, graphs.causal()), full(x, graphs.causal()))
+
+
+def test_split_form_has_grouped_heads_too() -> None:
+    layer = MultiHeadAttention(12, 6, key_heads=2, projections="split")
+    assert layer(torch.randn(5, 12), graphs.complete()).shape == (5, 12)
+
+
+def test_heads_may_be_wider_than_their_share() -> None:
+    layer = MultiHeadAttention(10, 3, head_width=7)
+    assert layer.query.weight.shape == (21, 10)
+    assert layer(torch.randn(4, 10), graphs.complete()).shape == (4, 10)
+
+
+@pytest.mark.parametrize("heads", [4, 0])
+def test_key_heads_must_divide_the_heads(heads: int) -> None:
+    if heads:
+        with pytest.raises(ew.ArgumentError, match="`key_heads`: expected a divisor of the number"):
+            MultiHeadAttention(12, 6, key_heads=heads)
+    else:
+        with pytest.raises(ew.ArgumentError, match="`heads`: expected a divisor of the width 12"):
+            MultiHeadAttention(12, 0)
+
+
+def test_rotary_attention_does_not_change_when_all_positions_shift() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
+    x = torch.randn(6, 8, dtype=torch.double)
+    at_zero = layer(x, graphs.causal())
+    shifted = layer(x, graphs.causal(), positions=torch.arange(6) + 17)
+    torch.testing.assert_close(shifted, at_zero)
+    stretched = layer(x, graphs.causal(), positions=3 * torch.arange(6))
+    assert not torch.allclose(stretched, at_zero)
+    assert not torch.allclose(layer(x.flip(0), graphs.complete()).flip(0), at_zero)
+
+
+def test_rotary_leaves_another_source_alone() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, rotary=Rotary(4))
+    x, source = torch.randn(3, 8), torch.randn(5, 8)
+    out = layer(x, graphs.complete(), source)
+    order = torch.randperm(5)
+    torch.testing.assert_close(layer(x, graphs.complete(), source[order]), out)
+
+
+def test_a_cache_without_positions_counts_on() -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, rotary=Rotary(4), key_heads=1).double()
+    x, cache = torch.randn(2, 6, 8, dtype=torch.double), Cache()
+    parts = []
+    for part in x.split((3, 1, 2), dim=1):
+        graph = graphs.causal().bind(part.shape[1], cache.length + part.shape[1])
+        parts.append(layer(part, graph, cache=cache))
+        cache.length += part.shape[1]
+    torch.testing.assert_close(torch.cat(parts, dim=1), layer(x, graphs.causal()))

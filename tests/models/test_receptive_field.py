@@ -14,6 +14,7 @@ REACH = {
     "gatv2": {},
     "monet": {},
     "magna": {"depth": 2, "hops": 2},
+    "grand": {"hops": 3},
     "edge_transformer": {"depth": 2},
 }
 STEPS = {"gat": 2, "gatv2": 2, "monet": 2, "magna": 4, "edge_transformer": 2}

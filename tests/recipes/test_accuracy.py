@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.recipes import find, train, train_seeds
+from tests.places import needs
 
 pytestmark = pytest.mark.accuracy
 needs_cora = pytest.mark.skipif(
@@ -24,3 +25,20 @@ def test_cora(name, least, tmp_path):
 
 def test_digits(tmp_path):
     assert train(find("digits"), tmp_path / "digits")["test/accuracy"] >= 0.97
+
+
+@needs_cora
+def test_best_cora(tmp_path):
+    summary = train_seeds(find("grand-cora"), 10, tmp_path / "grand")
+    assert summary["test/accuracy"]["mean"] >= 0.84
+
+
+@needs("ego_facebook")
+def test_facebook(tmp_path):
+    assert train(find("sage-facebook"), tmp_path / "links")["test/auc"] >= 0.98
+
+
+@needs("gowalla")
+@pytest.mark.parametrize("name", ["lightgcn-gowalla", "pinsage-gowalla"])
+def test_gowalla(name, tmp_path):
+    assert train(find(name), tmp_path / name)["test/recall@20"] >= 0.15

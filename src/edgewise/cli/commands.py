@@ -31,13 +31,15 @@ def train(arguments: Namespace, fields: Fields) -> int:
     """``edgewise train``."""
     recipe = _recipe(arguments, fields)
     out = arguments.out or Path("runs") / recipe.name
-    if arguments.seeds is None:
-        metrics = recipes.train(recipe, out, resume=arguments.resume)
-        print(metrics_table(metrics))
+    if arguments.folds:
+        print(metrics_table(recipes.train_folds(recipe, out, resume=arguments.resume)))
+    elif arguments.seeds is None:
+        print(metrics_table(recipes.train(recipe, out, resume=arguments.resume)))
     else:
         summary = recipes.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
         print(metrics_table(summary))
-    print(f"\n{out}: recipe.json, metrics.json" + ("" if arguments.seeds else " and more"))
+    several = arguments.seeds or arguments.folds
+    print(f"\n{out}: recipe.json, metrics.json" + ("" if several else " and more"))
     return 0
 
 

@@ -132,7 +132,9 @@ def _add_training(
         + known_fields,
     )
     command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
-    command.add_argument("--seeds", type=int, metavar="N", help="train with N seeds; mean and std")
+    several = command.add_mutually_exclusive_group()
+    several.add_argument("--seeds", type=int, metavar="N", help="train with N seeds; mean and std")
+    several.add_argument("--folds", action="store_true", help="test on each fold of the data")
     _add_common(command, "runs/RECIPE")
     command = _command(
         add,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from edgewise.layers import MultiHeadAttention, TransformerLayer
+from edgewise.layers import AttentionBlock, DecoderLayer, EncoderDecoder, MultiHeadAttention, Reader
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
 
@@ -24,15 +24,41 @@ def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> 
 
 
 @torch.no_grad()
-def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: TransformerLayer) -> None:
+def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: AttentionBlock) -> None:
     """From ``torch.nn.TransformerEncoderLayer``."""
+    _copy_block(theirs, ours, theirs.norm2)
+
+
+@torch.no_grad()
+def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -> None:
+    """From ``torch.nn.TransformerDecoderLayer``."""
+    _copy_block(theirs, ours, theirs.norm3)
+    assert isinstance(ours.cross.sublayer, MultiHeadAttention)
+    copy_multi_head(theirs.multihead_attn, ours.cross.sublayer)
+    ours.cross.norm.load_state_dict(theirs.norm2.state_dict())
+
+
+def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
+    """From ``torch.nn.Transformer``, the norm after each of its stacks included."""
+    sides: list[tuple[Any, Reader, Any]] = [
+        (theirs.encoder, ours.encoder, copy_encoder_layer),
+        (theirs.decoder, ours.decoder, copy_decoder_layer),
+    ]
+    for side, reader, copy in sides:
+        stack: Any = reader.stack
+        for other, layer in zip(side.layers, stack.layers, strict=True):
+            copy(other, layer)
+        stack.norm.load_state_dict(side.norm.state_dict())
+
+
+def _copy_block(theirs: Any, ours: AttentionBlock, last_norm: nn.Module) -> None:
     attention, network = ours.attention, ours.feed_forward
     assert isinstance(attention.sublayer, MultiHeadAttention)
     copy_multi_head(theirs.self_attn, attention.sublayer)
     linears = [m for m in network.sublayer.children() if isinstance(m, nn.Linear)]
     pairs = zip(
         (*linears, attention.norm, network.norm),
-        (theirs.linear1, theirs.linear2, theirs.norm1, theirs.norm2),
+        (theirs.linear1, theirs.linear2, theirs.norm1, last_norm),
         strict=True,
     )
     for mine, other in pairs:

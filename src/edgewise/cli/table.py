@@ -24,11 +24,11 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
 
 
 def metrics_table(metrics: Mapping[str, Any]) -> str:
-    """The metrics of a run, or mean ± standard deviation over seeds."""
+    """The metrics of a run, or mean ± standard deviation over several."""
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            spread = f"± {value['std']:.4f}  ({len(value['values'])} seeds)"
+            spread = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
             rows.append([name, f"{value['mean']:.4f}", spread])
         else:
             rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])

@@ -5,17 +5,25 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.attention import attend
-from edgewise.cli.peers import copy_encoder_layer, copy_gat, copy_gcn, copy_multi_head
+from edgewise.cli.peers import (
+    copy_encoder_layer,
+    copy_gat,
+    copy_gcn,
+    copy_multi_head,
+    copy_transformer,
+)
 from edgewise.graphs import Graph, causal, complete, edges
 from edgewise.layers import MultiHeadAttention, TransformerLayer
 from edgewise.models import NODE_MODELS
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
+from edgewise.models.transformer import transformer
 
 LIMITS = {torch.float32: 1e-5, torch.float64: 1e-12}
 WIDTH, HEADS, HIDDEN, NODES, BATCH = 32, 4, 64, 24, 3
@@ -64,6 +72,7 @@ def checks() -> Iterator[Check]:
         ("TransformerLayer, post norm", "torch.nn.TransformerEncoderLayer", _encoder("post")),
         ("TransformerLayer, pre norm", "the same with norm_first=True", _encoder("pre")),
         ("TransformerLayer, causal graph", "the same with a causal mask", _encoder("pre", True)),
+        ("transformer, padded batch", "torch.nn.Transformer whole", _whole),
     ]
     if importlib.util.find_spec("torch_geometric") is not None:
         pairs += [
@@ -129,6 +138,23 @@ def _encoder(order: str, masked: bool = False) -> Callable[[torch.dtype], float]
         return _distance(ours(x, causal() if masked else complete()), other, x)
 
     return difference
+
+
+def _whole(dtype: torch.dtype) -> float:
+    theirs = nn.Transformer(
+        WIDTH, HEADS, 2, 2, HIDDEN, 0.0, batch_first=True, norm_first=False, dtype=dtype
+    )
+    numbers: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "depth": 2, "feed_forward": HIDDEN}
+    ours = transformer(1, **numbers, dropout=0.0, last_norm=True).core.to(dtype)
+    copy_transformer(theirs, ours)
+    x, y = _sequence(dtype), _sequence(dtype)[:, : NODES // 2].detach()
+    real = torch.arange(NODES) < torch.tensor([NODES, NODES // 2, 1])[:, None]
+    mask = nn.Transformer.generate_square_subsequent_mask(NODES // 2, dtype=dtype)
+    padding = torch.zeros(real.shape, dtype=dtype).masked_fill(~real, -torch.inf)
+    other = theirs(
+        x, y, tgt_mask=mask, src_key_padding_mask=padding, memory_key_padding_mask=padding
+    )
+    return _distance(ours(x, y, real), other, x)
 
 
 def _transformer_conv(dtype: torch.dtype) -> float:

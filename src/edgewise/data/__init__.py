@@ -4,11 +4,55 @@ from __future__ import annotations
 
 from edgewise.data.batch import Batch
 from edgewise.data.digits import Digits as digits
+from edgewise.data.esol import ESOL as esol
+from edgewise.data.gowalla import Gowalla as gowalla
+from edgewise.data.gowalla import InteractionFiles as interactions
+from edgewise.data.ionic_liquids import IonicLiquids as ionic_liquids
 from edgewise.data.loader import Loader
+from edgewise.data.molecules import Molecules as molecules
+from edgewise.data.neighbours import NeighbourSampler, neighbour_batches
+from edgewise.data.packed import PackedGraphs
 from edgewise.data.planetoid import Planetoid as planetoid
-from edgewise.data.splits import Data, Splits
+from edgewise.data.social import EdgeList as edge_list
+from edgewise.data.social import EgoFacebook as ego_facebook
+from edgewise.data.social import HollywoodActors as hollywood_actors
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tu import TU as tu
 
-DATA: dict[str, type[Data]] = {"digits": digits, "planetoid": planetoid}
+DATA: dict[str, type[Data]] = {
+    "digits": digits,
+    "edge_list": edge_list,
+    "ego_facebook": ego_facebook,
+    "esol": esol,
+    "gowalla": gowalla,
+    "hollywood_actors": hollywood_actors,
+    "interactions": interactions,
+    "ionic_liquids": ionic_liquids,
+    "molecules": molecules,
+    "planetoid": planetoid,
+    "tu": tu,
+}
 """Every data set by the name that recipes and run folders use."""
 
-__all__ = ["DATA", "Batch", "Data", "Loader", "Splits", "digits", "planetoid"]
+__all__ = [
+    "DATA",
+    "Batch",
+    "Data",
+    "Loader",
+    "NeighbourSampler",
+    "PackedGraphs",
+    "Split",
+    "Splits",
+    "digits",
+    "edge_list",
+    "ego_facebook",
+    "esol",
+    "gowalla",
+    "hollywood_actors",
+    "interactions",
+    "ionic_liquids",
+    "molecules",
+    "neighbour_batches",
+    "planetoid",
+    "tu",
+]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
+UNLABELLED = -100  # what PyTorch's cross-entropy ignores
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
@@ -39,12 +40,15 @@ class Planetoid(Data):
         name: which network.
         normalize: divide the word counts of each paper by their sum.
         sparse: keep only the words that a paper has (``torch.sparse_csr``), about 1 % of them.
+        unlabelled: training sees the output at every paper, with the target -100 where the split
+            gives no label: for losses that need none, such as agreement of several views.
 
     """
 
     name: Name = "Cora"
     normalize: bool = True
     sparse: bool = True
+    unlabelled: bool = False
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -83,11 +87,13 @@ class Planetoid(Data):
         if self.sparse:
             x = _csr(x)
         graph = from_pyg(found)
-        return Splits(
-            {"in_width": x.shape[1], "out_width": classes},
-            **{name: _part(x, graph, y[i], i) for name, i in index.items()},
-            batch_size=1,
-        )
+        parts = {name: _part(x, graph, y[i], i) for name, i in index.items()}
+        if self.unlabelled:
+            known = y.new_full(y.shape, UNLABELLED).index_copy_(
+                0, index["train"], y[index["train"]]
+            )
+            parts["train"] = _part(x, graph, known, None)
+        return Splits({"in_width": x.shape[1], "out_width": classes}, **parts, batch_size=1)
 
 
 @contextmanager
@@ -124,6 +130,6 @@ def _csr(x: Tensor) -> Tensor:
         return x.to_sparse_csr()
 
 
-def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor) -> Split:
+def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
     whole = Batch((x, graph), target, select)
     return Split(1, lambda _index: whole)

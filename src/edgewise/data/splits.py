@@ -15,10 +15,20 @@ from edgewise.data.loader import Loader
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set: how many examples, and the batch of an index ``[B]`` of them."""
+    """One part of a data set.
+
+    Attributes:
+        count: how many examples.
+        make: the batch of an index ``[B]`` of them.
+        target_scale: mean and standard deviation of its targets, where these are numbers with a
+            unit. Those of the training split decide what the model predicts: standardised values,
+            which are scaled back.
+
+    """
 
     count: int
     make: Callable[[Tensor], Batch]
+    target_scale: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,10 @@ class Sinusoidal(nn.Module):
         self.width, self.base = width, base
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``[..., N, width]`` from x of that shape and positions ``[..., N]``, else 0, 1, ..."""
+        if positions is not None:
+            return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]
         if n > self.table.shape[0]:
             index = torch.arange(n, device=x.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,6 +36,17 @@ class AttentionCall:
     @property
     def batch(self) -> torch.Size:
         """The leading dimensions of all arguments, broadcast together."""
+        # torch.compile cannot trace the lock of a cached property.
+        return self._broadcast() if torch.compiler.is_compiling() else self._batch
+
+    @cached_property
+    def _batch(self) -> torch.Size:
+        batches = set(self.batches().values())
+        if len(batches) == 1:  # the general rule takes a while, next to a step of decoding
+            return batches.pop()
+        return self._broadcast()
+
+    def _broadcast(self) -> torch.Size:
         batch: torch.Size = torch.broadcast_shapes(*self.batches().values())
         return batch
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.attention import DOT, attend
-from edgewise.biases import EdgeTerm, EdgeVector
+from edgewise.attention import attend
+from edgewise.biases import EdgeTerms
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
+from edgewise.layers.cache import Cache, KeyValue
+from edgewise.layers.scores import LearnedScore
 from edgewise.layers.sequential import GraphLayer
-from edgewise.scores import Score
+from edgewise.scores import DOT, Score
 
 
-class EdgeTerms(TypedDict, total=False):
-    """What a caller may add on the edges; see :func:`edgewise.attend`."""
+class LayerTerms(EdgeTerms, total=False):
+    """What a Transformer layer may be called with besides features and a graph."""
 
-    bias: EdgeTerm | None
-    gain: EdgeTerm | None
-    edge_key: EdgeVector | None
-    edge_value: EdgeVector | None
+    positions: Tensor | None
+    cache: Cache | None
 
 
 class MultiHeadAttention(GraphLayer):
@@ -36,11 +37,15 @@ class MultiHeadAttention(GraphLayer):
 
     Args:
         width: of the targets' features and of the output.
-        heads: H, a divisor of ``width``.
+        heads: H, a divisor of ``width`` where ``head_width`` is not given.
         source_width: of the sources' features, where it differs.
+        head_width: D, of a query and a key; ``width / heads`` by default.
+        key_heads: a divisor of H; as many heads of keys and values, each for a group of queries
+            (Ainslie et al., 2023).
         projections: ``"full"``: every head projects the whole input; ``"split"``: the input is
             split into H parts, and head h sees part h alone, with H times fewer weights.
-        score: how queries and keys are compared.
+        score: how queries and keys are compared; a :class:`LearnedScore` has weights of its own.
+        rotary: turns queries and keys by their positions; :class:`edgewise.encodings.Rotary`.
         dropout: on the attention weights, in training.
         bias: whether the projections have one.
     """
@@ -51,40 +56,91 @@ class MultiHeadAttention(GraphLayer):
         heads: int,
         *,
         source_width: int | None = None,
+        head_width: int | None = None,
+        key_heads: int | None = None,
         projections: Literal["full", "split"] = "full",
-        score: Score = DOT,
+        score: Score | LearnedScore = DOT,
+        rotary: nn.Module | None = None,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if width % heads:
-            raise ArgumentError(
-                "heads",
-                expected=f"a divisor of the width {width}",
-                got=repr(heads),
-                remedy="change heads or width",
-            )
-        linear = nn.Linear if projections == "full" else partial(LinearByHead, heads)
-        source_width = source_width or width
+        key_heads, source_width = key_heads or heads, source_width or width
+        if head_width is None:
+            _divides("heads", heads, width, "the width")
+        _divides("key_heads", key_heads, heads, "the number of heads")
+        head_width = head_width or width // heads
         self.heads, self.score, self.dropout = heads, score, dropout
-        self.query = linear(width, width, bias=bias)
-        self.key = linear(source_width, width, bias=bias)
-        self.value = linear(source_width, width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.rotary, self.head_width, self.groups = rotary, head_width, heads // key_heads
+        maps: list[Callable[..., nn.Module]] = [nn.Linear, nn.Linear]
+        if projections == "split":
+            maps = [partial(LinearByHead, count) for count in (heads, key_heads)]
+        self.query = maps[0](width, heads * head_width, bias=bias)
+        self.key = maps[1](source_width, key_heads * head_width, bias=bias)
+        self.value = maps[1](source_width, key_heads * head_width, bias=bias)
+        self.output = nn.Linear(heads * head_width, width, bias=bias)
 
     def forward(
-        self, x: Tensor, graph: Pattern, source: Tensor | None = None, **edges: Unpack[EdgeTerms]
+        self,
+        x: Tensor,
+        graph: Pattern,
+        source: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        **edges: Unpack[EdgeTerms],
     ) -> Tensor:
-        """``[..., N_dst, width]`` from x like that and source ``[..., N_src, source_width]``."""
-        source = x if source is None else source
-        query, key, value = (
-            project(features).unflatten(-1, (self.heads, -1))
-            for project, features in ((self.query, x), (self.key, source), (self.value, source))
-        )
+        """``[..., N_dst, width]`` from x like that and source ``[..., N_src, source_width]``.
+
+        Args:
+            x: the targets' features.
+            graph: who reads whom.
+            source: the sources' features, x where not given.
+            positions: ``[..., N_dst]``, for ``rotary``; after the cached ones by default.
+            cache: holds keys and values of nodes before x, and receives those of x.
+            edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
+        """
+        query = self._heads(self.query, x)
+        if source is not None:
+            key, value = (
+                self._key_value(source)
+                if cache is None
+                else cache.once(self, lambda: self._key_value(source))
+            )
+        else:
+            key, value = self._key_value(x)
+            if self.rotary is not None:
+                if positions is None and cache is not None:
+                    positions = torch.arange(x.shape[-2], device=x.device) + cache.length
+                query, key = self.rotary(query, positions), self.rotary(key, positions)
+            if cache is not None:
+                key, value = cache.extended(self, (key, value))
+        if self.groups > 1:
+            key, value = (x.repeat_interleave(self.groups, dim=-2) for x in (key, value))
+        score = self.score
+        if isinstance(score, LearnedScore):
+            query, key, score = score(query, key)
         dropout = self.dropout if self.training else 0.0
-        heads = attend(query, key, value, graph, score=self.score, dropout=dropout, **edges)
+        heads = attend(query, key, value, graph, score=score, dropout=dropout, **edges)
         out: Tensor = self.output(heads.flatten(-2))
         return out
+
+    def _heads(self, project: nn.Module, x: Tensor) -> Tensor:
+        heads: Tensor = project(x).unflatten(-1, (-1, self.head_width))
+        return heads
+
+    def _key_value(self, source: Tensor) -> KeyValue:
+        return self._heads(self.key, source), self._heads(self.value, source)
+
+
+def _divides(name: str, part: int, whole: int, what: str) -> None:
+    if part < 1 or whole % part:
+        raise ArgumentError(
+            name,
+            expected=f"a divisor of {what} {whole}",
+            got=repr(part),
+            remedy="change heads or width",
+        )
 
 
 class LinearByHead(nn.Module):

@@ -29,18 +29,21 @@ class Pool(nn.Module):
             raise unknown_name("how", how, REDUCTIONS)
         self.how = how
 
-    def forward(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
+    def forward(self, x: Tensor, sizes: Sizes | Graph | None = None) -> Tensor:
         """One vector a graph.
 
         Args:
             x: ``[..., N, width]``.
-            sizes: how many of the N nodes each graph of a packed batch has; without it the N
-                nodes are one graph.
+            sizes: how many of the N nodes each graph of a packed batch has, or the graph of which
+                output reads which nodes; without it the N nodes are one graph.
 
         Returns:
             ``[..., width]``, or ``[..., graphs, width]`` with sizes; zero for a graph of no nodes.
         """
-        graph = complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
+        if isinstance(sizes, Graph):
+            graph = sizes
+        else:
+            graph = complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
         if self.how == "class":
             graph = _first_of_each(graph)
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)

@@ -38,7 +38,7 @@ class GCNLayer(GraphLayer):
 
 def symmetric_weight(graph: Graph) -> Tensor:
     """``[E]``, 1/√(d_i d_j) with d the number of edges that a node reads."""
-    scale = graph.in_degree().double().rsqrt()
+    scale = graph.in_degree().clamp(min=1).double().rsqrt()
     return scale[graph.source] * scale[graph.target]
 
 

@@ -2,7 +2,7 @@
 
 Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)), or with the norms first
 Graph: complete by default; any pattern, or a graph at the call
-Score: Dot (scaled), full projections
+Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
 Normalisation: softmax over the neighbourhood; layer norm, post or pre
 Update: residual, then a feed-forward network with a residual of its own
 Paper: Vaswani et al., Attention is all you need, 2017
@@ -10,24 +10,28 @@ Paper: Vaswani et al., Attention is all you need, 2017
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 from torch import Tensor, nn
 
 from edgewise.graphs import Pattern, complete
-from edgewise.layers import GraphLayer, TransformerLayer
-from edgewise.layers.block import NORMS, Norm, Order
+from edgewise.layers import AttentionBlock, GraphLayer, TransformerLayer
+from edgewise.layers.block import Norm, Order, make_norm
 
 
 class TransformerEncoder(GraphLayer):
     """Transformer layers that share one graph; after the last of a pre-norm stack comes a norm."""
 
-    def __init__(self, layers: list[TransformerLayer], norm: nn.Module, graph: Pattern) -> None:
+    def __init__(self, layers: Sequence[AttentionBlock], norm: nn.Module, graph: Pattern) -> None:
         super().__init__()
         self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, graph
 
-    def forward(self, x: Tensor, graph: Pattern | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
         """``[..., N, width]`` from x of that shape, on ``graph`` or the one given at the start."""
         for layer in self.layers:
-            x = layer(x, self.graph if graph is None else graph)
+            x = layer(x, self.graph if graph is None else graph, **terms)
         out: Tensor = self.norm(x)
         return out
 
@@ -39,16 +43,15 @@ def transformer_encoder(
     heads: int = 4,
     feed_forward: int = 128,
     act: str = "relu",
+    score: str = "dot",
     order: Order = "post",
     norm: Norm = "layer",
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TransformerEncoder:
     """Stack ``depth`` Transformer layers; called ``model(x [..., N, width], graph=None)``."""
-    layer = (width, heads, feed_forward)
-    layers = [
-        TransformerLayer(*layer, act=act, order=order, norm=norm, dropout=dropout)
-        for _ in range(depth)
-    ]
-    last = NORMS[norm](width) if order == "pre" else nn.Identity()
+    options: dict[str, Any] = {"act": act, "score": score, "order": order, "norm": norm}
+    layer = partial(TransformerLayer, width, heads, feed_forward, dropout=dropout, **options)
+    layers = [layer() for _ in range(depth)]
+    last = make_norm(norm, width) if order == "pre" else nn.Identity()
     return TransformerEncoder(layers, last, graph)

@@ -16,6 +16,7 @@ from torch import nn
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
+from edgewise.layers.block import Norm
 from edgewise.layers.pooling import Pooling
 from edgewise.models.transformer_encoder import transformer_encoder
 
@@ -30,6 +31,8 @@ def vit(
     depth: int = 4,
     heads: int = 4,
     feed_forward: int = 128,
+    act: str = "gelu",
+    norm: Norm = "layer",
     dropout: float = 0.0,
     pool: Pooling = "mean",
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
@@ -45,8 +48,9 @@ def vit(
         depth=depth,
         heads=heads,
         feed_forward=feed_forward,
-        act="gelu",
+        act=act,
         order="pre",
+        norm=norm,
         dropout=dropout,
         graph=virtual(graph) if token else graph,
     )

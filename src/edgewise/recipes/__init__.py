@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from edgewise.errors import unknown_name
 from edgewise.recipes.compare import Comparison, compare
-from edgewise.recipes.cora import gat_cora, gcn_cora
+from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora
 from edgewise.recipes.digits import digits
+from edgewise.recipes.ego_facebook import sage_facebook
+from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.fields import Field, recipe_fields, with_values
+from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
+from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
-from edgewise.recipes.seeds import evaluate_run, train_seeds
+from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
 from edgewise.recipes.train import train
+from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (digits, gat_cora, gcn_cora)}
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        attentive_esol,
+        digits,
+        gat_cora,
+        gat_enzymes,
+        gcn_cora,
+        gin_esol,
+        gin_mutag,
+        grand_cora,
+        ionic_liquids_co2,
+        lightgcn_gowalla,
+        pinsage_gowalla,
+        sage_facebook,
+    )
+}
 """Every recipe by name."""
 
 
@@ -41,6 +62,7 @@ __all__ = [
     "recipe_fields",
     "to_record",
     "train",
+    "train_folds",
     "train_seeds",
     "with_values",
 ]

@@ -1,4 +1,4 @@
-"""The same recipe with several seeds, and the mean and deviation of its metrics."""
+"""The same recipe with several seeds or on every fold: mean and deviation of its metrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgewise.errors import ArgumentError
+from edgewise.recipes.fields import recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import load_recipe, to_record
 from edgewise.recipes.train import check_same, evaluate_one, prepare, train
@@ -32,6 +33,33 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
         raise ArgumentError(
             "--seeds", expected="at least 1", got=str(seeds), remedy="choose for example 10"
         )
+    numbers = range(recipe.seed, recipe.seed + seeds)
+    runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
+    return _train_each(recipe, runs, path, resume=resume)
+
+
+def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
+    """Cross-validation: train once with each fold of the data as the test split.
+
+    Takes ``data.folds`` trainings, and else what :func:`train_seeds` takes and gives.
+
+    Raises:
+        ArgumentError: the recipe's data are not dealt into folds.
+
+    """
+    folds = recipe_fields(recipe).get("data.folds")
+    if folds is None:
+        raise ArgumentError(
+            "--folds",
+            expected="data that are dealt into folds (the field data.folds)",
+            got=f"the recipe {recipe.name}, whose data have one split",
+            remedy="use --seeds",
+        )
+    runs = {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
+    return _train_each(recipe, runs, path, resume=resume)
+
+
+def _train_each(recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: bool) -> Summary:
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
@@ -41,13 +69,12 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
         prepare(recipe)  # refuses before anything is written
         folder.create()
         folder.write_json("recipe.json", to_record(recipe))
-    runs = []
-    for seed in range(recipe.seed, recipe.seed + seeds):
-        own = path / f"seed-{seed}"
-        started = RunFolder(own).has("recipe.json")
-        one = replace(recipe, seed=seed)
-        runs.append(train(one, own, resume=started, title=f"{recipe.name} seed {seed}"))
-    summary = summarise(runs)
+    metrics = []
+    for name, one in runs.items():
+        started = RunFolder(path / name).has("recipe.json")
+        title = f"{recipe.name} {name.replace('-', ' ')}"
+        metrics.append(train(one, path / name, resume=started, title=title))
+    summary = summarise(metrics)
     folder.write_json("metrics.json", summary)
     return summary
 
@@ -74,7 +101,7 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def evaluate_run(path: Path) -> dict[str, float] | Summary:
-    """Metrics of a finished run's weights, or of every seed's in a folder of several seeds.
+    """Metrics of a finished run's weights, or of each seed or fold in a folder of several.
 
     ``recipe.json`` and ``model.safetensors`` are all that is read of it.
 
@@ -82,11 +109,12 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
         MissingDataError: there is no such run, or it has not finished.
 
     """
-    seeds = sorted(path.glob("seed-*/recipe.json"), key=_number)
-    if seeds:
-        return summarise([evaluate_one(found.parent) for found in seeds])
+    for kind in ("seed", "fold"):
+        found = sorted(path.glob(f"{kind}-*/recipe.json"), key=_number)
+        if found:
+            return summarise([evaluate_one(one.parent) for one in found])
     return evaluate_one(path)
 
 
 def _number(found: Path) -> int:
-    return int(found.parent.name.removeprefix("seed-"))
+    return int(found.parent.name.rpartition("-")[2])

@@ -12,7 +12,7 @@ WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 
 def read_value(name: str, value: Any, kind: Any) -> Any:
-    """The value as ``kind``: int, float, bool, str, a ``Literal``, a graph, or an optional one.
+    """The value as ``kind``: number, bool, text, texts, a ``Literal``, a graph, or an optional one.
 
     Args:
         name: the field, for the error.
@@ -30,6 +30,8 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
         if str(value) not in choices:
             raise unknown_name(name, str(value), choices)
         return choices[str(value)]
+    if kind == tuple[str, ...] and isinstance(value, (str, list, tuple)):
+        return tuple(value.split(",")) if isinstance(value, str) and value else tuple(value)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
@@ -64,6 +66,8 @@ def _read_optional(name: str, value: Any, kind: Any) -> Any:
 
 def show_value(value: Any) -> Any:
     """The value as JSON has it; a graph becomes the text that ``graphs.parse`` reads."""
+    if isinstance(value, tuple):
+        return list(value)
     return repr(value) if isinstance(value, graphs.Pattern) else value
 
 
@@ -76,5 +80,7 @@ def describe(kind: Any) -> str:
         return " or ".join(parts)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return "a graph"
+    if kind == tuple[str, ...]:
+        return "texts separated by commas"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return words.get(kind, str(kind))

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from edgewise.tasks.classification import Classification as classification
+from edgewise.tasks.consistency import Consistency as consistency
+from edgewise.tasks.link_prediction import LinkPrediction as link_prediction
+from edgewise.tasks.recommendation import Recommendation as recommendation
+from edgewise.tasks.regression import Regression as regression
 from edgewise.tasks.task import Task
 
-TASKS: dict[str, type[Task]] = {"classification": classification}
+TASKS: dict[str, type[Task]] = {
+    "classification": classification,
+    "consistency": consistency,
+    "link_prediction": link_prediction,
+    "recommendation": recommendation,
+    "regression": regression,
+}
 """Every task by the name that run folders use."""
 
-__all__ = ["TASKS", "Task", "classification"]
+__all__ = [
+    "TASKS",
+    "Task",
+    "classification",
+    "consistency",
+    "link_prediction",
+    "recommendation",
+    "regression",
+]

@@ -12,6 +12,7 @@ from typing import Any
 import lightning.pytorch as lightning
 from torch import nn
 
+from edgewise.training.average import Average
 from edgewise.training.curves import curves
 from edgewise.training.folder import RunFolder
 from edgewise.training.interfaces import Loader, Task
@@ -53,7 +54,9 @@ def fit(
     )
     watch = Watch(settings)
     with interruptible() as request, _quiet():
-        callbacks = [watch, ProgressDisplay(title, watch)]
+        callbacks: list[lightning.Callback] = [watch, ProgressDisplay(title, watch)]
+        if settings.average:
+            callbacks.append(Average(settings.average))
         callbacks.append(Saver(folder, settings.save_every, request))
         trainer = lightning.Trainer(
             max_epochs=settings.epochs,

@@ -23,6 +23,8 @@ class Trainer:
         patience: stop after this many epochs without a better value; 0 never stops early.
         monitor: the metric whose best epoch gives the final weights; the first of equals.
         better: whether a higher or a lower value of it is better.
+        average: the decay, a step, of a moving average of the weights, such as 0.99; the average is
+            then what is validated, tested and kept. 0 takes the weights as they are.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
         accelerator: ``auto`` takes a GPU where there is one.
         save_every: seconds between two checkpoints, which is what a killed run loses at most
@@ -34,6 +36,7 @@ class Trainer:
     patience: int = 0
     monitor: str = "val/accuracy"
     better: Better = "higher"
+    average: float = 0.0
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
     save_every: float = 5.0
@@ -48,6 +51,13 @@ class Trainer:
                 expected="at least 1",
                 got=repr(self.epochs),
                 remedy="choose for example 100",
+            )
+        if not 0 <= self.average < 1:
+            raise ArgumentError(
+                "trainer.average",
+                expected="a decay from 0 to below 1",
+                got=repr(self.average),
+                remedy="choose for example 0.99, or 0 to do without",
             )
         for name in ("patience", "clip_norm", "save_every"):
             if not getattr(self, name) >= 0:

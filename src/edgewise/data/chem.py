@@ -1,0 +1,130 @@
+"""Molecules as graphs: atoms are nodes, and every bond is two edges; read by RDKit.
+
+Atom features (:data:`ATOM_WIDTH` numbers): element, neighbours, hydrogens, hybridisation and the
+sizes of its rings, each one-hot; formal charge; whether aromatic, and whether a centre of
+chirality; and its shares in four properties of the molecule: with its hydrogens, in logP and in the
+molar refractivity, in 10 cm³/mol (Wildman and Crippen, 1999); without them, in the polar surface
+(Ertl et al., 2000) and in the whole surface (Labute, 2000), both in 10 Å².
+
+Bond features (:data:`BOND_WIDTH` numbers): single, double, triple or aromatic; conjugated; in a
+ring; and E or Z where that is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import MissingExtraError
+
+ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si")
+HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
+BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+STEREO = ("STEREOE", "STEREOZ")
+RINGS = (3, 4, 5, 6, 7, 8)
+NEIGHBOURS = HYDROGENS = (0, 1, 2, 3, 4)
+ATOM_WIDTH = (
+    sum(len(c) + 1 for c in (ELEMENTS, NEIGHBOURS, HYDROGENS, HYBRIDISATIONS)) + len(RINGS) + 3 + 4
+)
+BOND_WIDTH = len(BONDS) + 2 + len(STEREO)
+
+
+def rdkit() -> ModuleType:
+    """RDKit's module ``Chem``.
+
+    Raises:
+        MissingExtraError: RDKit is not installed.
+
+    """
+    try:
+        from rdkit import Chem
+    except ImportError as error:
+        raise MissingExtraError("rdkit", "chem", "reading molecules") from error
+    module: ModuleType = Chem
+    return module
+
+
+def parse(smiles: str) -> Any | None:
+    """RDKit's molecule, or ``None`` where the text is no SMILES or holds no atom."""
+    chem = rdkit()
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():  # the caller reports it, with its row
+        molecule = chem.MolFromSmiles(smiles.strip())
+    return molecule if molecule is not None and molecule.GetNumAtoms() else None
+
+
+def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and their features of that order.
+
+    A salt, ``cation.anion``, is one graph of two components. A molecule may have no bonds.
+    """
+    shares = _shares(molecule)
+    atoms = [_atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)]
+    index: list[tuple[int, int]] = []
+    bonds: list[list[float]] = []
+    for bond in molecule.GetBonds():
+        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        index += [(one, other), (other, one)]
+        bonds += [_bond(bond)] * 2
+    edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
+    return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
+
+
+def _one_hot(value: object, choices: Sequence[object]) -> list[float]:
+    """With a last place for everything else."""
+    found = [float(value == choice) for choice in choices]
+    return [*found, 1.0 - sum(found)]
+
+
+def _atom(atom: Any) -> list[float]:
+    return [
+        *_one_hot(atom.GetSymbol(), ELEMENTS),
+        *_one_hot(atom.GetDegree(), NEIGHBOURS),
+        *_one_hot(atom.GetTotalNumHs(), HYDROGENS),
+        *_one_hot(str(atom.GetHybridization()), HYBRIDISATIONS),
+        *(float(atom.IsInRingSize(size)) for size in RINGS),
+        float(atom.GetFormalCharge()),
+        float(atom.GetIsAromatic()),
+        float(str(atom.GetChiralTag()) != "CHI_UNSPECIFIED"),
+    ]
+
+
+def _bond(bond: Any) -> list[float]:
+    return [
+        *(float(str(bond.GetBondType()) == kind) for kind in BONDS),
+        float(bond.GetIsConjugated()),
+        float(bond.IsInRing()),
+        *(float(str(bond.GetStereo()) == kind) for kind in STEREO),
+    ]
+
+
+def _shares(molecule: Any) -> list[list[float]]:
+    """What each atom adds to logP, molar refractivity, polar and whole surface."""
+    from rdkit.Chem import rdMolDescriptors as descriptors
+
+    whole = rdkit().AddHs(molecule)
+    crippen = descriptors._CalcCrippenContribs(whole)
+    shares = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
+    for hydrogen in list(whole.GetAtoms())[molecule.GetNumAtoms() :]:
+        to = shares[hydrogen.GetNeighbors()[0].GetIdx()]
+        to[0] += crippen[hydrogen.GetIdx()][0]
+        to[1] += crippen[hydrogen.GetIdx()][1]
+    polar = descriptors._CalcTPSAContribs(molecule)
+    surface, _hydrogens = descriptors._CalcLabuteASAContribs(molecule)
+    return [
+        [logp, refraction / 10, area / 10, around / 10]
+        for (logp, refraction), area, around in zip(shares, polar, surface, strict=True)
+    ]
+
+
+def scaffold(molecule: Any) -> str:
+    """The Murcko scaffold as SMILES, rings and what links them; empty without a ring."""
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # without annotations
+    return str(smiles(mol=molecule))

@@ -1,0 +1,147 @@
+"""Splits of edges for link prediction, without an edge of one part in another.
+
+Undirected edges are split as pairs: whichever way round it is written, an edge and its reverse are
+the same friendship, and a test edge that could be read backwards would be no test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise.errors import ArgumentError
+
+TRIES = 50  # rounds of drawing again the pairs that are edges
+
+
+@dataclass(frozen=True)
+class EdgeSplit:
+    """Pairs ``[2, E]`` by part; each undirected pair is in one part, and there once."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+
+def undirected(pairs: Tensor) -> Tensor:
+    """The distinct pairs with the smaller node first, without loops, sorted, ``[2, E]``."""
+    low, high = pairs.min(0).values, pairs.max(0).values
+    return distinct(torch.stack([low, high])[:, low != high])
+
+
+def distinct(pairs: Tensor) -> Tensor:
+    """Each pair once, sorted, ``[2, E]``."""
+    if not pairs.numel():
+        return pairs
+    width = int(pairs.max()) + 1
+    keys = pair_keys(pairs, width).unique()  # unique(dim=1) takes minutes for a million pairs
+    return torch.stack([keys // width, keys % width])
+
+
+def both_ways(pairs: Tensor) -> Tensor:
+    """Each pair and its reverse: who reads whom in a friendship, ``[2, 2E]``."""
+    return torch.cat([pairs, pairs.flip(0)], dim=1)
+
+
+def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
+    """Shares of distinct pairs at random.
+
+    Args:
+        pairs: ``[2, E]``, distinct, such as :func:`undirected` gives them.
+        val: the share to validate on.
+        test: the share to test on.
+        seed: decides which pairs these are.
+
+    Raises:
+        ArgumentError: a share is not above 0, or they leave nothing to train on.
+
+    """
+    if min(val, test) <= 0 or val + test >= 1:
+        raise ArgumentError(
+            "data.val, data.test",
+            expected="shares above 0 that leave something to train on",
+            got=f"{val} and {test}",
+            remedy="choose for example 0.05 and 0.1",
+        )
+    count = pairs.shape[1]
+    order = torch.randperm(count, generator=Generator().manual_seed(seed))
+    sizes = [round(count * val), round(count * test)]
+    val_part, test_part, train_part = order.split([*sizes, count - sum(sizes)])
+    split = EdgeSplit(pairs[:, train_part], pairs[:, val_part], pairs[:, test_part])
+    check_edge_split(split)
+    return split
+
+
+def check_edge_split(split: EdgeSplit) -> None:
+    """The parts have members and share no pair, whichever way round it is written.
+
+    Raises:
+        ArgumentError: one is empty, or two have a pair in common.
+
+    """
+    parts = {"train": split.train, "val": split.val, "test": split.test}
+    for name, pairs in parts.items():
+        if not pairs.shape[1]:
+            raise ArgumentError(
+                name, expected="at least one edge", got="none", remedy="give it a larger share"
+            )
+    names = list(parts)
+    width = max(int(pairs.max()) for pairs in parts.values()) + 1
+    keys = {name: pair_keys(undirected(pairs), width) for name, pairs in parts.items()}
+    for place, one in enumerate(names):
+        for other in names[place + 1 :]:
+            shared = keys[one][torch.isin(keys[one], keys[other])]
+            if shared.numel():
+                first = divmod(int(shared[0]), width)
+                raise ArgumentError(
+                    f"{one}, {other}",
+                    expected="splits without a common edge, in either direction",
+                    got=f"{shared.numel()} common edges, first {first[0]}-{first[1]}",
+                    remedy="split distinct undirected pairs (see undirected)",
+                )
+
+
+def pair_keys(pairs: Tensor, width: int) -> Tensor:
+    """One number a pair, ``first * width + second``."""
+    return pairs[0] * width + pairs[1]
+
+
+def draw_non_edges(
+    count: int, keys: Tensor, left: range, right: range, generator: Generator
+) -> Tensor:
+    """Pairs ``[2, count]`` of a left and a right node, drawn evenly from those that are no edge.
+
+    Args:
+        count: how many, with replacement.
+        keys: sorted ``a * right.stop + b`` of the edges, with a < b where the sides are the same.
+        left: the nodes that come first in a pair.
+        right: the nodes that come second; the same range in a graph of one kind of node.
+        generator: decides the draw.
+
+    Raises:
+        ArgumentError: nearly every pair is an edge.
+
+    """
+    found: list[Tensor] = []
+    missing = count
+    for _ in range(TRIES):
+        low = torch.randint(left.start, left.stop, (2 * missing + 8,), generator=generator)
+        high = torch.randint(right.start, right.stop, (2 * missing + 8,), generator=generator)
+        if left == right:
+            low, high = torch.minimum(low, high), torch.maximum(low, high)
+        wanted = low * right.stop + high
+        place = torch.searchsorted(keys, wanted).clamp_(max=max(keys.numel() - 1, 0))
+        free = (low != high) & (keys[place] != wanted if keys.numel() else low >= 0)
+        pairs = torch.stack([low, high])[:, free][:, :missing]
+        found.append(pairs)
+        missing -= pairs.shape[1]
+        if missing <= 0:
+            return torch.cat(found, dim=1)
+    raise ArgumentError(
+        "negatives",
+        expected=f"{count} pairs that are no edge",
+        got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
+        remedy="ask for fewer",
+    )

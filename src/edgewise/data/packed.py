@@ -1,0 +1,95 @@
+"""Many small graphs on one node axis, from which any batch is cut without a loop over graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from edgewise.data.checks import check_features
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Edges, Graph, Intervals
+
+
+@dataclass(frozen=True)
+class PackedGraphs:
+    """G graphs with N nodes and E edges in all, one graph after the other.
+
+    Attributes:
+        x: node features ``[N, F]``.
+        edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
+        edges: edge features ``[E, K]``.
+        node_start, edge_start: ``[G + 1]``, where the nodes and edges of each graph begin.
+
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    edges: Tensor
+    node_start: Tensor
+    edge_start: Tensor
+
+    @classmethod
+    def of(
+        cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
+    ) -> PackedGraphs:
+        """From the node features ``[n, F]``, edges ``[2, e]`` and edge features ``[e, K]`` of each.
+
+        Raises:
+            ArgumentError: there is no graph, or a feature is NaN or infinite.
+
+        """
+        if not nodes:
+            raise ArgumentError(
+                "graphs", expected="at least one graph", got="none", remedy="check the data"
+            )
+        x, attributes = torch.cat(nodes), torch.cat(edges)
+        check_features(x)
+        check_features(attributes)
+        node_start, edge_start = (
+            torch.tensor([0, *accumulate(len(part) for part in parts)]) for parts in (nodes, edges)
+        )
+        return cls(x, torch.cat(edge_indices, dim=1), attributes, node_start, edge_start)
+
+    def __len__(self) -> int:
+        return len(self.node_start) - 1
+
+    @property
+    def sizes(self) -> Tensor:
+        """``[G]``, the number of nodes of each graph."""
+        return self.node_start.diff()
+
+    def with_nodes(self, x: Tensor) -> PackedGraphs:
+        """The same graphs with other node features ``[N, ...]``."""
+        return replace(self, x=x)
+
+    def take(self, which: Tensor) -> tuple[Tensor, Graph, Graph, Tensor]:
+        """A packed batch of these graphs.
+
+        Args:
+            which: ``[B]``, numbers of graphs. One that is named several times, as an ionic liquid
+                measured at many pressures is, is in the batch only once.
+
+        Returns:
+            node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite graph
+            of membership, in which output b reads the nodes of graph ``which[b]``; and the edge
+            features ``[e, K]``.
+
+        """
+        distinct, place = which.unique(return_inverse=True)
+        size = self.sizes[distinct]
+        stop = size.cumsum(0)
+        members = Intervals((stop - size)[place], stop[place], int(size.sum()))
+        degree = self.edge_start.diff()[distinct]
+        edge = _ranges(self.edge_start[distinct], degree)
+        index = self.edge_index[:, edge] + (stop - size).repeat_interleave(degree)
+        graph = Edges(index, members.num_sources, members.num_sources, (size, size))
+        return self.x[_ranges(self.node_start[distinct], size)], graph, members, self.edges[edge]
+
+
+def _ranges(start: Tensor, length: Tensor) -> Tensor:
+    """``start[0], start[0] + 1, ...``, ``length[0]`` of them, then from ``start[1]``, and so on."""
+    shift = start - (length.cumsum(0) - length)
+    return torch.arange(int(length.sum())) + shift.repeat_interleave(length)

@@ -1,0 +1,54 @@
+"""Training batches for which something is drawn: negatives, neighbourhoods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.loader import Loader
+from edgewise.data.splits import Splits
+
+Draw = Callable[[Tensor, Generator], Batch]
+"""The batch of these examples, with what is drawn for them taken from the generator."""
+
+
+class SampledLoader(Loader):
+    """A :class:`Loader` whose draws, like its order, are decided by (seed, epoch, batch) alone.
+
+    Args:
+        draw: the batch of these examples and a generator.
+        count: how many examples there are.
+        size: examples in a batch.
+        seed: of the order and the draws.
+
+    """
+
+    def __init__(self, draw: Draw, count: int, size: int, seed: int) -> None:
+        super().__init__(lambda index: draw(index, self._generator()), count, size, seed)
+
+    def _generator(self) -> Generator:
+        assert self.seed is not None
+        # Three numbers in one, so that a continued epoch draws what an unbroken one would.
+        mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
+        return Generator().manual_seed(mixed % 2**63)
+
+
+@dataclass(frozen=True)
+class SampledSplits(Splits):
+    """Splits whose training batches are drawn afresh in every epoch.
+
+    Attributes:
+        draw: makes a training batch; ``train.count`` says how many examples there are.
+        draw_size: examples in such a batch; ``batch_size`` is for validation and test.
+
+    """
+
+    draw: Draw
+    draw_size: int
+
+    def loaders(self, seed: int) -> dict[str, Loader]:
+        train = SampledLoader(self.draw, self.train.count, self.draw_size, seed)
+        return {**super().loaders(seed), "train": train}

@@ -1,0 +1,88 @@
+"""Graphs without features to predict links in: an edge list, Facebook's circles, film casts."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.request import urlopen
+
+import torch
+
+from edgewise.data.edge_list import read_edges, read_memberships
+from edgewise.data.edge_splits import distinct, undirected
+from edgewise.data.files import find_raw
+from edgewise.data.links import Links, Pairs
+from edgewise.errors import ArgumentError
+
+FACEBOOK = "https://snap.stanford.edu/data/facebook_combined.txt.gz"
+ACTORS = "https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/actor.dat.gz"
+TIMEOUT = 60  # seconds without an answer
+
+
+@dataclass(frozen=True)
+class EdgeList(Links):
+    """The undirected graph of any edge list; see :func:`edgewise.data.edge_list.read_edges`.
+
+    Attributes:
+        path: the file.
+        header: its first line names the columns.
+
+    """
+
+    path: str = ""
+    header: bool = False
+
+    def read(self) -> Pairs:
+        if not self.path:
+            raise ArgumentError(
+                "data.path", expected="a file", got="''", remedy="name a text file of edges"
+            )
+        return _one_kind(undirected(read_edges(self.path, header=self.header)))
+
+
+@dataclass(frozen=True)
+class EgoFacebook(Links):
+    """Who is whose friend in ten circles of Facebook: 4,039 people and 88,234 friendships.
+
+    Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
+    """
+
+    def read(self) -> Pairs:
+        return _one_kind(undirected(read_edges(_raw("ego_facebook", FACEBOOK))))
+
+
+@dataclass(frozen=True)
+class HollywoodActors(Links):
+    """Which actors are in which film: 127,823 films (the first nodes) and 392,340 actor numbers.
+
+    Large, and without features or labels: for speed, sampling and links between two kinds of node.
+
+    Paper: Barabási and Albert, Emergence of scaling in random networks, 1999.
+    """
+
+    batch_size: int = 131072
+
+    def read(self) -> Pairs:
+        film, actor = read_memberships(_raw("hollywood_actors", ACTORS))
+        films = int(film.max()) + 1
+        pairs = distinct(torch.stack([film, films + actor]))  # a few casts name someone twice
+        return Pairs(pairs, range(films), range(films, int(pairs.max()) + 1))
+
+
+def _one_kind(pairs: torch.Tensor) -> Pairs:
+    nodes = range(int(pairs.max()) + 1 if pairs.numel() else 0)
+    return Pairs(pairs, nodes, nodes)
+
+
+def _raw(data: str, address: str) -> Path:
+    name = address.rsplit("/", 1)[1]
+    return find_raw(data, [name], partial(_fetch, address)) / name
+
+
+def _fetch(address: str, folder: Path) -> None:
+    with urlopen(address, timeout=TIMEOUT) as answer:
+        content = answer.read()
+    gzip.decompress(content)  # a page that says "not found" is no gzip file
+    (folder / address.rsplit("/", 1)[1]).write_bytes(content)

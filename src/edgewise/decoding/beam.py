@@ -1,0 +1,133 @@
+"""Beam search: several beginnings of a text are kept, and the best ending wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.decoding.continuation import Continuation
+from edgewise.errors import ArgumentError
+from edgewise.layers import Memory, PairModel, TextModel
+
+NEVER = -1e9  # a score that no text has, and that sums of scores do not overflow
+
+
+@dataclass
+class Beams:
+    """``beams`` texts for each member of the batch: ids ``[B, K, T]`` and scores ``[B, K]``."""
+
+    ids: Tensor
+    scores: Tensor
+
+    def best(self, ranking: Tensor, count: int) -> tuple[Beams, Tensor]:
+        """The ``count`` best by this ranking ``[B, K]``, with it as scores; and which they are."""
+        scores, which = ranking.topk(count)
+        return Beams(_take(self.ids, which), scores), which
+
+
+@torch.no_grad()
+def beam_search(
+    model: TextModel | PairModel,
+    prompt: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    beams: int = 4,
+    max_new_tokens: int = 32,
+    length_penalty: float = 1.0,
+    end: int | None = None,
+    padding: int = 0,
+    memory: Memory | None = None,
+    cached: bool = True,
+) -> Tensor:
+    r"""The prompts and the best of what ``beams`` beams write after them, ``[B, T + new]``.
+
+    The best text has the highest :math:`\log p(\mathrm{text}) / n^{\mathrm{penalty}}` for n new
+    tokens. A member of the batch is done when no open beam can beat its worst finished one, judged
+    at their present length (transformers' ``early_stopping=False``).
+
+    Args:
+        model: of text, or of pairs; as in :func:`edgewise.decoding.generate`.
+        prompt: ids ``[B, T]``, padded on the left.
+        attention_mask: ``[B, T]``, 0 where a token is padding.
+        beams: K.
+        max_new_tokens: how many at most.
+        length_penalty: above 0 prefers longer texts; 0 compares probabilities as they are.
+        end: the token that ends a text.
+        padding: the token after that.
+        memory: another sequence that the model reads.
+        cached: keep keys and values between steps.
+
+    Raises:
+        ArgumentError: fewer than one beam; and as ``generate``.
+    """
+    if beams < 1:
+        remedy = "use generate() for one text without a search"
+        raise ArgumentError("beams", expected="1 or more", got=repr(beams), remedy=remedy)
+    batch, start = prompt.shape
+    if memory is not None:
+        memory = memory.repeated(beams)
+    text = Continuation(model, memory, cached=cached)
+    open_ = Beams(prompt[:, None].expand(-1, beams, -1), _first_alone(batch, beams, prompt.device))
+    done = Beams(_filled(open_.ids, max_new_tokens, padding), torch.full_like(open_.scores, NEVER))
+    undecided = torch.ones(batch, 1, dtype=torch.bool, device=prompt.device)
+    new = open_.ids.flatten(0, 1)
+    mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
+    for step in range(1, max_new_tokens + 1):
+        logits = text.read(new, mask).float().unflatten(0, (batch, beams))
+        # Twice as many as beams, so that enough go on even if every beam's best token is the end.
+        tried, parent = _continued(open_, logits.log_softmax(-1), 2 * beams)
+        ends = torch.full_like(tried.scores, step == max_new_tokens, dtype=torch.bool)
+        if end is not None:
+            ends |= tried.ids[..., -1] == end
+        ended = ends & undecided
+        ended[:, beams:] = False
+        ranked = (tried.scores / step**length_penalty).masked_fill(~ended, NEVER)
+        finished = _filled(tried.ids, max_new_tokens - step, padding)
+        both = torch.cat([done.ids, finished], dim=1)
+        done, _ = Beams(both, ranked).best(torch.cat([done.scores, ranked], dim=1), beams)
+        open_, which = tried.best(tried.scores.masked_fill(ends, NEVER), beams)
+        best_open, worst_done = open_.scores[:, :1] / step**length_penalty, done.scores.amin(1)
+        undecided = undecided & (best_open > worst_done[:, None])
+        if not bool(undecided.any()) or bool(ends.all()):
+            break
+        rows = parent.gather(1, which) + beams * torch.arange(batch, device=prompt.device)[:, None]
+        text.select(rows.flatten())
+        new, mask = open_.ids[..., -1].flatten()[:, None], None
+    return _cropped(done.ids[:, 0], start, end)
+
+
+def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
+    """Scores to begin with: one beam, as copies of it would all go on in the same way."""
+    scores = torch.full((batch, beams), NEVER, device=device)
+    scores[:, 0] = 0.0
+    return scores
+
+
+def _continued(open_: Beams, log_probability: Tensor, count: int) -> tuple[Beams, Tensor]:
+    """The ``count`` best beams with one token more ``[B, count, T + 1]``, and their parents."""
+    vocabulary = log_probability.shape[-1]
+    total = (open_.scores[..., None] + log_probability).flatten(1)
+    scores, place = total.topk(min(count, total.shape[1]))
+    parent, token = place // vocabulary, place % vocabulary
+    ids = torch.cat([_take(open_.ids, parent), token[..., None]], dim=-1)
+    return Beams(ids, scores), parent
+
+
+def _take(ids: Tensor, which: Tensor) -> Tensor:
+    return ids.gather(1, which[..., None].expand(-1, -1, ids.shape[-1]))
+
+
+def _filled(ids: Tensor, count: int, padding: int) -> Tensor:
+    return torch.cat([ids, ids.new_full((*ids.shape[:-1], count), padding)], dim=-1)
+
+
+def _cropped(ids: Tensor, start: int, end: int | None) -> Tensor:
+    """Without what is padding in every text: all after the last end."""
+    if end is None:
+        return ids
+    is_end = ids[:, start:] == end
+    first = is_end.long().argmax(1) + 1
+    lengths = first.where(is_end.any(1), torch.full_like(first, ids.shape[1] - start))
+    return ids[:, : start + int(lengths.max())] if len(ids) else ids

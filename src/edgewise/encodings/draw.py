@@ -1,0 +1,81 @@
+"""Pictures of where a node is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.biases import EdgeTerms, Projected, TableBias
+from edgewise.errors import MissingExtraError
+from edgewise.graphs import Graph, complete
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@torch.no_grad()
+def draw(
+    encoding: nn.Module, path: str | Path | None = None, *, length: int = 64, width: int = 32
+) -> Figure:
+    """The codes of ``length`` positions, and how alike each two of them are, side by side.
+
+    What is alike is measured as attention does: by the inner product of the codes where they are
+    added, of a turned vector with itself where they turn, and by the bias or the edge's vector
+    where they are relative. Also saved to ``path``.
+
+    Args:
+        encoding: any of :data:`edgewise.encodings.ENCODINGS`, made.
+        path: of an image file, if it shall be saved.
+        length: how many positions to show.
+        width: of the features that an added encoding was made for, or of a head.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot", "drawing an encoding") from error
+    from edgewise.encodings import RELATIVE, TURNED
+
+    if isinstance(encoding, tuple(RELATIVE.values())):
+        codes, alike = _relative(encoding, length)
+    elif isinstance(encoding, tuple(TURNED.values())):
+        codes = encoding(torch.ones(length, 1, width))[:, 0]
+        alike = codes @ codes.T
+    else:
+        codes = encoding(torch.zeros(length, width))
+        alike = codes @ codes.T
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    titles = ("code", "entry", "position"), ("how alike", "source", "target")
+    for axes, shown, (title, x, y) in zip(
+        figure.subplots(1, 2), (codes, alike), titles, strict=True
+    ):
+        most = max(float(shown.abs().max()), 1e-9)
+        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel(x, fontsize=8)
+        axes.set_ylabel(y, fontsize=8)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
+    """Each distance's terms, and what a query of ones adds to its score on the complete graph."""
+    graph = complete().bind(length)
+    terms = encoding(graph)
+    edge = _numbers(terms, graph)
+    from_last = graph.target == length - 1
+    return edge[from_last], edge.mean(-1).view(length, length)
+
+
+def _numbers(terms: EdgeTerms, graph: Graph) -> Tensor:
+    """``[E, H]``: the bias, and the sum of the vector that is added to the key."""
+    bias, key = terms.get("bias"), terms.get("edge_key")
+    total = torch.zeros(graph.num_edges, 1)
+    if bias is not None:
+        total = total + (bias.expand() if isinstance(bias, TableBias) else bias)
+    if key is not None:
+        total = total + (key.expand() if isinstance(key, Projected) else key).sum(-1)
+    return total

@@ -1,0 +1,176 @@
+"""Relative positions: what an edge adds for the distance between its ends, on any graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.biases import EdgeTerms, Projected, TableBias
+from edgewise.encodings.positions import offsets
+from edgewise.encodings.sinusoidal import sinusoidal_positions
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph
+
+
+class RelativeTable(nn.Module):
+    r"""A learned number a head for every distance, :math:`b_{ij} = T[\mathrm{clip}(i - j)]`.
+
+    Args:
+        heads: H.
+        radius: distances beyond it count as it.
+    """
+
+    def __init__(self, heads: int, radius: int = 16) -> None:
+        super().__init__()
+        self.radius = radius
+        self.table = nn.Parameter(torch.empty(2 * radius + 1, heads))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, graph: Graph) -> EdgeTerms:
+        """The bias, for the edges of ``graph``."""
+        return {"bias": TableBias(_clipped(graph, self.radius), self.table)}
+
+
+class Buckets(nn.Module):
+    """A learned number a head for every bucket of distances (T5, Raffel et al., 2020).
+
+    Half of the buckets are single distances, the other half grow logarithmically up to
+    ``most_distant``; the last holds all beyond.
+
+    Args:
+        heads: H.
+        buckets: how many there are.
+        most_distant: where the last bucket begins.
+        both_ways: whether half of the buckets are for sources after their target.
+    """
+
+    def __init__(
+        self, heads: int, buckets: int = 32, most_distant: int = 128, *, both_ways: bool = True
+    ) -> None:
+        super().__init__()
+        self.most_distant, self.both_ways = most_distant, both_ways
+        self.table = nn.Parameter(torch.empty(buckets, heads))
+        nn.init.normal_(self.table, std=0.02)
+
+    def forward(self, graph: Graph) -> EdgeTerms:
+        """The bias, for the edges of ``graph``."""
+        buckets = self.table.shape[0]
+        key = ("buckets", buckets, self.most_distant, self.both_ways)
+        index = graph.cached(key, lambda: self.bucket(offsets(graph)))
+        return {"bias": TableBias(index, self.table)}
+
+    def bucket(self, behind: Tensor) -> Tensor:
+        """The bucket of a source that is ``behind`` positions before its target."""
+        count = self.table.shape[0]
+        shift = torch.zeros_like(behind)
+        if self.both_ways:
+            count //= 2
+            shift = (behind < 0).long() * count
+            behind = behind.abs()
+        behind = behind.clamp(min=0)
+        exact = count // 2
+        growth = (behind.clamp(min=1).float() / exact).log() / math.log(self.most_distant / exact)
+        far = (exact + (growth * (count - exact)).long()).clamp(max=count - 1)
+        return shift + torch.where(behind < exact, behind, far)
+
+
+class ALiBi(nn.Module):
+    r"""A penalty that grows with distance, :math:`b_{ij} = -m_h |i - j|` (Press et al., 2022).
+
+    Nothing is learned and no length is special, so that longer texts than those of training can
+    be read. The slopes are :math:`m_h = 2^{-8h/H}`, and between these for H not a power of two.
+
+    Args:
+        heads: H.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes", alibi_slopes(heads), persistent=False)
+
+    def forward(self, graph: Graph) -> EdgeTerms:
+        """The bias, for the edges of ``graph``."""
+        distance = graph.cached("distances", lambda: offsets(graph).abs())
+        longest = max(graph.num_sources, graph.num_targets)
+        steps = torch.arange(longest, device=self.slopes.device, dtype=self.slopes.dtype)
+        return {"bias": TableBias(distance, -steps[:, None] * self.slopes)}
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """``[H]``, from steep to flat; for H not a power of two every other slope of 2H is added."""
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * (h + 1) / whole) for h in range(whole)]
+    slopes += [2 ** (-4 * (h + 1) / whole) for h in range(0, 2 * (heads - whole), 2)]
+    return torch.tensor(slopes)
+
+
+class Shaw(nn.Module):
+    r"""Learned vectors for distances, added to keys and values (Shaw et al., 2018).
+
+    .. math:: s_{ij} = q_i^\top (k_j + a^K_{\mathrm{clip}(i - j)}) / \sqrt D, \qquad
+              o_i = \sum_j w_{ij} (v_j + a^V_{\mathrm{clip}(i - j)})
+
+    Args:
+        heads: H.
+        width: D, of a head.
+        radius: distances beyond it count as it.
+    """
+
+    def __init__(self, heads: int, width: int, radius: int = 16) -> None:
+        super().__init__()
+        self.radius = radius
+        shape = (heads, width, 2 * radius + 1)
+        self.key, self.value = (nn.Parameter(0.02 * torch.randn(shape)) for _ in range(2))
+
+    def forward(self, graph: Graph) -> EdgeTerms:
+        """Edge vectors, as projections of the distance's class that are never expanded."""
+        index = _clipped(graph, self.radius)
+        one_hot = nn.functional.one_hot(index, 2 * self.radius + 1).to(self.key.dtype)
+        return {
+            "edge_key": Projected(one_hot, self.key),
+            "edge_value": Projected(one_hot, self.value),
+        }
+
+
+class TransformerXL(nn.Module):
+    r"""Projected waves of the distance, and a preference for distances (Dai et al., 2019).
+
+    .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i - j}
+              = (q_i + u)^\top (k_j + W R_{i - j}) + (v - u)^\top W R_{i - j}
+
+    So u is the bias of the layer's query projection, which this module leaves to the layer; the
+    rest is a vector and a number for each edge. ``offset`` is v - u.
+
+    Args:
+        heads: H.
+        width: D, of a head.
+        waves: width of R; an even number.
+    """
+
+    def __init__(self, heads: int, width: int, waves: int = 64) -> None:
+        super().__init__()
+        if waves % 2:
+            raise ArgumentError(
+                "waves",
+                expected="an even number, for pairs of sine and cosine",
+                got=repr(waves),
+                remedy="add one to it",
+            )
+        self.weight = nn.Parameter(torch.randn(heads, width, waves) * waves**-0.5)
+        self.offset = nn.Parameter(torch.zeros(heads, width))
+
+    def forward(self, graph: Graph) -> EdgeTerms:
+        """The bias and edge vectors, for the edges of ``graph``."""
+        waves = sinusoidal_positions(offsets(graph), self.weight.shape[-1]).to(self.weight)
+        scale = self.weight.shape[1] ** -0.5
+        preference = torch.einsum("hd,hdf->hf", self.offset, self.weight) * scale
+        return {"bias": waves @ preference.T, "edge_key": Projected(waves, self.weight)}
+
+
+def _clipped(graph: Graph, radius: int) -> Tensor:
+    make = lambda: offsets(graph).clamp(-radius, radius) + radius  # noqa: E731 - a thunk
+    return graph.cached(("clipped", radius), make)

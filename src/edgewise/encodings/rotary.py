@@ -1,0 +1,55 @@
+"""Rotary positions: queries and keys are turned by their positions, so that the angle between them
+shows the distance alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError
+
+
+def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
+    r"""Radians a position for each pair of entries, :math:`\omega_i = base^{-2i/width}`."""
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+class Rotary(nn.Module):
+    r"""Turn each pair of entries by position times rate (Su et al., RoFormer, 2021).
+
+    .. math:: (x_i, x_{i + D/2}) \mapsto (x_i \cos p\omega_i - x_{i + D/2} \sin p\omega_i,\;
+              x_{i + D/2} \cos p\omega_i + x_i \sin p\omega_i)
+
+    The inner product of a query at p and a key at p' depends on p - p' alone. Entry i is paired
+    with entry i + D/2, as in Llama's published weights.
+
+    Args:
+        width: D, of a head; an even number.
+        base: the longest wave is about 2π · base positions long.
+        rates: ``[D / 2]`` radians a position, in place of those that ``base`` gives.
+    """
+
+    rates: Tensor
+
+    def __init__(self, width: int, base: float = 10000.0, *, rates: Tensor | None = None) -> None:
+        super().__init__()
+        if width % 2:
+            raise ArgumentError(
+                "width",
+                expected="an even width of a head, whose entries are turned in pairs",
+                got=repr(width),
+                remedy="change heads or width",
+            )
+        rates = rotary_rates(width, base) if rates is None else rates
+        self.register_buffer("rates", rates.float(), persistent=False)
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``[..., T, H, D]`` from x of that shape and positions ``[..., T]``, else 0, 1, ..."""
+        if positions is None:
+            positions = torch.arange(x.shape[-3], device=x.device)
+        wide = torch.promote_types(x.dtype, torch.float32)  # angles lose too much in 16 bits
+        angle = (positions[..., None].to(wide) * self.rates.to(wide))[..., None, :]
+        first, second = x.chunk(2, dim=-1)
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

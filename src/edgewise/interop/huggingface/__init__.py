@@ -1,0 +1,64 @@
+"""Weights of Hugging Face ``transformers`` in Edgewise models, on their own graph or another.
+
+Only the folder's safetensors are read, and nothing is unpickled or downloaded. ``transformers``
+itself is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edgewise.errors import unknown_name
+from edgewise.graphs import Pattern
+from edgewise.interop.huggingface.bert import load_bert
+from edgewise.interop.huggingface.checkpoint import Checkpoint, read
+from edgewise.interop.huggingface.gpt2 import load_gpt2
+from edgewise.interop.huggingface.llama import load_llama
+from edgewise.interop.huggingface.t5 import load_t5
+from edgewise.interop.huggingface.vit import load_vit
+
+FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
+    "bert": load_bert,
+    "roberta": load_bert,
+    "gpt2": load_gpt2,
+    "llama": load_llama,
+    "mistral": load_llama,
+    "qwen2": load_llama,
+    "t5": load_t5,
+    "vit": load_vit,
+}
+"""What can be loaded, by the configuration's ``model_type``."""
+
+
+def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) -> Any:
+    """The Edgewise model with these weights, in evaluation mode and in the weights' precision.
+
+    Args:
+        model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
+            ``model.safetensors`` (or its shards).
+        graph: who reads whom, in place of the model's own pattern: ``graphs.window(128) |
+            graphs.hubs([0])`` makes BERT a Longformer. A causal model keeps to the past of it; of
+            an encoder-decoder it is the encoder's; of ViT it is over the patches.
+
+    Returns:
+        A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden
+        state ``[B, T, width]``; T5 takes ``decoder_input_ids`` too; ViT is called
+        ``model(pixel_values)``. ``model.logits(states)`` are the language model's scores.
+
+    Raises:
+        ArgumentError: an unknown family or variant, or tensors of other shapes than the
+            configuration describes, all of them listed.
+        MissingDataError: no such folder, or no safetensors in it.
+    """
+    checkpoint = read(model_or_folder)
+    kind = checkpoint.config.get("model_type", "none")
+    if kind not in FAMILIES:
+        raise unknown_name("model_type", str(kind), FAMILIES)
+    return FAMILIES[kind](checkpoint, graph).eval()
+
+
+__all__ = ["FAMILIES", "load"]

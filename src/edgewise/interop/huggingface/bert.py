@@ -1,0 +1,91 @@
+"""BERT and RoBERTa from Hugging Face's checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from edgewise.graphs import Pattern, complete
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.layers import TextModel
+from edgewise.models import MODELS
+
+UNUSED = ("position_ids", "token_type_ids", "classifier", "qa_outputs", "seq_relationship")
+UNUSED_TIED = ("predictions.decoder.", "lm_head.decoder.", "pooler.")
+
+HEADS = (  # the same head under the names of either
+    ("cls.predictions.transform.dense.", "head.dense."),
+    ("cls.predictions.transform.LayerNorm.", "head.norm."),
+    ("cls.predictions.bias", "head.bias"),
+    ("lm_head.dense.", "head.dense."),
+    ("lm_head.layer_norm.", "head.norm."),
+    ("lm_head.bias", "head.bias"),
+)
+
+
+def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
+    """``bert`` or ``roberta`` with the checkpoint's weights, and its pooler and head."""
+    kind = theirs["model_type"]
+    theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
+    theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    model = MODELS[kind](
+        theirs["vocab_size"],
+        padding=theirs["pad_token_id"] if kind == "roberta" else None,
+        graph=complete() if graph is None else graph,
+        **_numbers(theirs),
+    )
+    assert isinstance(model, TextModel)
+    pieces = _embedding() | _layers(theirs["num_hidden_layers"])
+    if "head.dense.weight" in theirs.tensors:
+        pieces |= linear("head.transform.0", "head.dense")
+        pieces |= linear("head.transform.2", "head.norm")
+        pieces["head.bias"] = Piece("head.bias")
+    else:
+        model.head = None
+    if "pooler.dense.weight" in theirs.tensors:
+        width = theirs["hidden_size"]
+        model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+        pieces |= linear("pooler.0", "pooler.dense")
+    # As theirs: the vector of padding is not trained, where padding is read.
+    model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
+    fill(model, pieces, theirs, unused=UNUSED + UNUSED_TIED)
+    return model
+
+
+def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+    return {
+        "width": theirs["hidden_size"],
+        "depth": theirs["num_hidden_layers"],
+        "heads": theirs["num_attention_heads"],
+        "feed_forward": theirs["intermediate_size"],
+        "length": theirs["max_position_embeddings"],
+        "types": theirs["type_vocab_size"],
+        "act": theirs.activation("hidden_act"),
+        "epsilon": theirs["layer_norm_eps"],
+        "dropout": theirs["hidden_dropout_prob"],
+    }
+
+
+def _embedding() -> dict[str, Piece]:
+    return {
+        "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
+        "embedding.positions.table": Piece("embeddings.position_embeddings.weight"),
+        "embedding.types.weight": Piece("embeddings.token_type_embeddings.weight"),
+        **linear("embedding.norm", "embeddings.LayerNorm"),
+    }
+
+
+def _layers(depth: int) -> dict[str, Piece]:
+    pieces: dict[str, Piece] = {}
+    for i in range(depth):
+        ours, their = f"reader.stack.layers.{i}", f"encoder.layer.{i}"
+        for name in ("query", "key", "value"):
+            pieces |= linear(f"{ours}.attention.sublayer.{name}", f"{their}.attention.self.{name}")
+        pieces |= linear(f"{ours}.attention.sublayer.output", f"{their}.attention.output.dense")
+        pieces |= linear(f"{ours}.attention.norm", f"{their}.attention.output.LayerNorm")
+        pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.intermediate.dense")
+        pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.output.dense")
+        pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.output.LayerNorm")
+    return pieces

@@ -1,0 +1,142 @@
+"""Reading a checkpoint: its configuration and its tensors, without unpickling."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""Hugging Face's names of non-linearities, and ours."""
+
+OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A configuration and the tensors that belong to it."""
+
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    def __getitem__(self, name: str) -> Any:
+        """A number of the configuration.
+
+        Raises:
+            ArgumentError: the configuration does not have it.
+        """
+        if name not in self.config:
+            raise ArgumentError(
+                "config",
+                expected=f"a number `{name}`, as a {self.config['model_type']} has",
+                got=f"{', '.join(sorted(self.config))}",
+                remedy="save the model again with save_pretrained",
+            )
+        return self.config[name]
+
+    def renamed(self, *pairs: tuple[str, str]) -> Checkpoint:
+        """The same with each first text in the tensors' names replaced by the second."""
+        tensors = {}
+        for name, tensor in self.tensors.items():
+            for old, new in pairs:
+                name = name.replace(old, new)  # noqa: PLW2901 - one replacement after another
+            tensors[name] = tensor
+        return Checkpoint(self.config, tensors)
+
+    def without_prefix(self, prefix: str) -> Checkpoint:
+        """The same with names as the bare model has them, where a head wraps it."""
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
+        return Checkpoint(self.config, tensors)
+
+    def activation(self, name: str) -> str:
+        """Our name of the non-linearity that the configuration names."""
+        if self[name] not in ACTIVATIONS:
+            raise ArgumentError(
+                name,
+                expected=f"one of {', '.join(ACTIVATIONS)}",
+                got=repr(self[name]),
+                remedy="add it to edgewise.layers.feed_forward.ACTIVATIONS",
+            )
+        return ACTIVATIONS[self[name]]
+
+    def must_be(self, **wanted: Any) -> None:
+        """Refuse a configuration of a kind that is not built here, naming all that differ."""
+        other = {k: self.config[k] for k, v in wanted.items() if self.config.get(k, v) != v}
+        if other:
+            raise ArgumentError(
+                "config",
+                expected=", ".join(f"{name}={wanted[name]!r}" for name in other),
+                got=", ".join(f"{name}={value!r}" for name, value in other.items()),
+                remedy="this variant has no counterpart here; run it with transformers",
+            )
+
+
+def read(source: Any) -> Checkpoint:
+    """The checkpoint of a live ``transformers`` model, or of a folder that it was saved in.
+
+    Raises:
+        MissingDataError: no such folder, or no ``config.json`` or safetensors in it.
+        ArgumentError: neither a folder nor a model.
+        MissingExtraError: a folder, and safetensors is not installed.
+    """
+    config = getattr(source, "config", None)
+    if isinstance(source, nn.Module) and config is not None:
+        tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
+        return _modern(config.to_dict(), tensors)
+    if not isinstance(source, str | Path):
+        raise ArgumentError(
+            "model_or_folder",
+            expected="a transformers model, or a folder with config.json and model.safetensors",
+            got=type(source).__name__,
+            remedy="load it with transformers first, or pass the folder's path",
+        )
+    folder = Path(source)
+    file = folder / "config.json"
+    if not file.is_file():
+        raise MissingDataError(
+            f"`model_or_folder`: expected a folder with config.json and model.safetensors; "
+            f"got {str(folder)!r}. Remedy: nothing is downloaded here; save a model there with "
+            f"save_pretrained."
+        )
+    return _modern(json.loads(file.read_text()), _read_tensors(folder))
+
+
+def _modern(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
+    return Checkpoint(config, tensors).renamed(*OLD_ENDINGS.items())
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise MissingExtraError("safetensors", "text", "reading weights") from error
+    index = folder / "model.safetensors.index.json"
+    files = ["model.safetensors"]
+    if index.is_file():
+        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        # A name from the index must stay within the folder.
+        path = folder / Path(file).name
+        if not path.is_file():
+            found = ", ".join(sorted(p.name for p in folder.iterdir()))
+            raise MissingDataError(
+                f"`model_or_folder`: expected {path.name} in {str(folder)!r}; got {found}. Remedy: "
+                f"save the model as safetensors with save_pretrained; pickled weights are not read."
+            )
+        tensors.update(load_file(path))
+    return tensors

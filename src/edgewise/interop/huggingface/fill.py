@@ -1,0 +1,75 @@
+"""Filling a model from a checkpoint, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Where one of our tensors comes from: a name of theirs, and what to do with that tensor."""
+
+    name: str
+    change: Callable[[Tensor], Tensor] = lambda tensor: tensor
+
+
+def fill(
+    model: nn.Module, pieces: Mapping[str, Piece], theirs: Checkpoint, *, unused: Iterable[str] = ()
+) -> None:
+    """Copy every tensor of theirs into ours, in their precision.
+
+    Args:
+        model: to be filled.
+        pieces: for each name of ours, where it comes from.
+        theirs: the checkpoint.
+        unused: parts of names whose tensors may be left over.
+
+    Raises:
+        ArgumentError: with everything that is missing, left over or of another shape.
+    """
+    own = model.state_dict()
+    assert own.keys() == pieces.keys(), sorted(own.keys() ^ pieces.keys())
+    wrong, ready = [], {}
+    for name, piece in pieces.items():
+        if piece.name not in theirs.tensors:
+            wrong.append(f"{piece.name}: expected shape {list(own[name].shape)}, got nothing")
+            continue
+        raw = theirs.tensors[piece.name]
+        try:
+            ready[name] = piece.change(raw)
+        except (RuntimeError, ValueError, IndexError):
+            ready[name] = raw
+        if ready[name].shape != own[name].shape:
+            wrong.append(
+                f"{piece.name} (for {name}): expected shape {list(own[name].shape)}, "
+                f"got {list(ready[name].shape)}"
+            )
+    used = {piece.name for piece in pieces.values()}
+    left = [n for n in theirs.tensors if n not in used and not any(part in n for part in unused)]
+    wrong += [
+        f"{name}: expected nothing, got shape {list(theirs.tensors[name].shape)}" for name in left
+    ]
+    if wrong:
+        raise ArgumentError(
+            "model_or_folder",
+            expected="weights of the shapes that its config.json describes",
+            got="\n  " + "\n  ".join(wrong) + "\n",
+            remedy="use the config.json that was saved with these weights",
+        )
+    model.to(next(iter(ready.values())).dtype)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            tensor.copy_(ready[name])
+
+
+def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Piece]:
+    """The weight and bias of a map or norm."""
+    ends = ("weight", "bias") if bias else ("weight",)
+    return {f"{ours}.{end}": Piece(f"{theirs}.{end}") for end in ends}

@@ -1,0 +1,64 @@
+"""GPT-2 from Hugging Face's checkpoints, which keep matrices the other way round."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from edgewise.graphs import Pattern, causal
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.layers import TextModel
+from edgewise.models.gpt import gpt
+
+UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight", "score.weight")
+
+
+def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
+    """``gpt`` with the checkpoint's weights, on the causal part of ``graph``."""
+    theirs = theirs.without_prefix("transformer.")
+    theirs.must_be(
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+        add_cross_attention=False,
+        tie_word_embeddings=True,
+    )
+    model = gpt(
+        theirs["vocab_size"],
+        width=theirs["n_embd"],
+        depth=theirs["n_layer"],
+        heads=theirs["n_head"],
+        feed_forward=theirs["n_inner"] or 4 * theirs["n_embd"],
+        length=theirs["n_positions"],
+        act=theirs.activation("activation_function"),
+        epsilon=theirs["layer_norm_epsilon"],
+        dropout=theirs["resid_pdrop"],
+        graph=causal() if graph is None else causal() & graph,
+    )
+    pieces = {
+        "embedding.tokens.weight": Piece("wte.weight"),
+        "embedding.positions.table": Piece("wpe.weight"),
+        **linear("reader.stack.norm", "ln_f"),
+    }
+    for i in range(theirs["n_layer"]):
+        ours, their = f"reader.stack.layers.{i}", f"h.{i}"
+        for part, name in enumerate(("query", "key", "value")):
+            pieces |= _turned(f"{ours}.attention.sublayer.{name}", f"{their}.attn.c_attn", part)
+        pieces |= _turned(f"{ours}.attention.sublayer.output", f"{their}.attn.c_proj")
+        pieces |= linear(f"{ours}.attention.norm", f"{their}.ln_1")
+        pieces |= _turned(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.c_fc")
+        pieces |= _turned(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.c_proj")
+        pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.ln_2")
+    fill(model, pieces, theirs, unused=UNUSED)
+    return model
+
+
+def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:
+    """A map kept as ``[in, out]``; of three in one, the query, key or value."""
+
+    def third(x: Tensor) -> Tensor:
+        return x if part is None else x.unflatten(-1, (3, -1))[..., part, :]
+
+    return {
+        f"{ours}.weight": Piece(f"{theirs}.weight", lambda x: third(x).T),
+        f"{ours}.bias": Piece(f"{theirs}.bias", third),
+    }

@@ -1,0 +1,65 @@
+"""ViT from Hugging Face's checkpoints, under the names of version 4 or 5 of transformers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from edgewise.graphs import Pattern, complete
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.models.vit import vit
+
+MODERN = (
+    ("encoder.layer.", "layers."),
+    (".attention.attention.query.", ".attention.q_proj."),
+    (".attention.attention.key.", ".attention.k_proj."),
+    (".attention.attention.value.", ".attention.v_proj."),
+    (".attention.output.dense.", ".attention.o_proj."),
+    (".intermediate.dense.", ".mlp.fc1."),
+    (".output.dense.", ".mlp.fc2."),
+)
+UNUSED = ("pooler.", "classifier.", "mask_token")
+
+
+def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
+    """``vit`` up to its last norm, ``model(pixel_values [B, C, S, S]) -> [B, 1 + patches, width]``.
+
+    ``graph`` is over the patches; the class token reads all and is read by all.
+    """
+    theirs = theirs.without_prefix("vit.").renamed(*MODERN)
+    theirs.must_be(qkv_bias=True)
+    whole = vit(
+        theirs["image_size"],
+        theirs["num_channels"],
+        1,
+        patch=theirs["patch_size"],
+        width=theirs["hidden_size"],
+        depth=theirs["num_hidden_layers"],
+        heads=theirs["num_attention_heads"],
+        feed_forward=theirs["intermediate_size"],
+        act=theirs.activation("hidden_act"),
+        norm=partial(nn.LayerNorm, eps=theirs["layer_norm_eps"]),
+        dropout=theirs["hidden_dropout_prob"],
+        pool="class",
+        graph=complete() if graph is None else graph,
+    )
+    model = nn.Sequential(*list(whole.children())[:-2])  # without the pool and the head
+    pieces = {
+        **linear("0.project", "embeddings.patch_embeddings.projection"),
+        "1.token": Piece("embeddings.cls_token", lambda x: x[0, 0]),
+        "2.table": Piece("embeddings.position_embeddings", lambda x: x[0]),
+        **linear("4.norm", "layernorm"),
+    }
+    for i in range(theirs["num_hidden_layers"]):
+        ours, their = f"4.layers.{i}", f"layers.{i}"
+        for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
+            there = f"{their}.attention.{name}_proj"
+            pieces |= linear(f"{ours}.attention.sublayer.{mine}", there)
+        pieces |= linear(f"{ours}.attention.norm", f"{their}.layernorm_before")
+        pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.fc1")
+        pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.fc2")
+        pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.layernorm_after")
+    fill(model, pieces, theirs, unused=UNUSED)
+    return model

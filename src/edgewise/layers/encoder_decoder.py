@@ -1,0 +1,127 @@
+"""Two texts: one is read whole, the other is written token by token while reading the first."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor, nn
+
+from edgewise.graphs import Pattern
+from edgewise.graphs.batch import Sizes
+from edgewise.layers.reader import Memory, Reader, positions_of
+from edgewise.layers.text import LanguageHead, ReadTerms, TextEmbedding
+
+
+class EncoderDecoder(nn.Module):
+    """Two stacks: the decoder reads its own past, and all that the encoder made of the source.
+
+    On features, this is ``torch.nn.Transformer``: ``model(x, y)`` for source features
+    ``[B, S, width]`` and target features ``[B, T, width]``.
+
+    Args:
+        encoder: reads the source.
+        decoder: reads the target; its layers are :class:`edgewise.layers.CrossBlock`.
+    """
+
+    def __init__(self, encoder: Reader, decoder: Reader) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Tensor:
+        """The decoder's states, ``[B, T, width]``; masks are 0 where a node is padding."""
+        memory = Memory(self.encoder(source, source_mask), source_mask)
+        states: Tensor = self.decoder(target, target_mask, memory=memory)
+        return states
+
+
+class PairModel(nn.Module):
+    """An :class:`EncoderDecoder` of token ids, with a head.
+
+    Args:
+        embedding: of the source's ids, and of the target's where they share one.
+        core: the two stacks.
+        head: from states and the tokens' vectors to logits.
+        target_embedding: of the target's ids, where it has a vocabulary of its own.
+    """
+
+    def __init__(
+        self,
+        embedding: TextEmbedding,
+        core: EncoderDecoder,
+        head: LanguageHead,
+        *,
+        target_embedding: TextEmbedding | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.core, self.head = embedding, core, head
+        self.target_embedding = target_embedding
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        *,
+        sizes: Sizes | None = None,
+        decoder_sizes: Sizes | None = None,
+        graph: Pattern | None = None,
+    ) -> Tensor:
+        """The decoder's last hidden state ``[B, T, width]``; without its ids, the encoder's.
+
+        Args:
+            input_ids: the source, ``[B, S]``, or packed with ``sizes``.
+            attention_mask: ``[B, S]``, 0 where a token is padding.
+            decoder_input_ids: the target, ``[B, T]``, or packed with ``decoder_sizes``.
+            decoder_attention_mask: ``[B, T]``, likewise.
+            sizes: the lengths of packed sources.
+            decoder_sizes: the lengths of packed targets.
+            graph: who reads whom in the source, in place of the encoder's pattern.
+        """
+        memory = self.encode(input_ids, attention_mask, sizes=sizes, graph=graph)
+        if decoder_input_ids is None:
+            return memory.states
+        return self.decode(decoder_input_ids, memory, decoder_attention_mask, sizes=decoder_sizes)
+
+    def encode(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **reads: Unpack[ReadTerms]
+    ) -> Memory:
+        """The source as a memory for :meth:`decode`."""
+        sizes = reads.get("sizes")
+        layout = attention_mask, sizes, reads.get("positions")
+        reads["positions"] = positions_of(input_ids[..., None], *layout)
+        x = self.embedding(input_ids, reads["positions"])
+        return Memory(self.core.encoder(x, attention_mask, **reads), attention_mask, sizes)
+
+    def decode(
+        self,
+        decoder_input_ids: Tensor,
+        memory: Memory,
+        decoder_attention_mask: Tensor | None = None,
+        **reads: Unpack[ReadTerms],
+    ) -> Tensor:
+        """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
+        cache = reads.get("cache")
+        past = cache.length if cache is not None else 0
+        layout = decoder_attention_mask, reads.get("sizes"), reads.get("positions"), past
+        reads["positions"] = positions_of(decoder_input_ids[..., None], *layout)
+        x = self._target(decoder_input_ids, reads["positions"])
+        states: Tensor = self.core.decoder(x, decoder_attention_mask, memory=memory, **reads)
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Scores of every token ``[..., vocabulary]``, for states of any leading shape."""
+        embedding = self.embedding if self.target_embedding is None else self.target_embedding
+        scores: Tensor = self.head(states, embedding.tokens.weight)
+        return scores
+
+    def _target(self, ids: Tensor, positions: Tensor | None) -> Tensor:
+        embedding = self.embedding if self.target_embedding is None else self.target_embedding
+        x: Tensor = embedding(ids, positions)
+        return x

@@ -1,0 +1,97 @@
+"""Recurrent networks, which read a sequence along the chain: what attention is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern
+from edgewise.graphs.batch import Sizes
+from edgewise.layers.cache import Cache
+from edgewise.layers.reader import Memory, check_layout
+
+
+class RecurrentReader(nn.Module):
+    r"""A recurrence along the chain, :math:`h_t = f(x_t, h_{t - 1})`.
+
+    Args:
+        cell: ``torch.nn.RNN``, ``LSTM`` or ``GRU``, of one direction.
+        dropout: after the last layer.
+    """
+
+    def __init__(self, cell: nn.RNNBase, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.cell, self.dropout = cell, nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,  # noqa: ARG002 - the chain is its position
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """States of x, as :class:`edgewise.layers.Reader`; zero where a node is padding.
+
+        Raises:
+            ArgumentError: a graph or memory, as it reads the chain alone; or as the reader's.
+        """
+        for name, other in (("graph", graph), ("memory", memory)):
+            if other is not None:
+                raise ArgumentError(
+                    name,
+                    expected="None, as a recurrent network reads the chain alone",
+                    got=type(other).__name__,
+                    remedy="use an attention model, such as gpt or transformer",
+                )
+        check_layout(x, attention_mask, sizes, cache.length if cache is not None else 0)
+        count = x.shape[-2]
+        if sizes is not None:
+            states = self._run(x.split(torch.as_tensor(sizes).tolist()), x, None)
+        else:
+            real = torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
+            if attention_mask is not None:
+                real = attention_mask[..., -count:].bool()
+            rows, real = x.reshape(-1, *x.shape[-2:]), real.reshape(-1, count)
+            parts = [row[kept] for row, kept in zip(rows, real, strict=True)]
+            read = self._run(parts, x, cache)
+            states = x.new_zeros(*rows.shape[:-1], read.shape[-1])
+            states = states.masked_scatter(real[..., None], read).view(
+                *x.shape[:-1], read.shape[-1]
+            )
+        if cache is not None:
+            cache.length += count
+        out: Tensor = self.dropout(states)
+        return out
+
+    def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
+        """States of all nodes, one sequence after the other; empty ones are skipped."""
+        kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
+        if not kept:
+            return like.new_zeros(0, self.cell.hidden_size)
+        packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
+        state = cache.state(self) if cache is not None else None
+        out, state = self.cell(packed, _time_first(state))
+        if cache is not None:
+            cache.keep_state(self, _batch_first(state))
+        return torch.cat(unpack_sequence(out))
+
+
+def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:
+    """The cache's ``[B, layers, H]`` as the cell's ``[layers, B, H]``; an LSTM has two."""
+    if state is None:
+        return None
+    turned = tuple(part.transpose(0, 1).contiguous() for part in state)
+    return turned if len(turned) == 2 else turned[0]
+
+
+def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    parts = state if isinstance(state, tuple) else (state,)
+    return tuple(part.transpose(0, 1) for part in parts)

@@ -1,0 +1,28 @@
+"""Outputs in the unit of the targets, from a network that works on standardised numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Rescaled(nn.Module):
+    """A model, and then ``mean + std * output``; both numbers are saved with its weights.
+
+    Args:
+        model: predicts targets of mean 0 and variance 1.
+        mean, std: of the training targets, in their unit.
+    """
+
+    def __init__(self, model: nn.Module, mean: float, std: float) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("mean", torch.tensor(mean))
+        self.register_buffer("std", torch.tensor(std))
+
+    def forward(self, *inputs: Any) -> Tensor:
+        """The model's output in the targets' unit."""
+        out: Tensor = self.mean + self.std * self.model(*inputs)
+        return out

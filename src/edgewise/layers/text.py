@@ -1,0 +1,199 @@
+"""Token ids in, states out: what every language model shares."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern
+from edgewise.graphs.batch import Sizes
+from edgewise.layers.cache import Cache
+from edgewise.layers.reader import Memory, positions_of
+
+
+class TextEmbedding(nn.Module):
+    """Vectors of tokens, of their positions and of their types, summed.
+
+    Args:
+        vocabulary: how many tokens there are.
+        width: of the features.
+        positions: one of :data:`edgewise.encodings.ADDED`, or none.
+        types: how many types of tokens (BERT's two sentences), 0 for none.
+        norm: after the sum.
+        dropout: last.
+        scale: of the tokens' vectors; √width in the first Transformer.
+        padding: the id of padding, where positions count only other tokens, from ``padding + 1``
+            on (RoBERTa).
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        *,
+        positions: nn.Module | None = None,
+        types: int = 0,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        padding: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=0.02 if scale == 1.0 else width**-0.5)
+        self.positions, self.scale, self.padding = positions, scale, padding
+        self.types = nn.Embedding(types, width) if types else None
+        self.norm = nn.Identity() if norm is None else norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
+    ) -> Tensor:
+        """``[..., T, width]`` from ids ``[..., T]``; types are 0 where not given.
+
+        Raises:
+            ArgumentError: an id that the vocabulary does not have, more tokens than positions.
+        """
+        try:
+            x = _scaled(self.tokens(ids), self.scale)
+        except IndexError as error:
+            raise self._unknown_token(ids) from error
+        if self.types is not None:
+            x = x + self.types(torch.zeros_like(ids) if types is None else types)
+        if self.positions is not None:
+            x = self.positions(x, self._counted(ids, positions))
+        out: Tensor = self.dropout(self.norm(x))
+        return out
+
+    def _counted(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
+        if self.padding is None:
+            return positions
+        if positions is not None:
+            return positions + self.padding + 1
+        real = (ids != self.padding).long()
+        return real.cumsum(-1) * real + self.padding
+
+    def _unknown_token(self, ids: Tensor) -> ArgumentError:
+        return ArgumentError(
+            "input_ids",
+            expected=f"ids from 0 to {self.tokens.num_embeddings - 1}, the vocabulary's",
+            got=f"ids from {int(ids.min())} to {int(ids.max())}",
+            remedy="use the tokenizer that the model was made for",
+        )
+
+
+class ReadTerms(TypedDict, total=False):
+    """Keyword arguments of :class:`edgewise.layers.Reader`."""
+
+    sizes: Sizes | None
+    positions: Tensor | None
+    graph: Pattern | None
+    cache: Cache | None
+
+
+class TextTerms(ReadTerms, total=False):
+    """The same, of a model that may read another sequence too."""
+
+    memory: Memory | None
+
+
+class TextModel(nn.Module):
+    """A language model: an embedding, a reader and a head.
+
+    Args:
+        embedding: of ids.
+        reader: of features; :class:`edgewise.layers.Reader`.
+        head: from states and the tokens' vectors to logits; ``None`` where there is none.
+        pooler: from states to a vector a sequence, where a checkpoint brings one.
+    """
+
+    def __init__(
+        self,
+        embedding: TextEmbedding,
+        reader: nn.Module,
+        head: nn.Module | None,
+        *,
+        pooler: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.reader, self.head, self.pooler = embedding, reader, head, pooler
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **reads: Unpack[TextTerms],
+    ) -> Tensor:
+        """The last hidden state, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+
+        Args:
+            input_ids: ``[B, T]``, or ``[N]`` with ``sizes``.
+            attention_mask: ``[B, T]``, 0 where a token is padding.
+            token_type_ids: like ``input_ids``, where the model has types.
+            reads: ``sizes``, ``positions``, ``graph``, ``memory``, ``cache``; see
+                :class:`edgewise.layers.Reader`.
+        """
+        terms: dict[str, Any] = {**reads}
+        cache = reads.get("cache")
+        past = cache.length if cache is not None else 0
+        layout = reads.get("sizes"), reads.get("positions"), past
+        terms["positions"] = positions_of(input_ids[..., None], attention_mask, *layout)
+        x = self.embedding(input_ids, terms["positions"], token_type_ids)
+        states: Tensor = self.reader(x, attention_mask, **terms)
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Scores of every token ``[..., vocabulary]``, for states of any leading shape."""
+        if self.head is None:
+            raise ArgumentError(
+                "model",
+                expected="a model with a head, for scores of tokens",
+                got="a model without one, as its checkpoint has none",
+                remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
+            )
+        scores: Tensor = self.head(states, self.embedding.tokens.weight)
+        return scores
+
+
+class LanguageHead(nn.Module):
+    r"""Scores of tokens by their vectors, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
+
+    Args:
+        vocabulary: how many tokens there are.
+        width: of the states; for a head that is not tied, or has f.
+        tied: E is the embedding's own matrix (Press and Wolf, 2017), else one of its own.
+        bias: whether there is b.
+        transform: f; BERT's is a linear map, GELU and a norm.
+        scale: T5's is width^-0.5.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        *,
+        tied: bool = True,
+        bias: bool = False,
+        transform: nn.Module | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.weight = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        if self.weight is not None:
+            nn.init.normal_(self.weight, std=0.02)
+        self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+        self.transform = nn.Identity() if transform is None else transform
+        self.scale = scale
+
+    def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """``[..., vocabulary]`` from states ``[..., width]`` and the embedding's matrix."""
+        weight = tokens if self.weight is None else self.weight
+        return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
+
+
+def _scaled(x: Tensor, scale: float) -> Tensor:
+    return x if scale == 1.0 else x * scale  # a pass over x less, for most models

@@ -1,0 +1,55 @@
+"""GPT, a causal language model.
+
+Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); norm(x) at last
+Graph: causal by default; any pattern without edges from the future
+Score: Dot (scaled), full projections
+Encoding: learned, one vector for each position
+Normalisation: softmax over the neighbourhood; layer norm, pre
+Update: residual, then a feed-forward network (GELU) with a residual of its own
+Paper: Radford et al., Language models are unsupervised multitask learners, 2019
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from edgewise.encodings import Learned
+from edgewise.graphs import Pattern, causal
+from edgewise.layers import LanguageHead, Reader, TextEmbedding, TextModel
+from edgewise.layers.start import normal_start
+from edgewise.models.transformer_encoder import transformer_encoder
+
+
+def gpt(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    length: int = 1024,
+    act: str = "gelu_tanh",
+    score: str = "dot",
+    epsilon: float = 1e-5,
+    dropout: float = 0.1,
+    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    norm = partial(nn.LayerNorm, eps=epsilon)
+    embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
+    stack = transformer_encoder(
+        width,
+        depth=depth,
+        heads=heads,
+        feed_forward=feed_forward,
+        act=act,
+        score=score,
+        order="pre",
+        norm=norm,
+        dropout=dropout,
+        graph=graph,
+    )
+    model = TextModel(embedding, Reader(stack, graph), LanguageHead(vocabulary, width))
+    return normal_start(model, residual_depth=depth)

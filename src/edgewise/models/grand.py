@@ -1,0 +1,60 @@
+r"""Graph random neural network: random diffusions of the input that must agree.
+
+Formula: Ŷ_s = MLP(1/(K+1) Σ_k (D̂^-½ Â D̂^-½)^k (m_s ⊙ X)), with a random mask m_s of nodes a view
+Graph: the input graph with self-loops
+Score: none; the weight of an edge is 1/√(d_i d_j), the same in all K hops
+Normalisation: symmetric, by degree
+Update: none between hops; a network of two layers after them
+Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise.attention import aggregate
+from edgewise.graphs import Pattern
+from edgewise.layers import Dropout, GraphLayer
+from edgewise.models.gcn import symmetric_weight
+
+
+class Grand(GraphLayer):
+    """See :func:`grand`; ``drop`` has the shares of nodes and of features that are left out."""
+
+    def __init__(self, widths: list[int], hops: int, views: int, drop: list[float]) -> None:
+        super().__init__()
+        self.hops, self.views, self.drop_node, self.drop = hops, views, drop[0], Dropout(drop[1])
+        self.first, self.last = nn.Linear(widths[0], widths[1]), nn.Linear(widths[1], widths[2])
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        loops = graph.bind(x.shape[-2]).to(x.device).with_self_loops()
+        weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
+        # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
+        h = F.linear(self.drop(x), self.first.weight).unsqueeze(-2)
+        if self.training:  # a view is a head, with nodes of its own left out
+            views = (*h.shape[:-2], self.views, 1)
+            h = h * (torch.rand(views, device=h.device) >= self.drop_node)
+        else:
+            h = h * (1 - self.drop_node)
+        total = h
+        for _ in range(self.hops):
+            h = aggregate(h, loops, weight=weight)
+            total = total + h
+        out: Tensor = self.last(self.drop(torch.relu(total / (self.hops + 1) + self.first.bias)))
+        return out if self.training else out.squeeze(-2)
+
+
+def grand(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 32,
+    hops: int = 8,
+    views: int = 2,
+    drop_node: float = 0.5,
+    dropout: float = 0.5,
+) -> Grand:
+    """Called ``model(x [..., N, in_width], graph)``; in training ``[..., N, views, out_width]``."""
+    return Grand([in_width, hidden, out_width], hops, views, [drop_node, dropout])

@@ -1,0 +1,54 @@
+"""Graph attention network for whole graphs.
+
+Formula: h_i' = h_i + elu(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j); mean and maximum; an MLP
+Graph: the input graph with self-loops, and the graph of membership for the readout
+Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
+Normalisation: softmax over the neighbourhood; batch norm after each layer
+Update: residual; the readout sees the features of every depth
+Paper: Veličković et al., Graph attention networks, 2018
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Graph
+from edgewise.layers import NodeBatchNorm, Pool
+from edgewise.models.gat import GATLayer
+
+
+class GraphGAT(nn.Module):
+    """See :func:`graph_gat`."""
+
+    def __init__(self, embed: nn.Linear, layers: list[GATLayer], head: nn.Module) -> None:
+        super().__init__()
+        self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
+        self.norms = nn.ModuleList(NodeBatchNorm(embed.out_features) for _ in layers)
+        self.pools = nn.ModuleList([Pool("mean"), Pool("max")])
+
+    def forward(self, x: Tensor, graph: Graph, members: Graph) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``."""
+        seen = [self.embed(x)]
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            seen.append(seen[-1] + nn.functional.elu(norm(layer(seen[-1], graph))))
+        nodes = torch.cat(seen, dim=-1)
+        out: Tensor = self.head(torch.cat([pool(nodes, members) for pool in self.pools], dim=-1))
+        return out
+
+
+def graph_gat(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 8,
+    heads: int = 8,
+    depth: int = 3,
+    dropout: float = 0.2,
+) -> GraphGAT:
+    """Called ``model(x [N, in_width], graph, members)``."""
+    width = heads * hidden
+    layers = [GATLayer(width, hidden, heads, dropout=dropout) for _ in range(depth)]
+    first = nn.Linear(2 * (depth + 1) * width, width)
+    head = nn.Sequential(first, nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
+    return GraphGAT(nn.Linear(in_width, width), layers, head)

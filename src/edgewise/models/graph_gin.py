@@ -1,0 +1,45 @@
+"""Graph isomorphism network for whole graphs.
+
+Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is Σ_i Σ_k W_k h_i^(k), over nodes and depths
+Graph: the input graph, and the graph of membership for the readout
+Score: none
+Normalisation: none (sum), batch norm in the MLP
+Update: a two-layer network, ReLU
+Paper: Xu et al., How powerful are graph neural networks?, 2019
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgewise.graphs import Graph
+from edgewise.layers import Pool
+from edgewise.layers.pooling import Pooling
+from edgewise.models.gin import gin
+
+
+class GraphGIN(nn.Module):
+    """:func:`~edgewise.models.gin` at the nodes, pooled."""
+
+    def __init__(self, nodes: nn.Module, pool: Pool) -> None:
+        super().__init__()
+        self.nodes, self.pool = nodes, pool
+
+    def forward(self, x: Tensor, graph: Graph, members: Graph) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``."""
+        out: Tensor = self.pool(self.nodes(x, graph), members)
+        return out
+
+
+def graph_gin(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 64,
+    depth: int = 5,
+    dropout: float = 0.0,
+    pool: Pooling = "sum",
+) -> GraphGIN:
+    """Called ``model(x [N, in_width], graph, members)``; the last map and pooling commute."""
+    nodes = gin(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
+    return GraphGIN(nodes, Pool(pool))

@@ -1,0 +1,24 @@
+"""Gated recurrent unit, a baseline over the chain.
+
+Formula: h_t = (1 - z) ⊙ tanh(W x_t + r ⊙ U h_{t-1}) + z ⊙ h_{t-1}; r, z are gates
+Graph: the chain: each token reads the state of the one before it
+Score: none
+Encoding: none; the order is in the recurrence
+Normalisation: none
+Update: the state itself, in ``depth`` layers
+Paper: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgewise.layers import LanguageHead, RecurrentReader, TextEmbedding, TextModel
+
+
+def gru(vocabulary: int, *, width: int = 128, depth: int = 2, dropout: float = 0.1) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    cell = nn.GRU(width, width, depth, dropout=dropout if depth > 1 else 0.0)
+    reader = RecurrentReader(cell, dropout=dropout)
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    return TextModel(embedding, reader, LanguageHead(vocabulary, width))

@@ -1,0 +1,44 @@
+"""LightGCN: recommendation by diffusing one embedding a user and an item.
+
+Formula: z = mean over k = 0 … K of (D^-½ A D^-½)^k e; s_ui = z_u · z_i, or their cosine
+Graph: who chose what, read both ways
+Score: none; the weight of an edge is 1/√(d_i d_j), the same in all K hops
+Normalisation: symmetric, by degree
+Update: none; the hops are averaged
+Paper: He et al., LightGCN: simplifying and powering graph convolution network, 2020
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from edgewise.attention import aggregate
+from edgewise.graphs import Pattern
+from edgewise.layers import Recommender
+from edgewise.models.gcn import symmetric_weight
+
+
+class LightGCN(Recommender):
+    """See :func:`lightgcn`."""
+
+    def __init__(self, num_users: int, num_items: int, width: int, hops: int, cosine: bool) -> None:
+        super().__init__(num_users, num_items, width)
+        self.hops, self.cosine = hops, cosine
+
+    def embed(self, graph: Pattern) -> Tensor:
+        h = self.embedding.weight
+        bound = graph.bind(len(h)).to(h.device)
+        weight = bound.cached("gcn_weight", lambda: symmetric_weight(bound)).to(h.dtype)
+        total = h
+        for _ in range(self.hops):
+            h = aggregate(h, bound, weight=weight)
+            total = total + h
+        return normalize(total, dim=-1) if self.cosine else total / (self.hops + 1)
+
+
+def lightgcn(
+    num_users: int, num_items: int, *, width: int = 64, hops: int = 2, cosine: bool = True
+) -> LightGCN:
+    """Called ``model(graph, users [B], items [M], own [B] or none)``, scores as ``Recommender``."""
+    return LightGCN(num_users, num_items, width, hops, cosine)

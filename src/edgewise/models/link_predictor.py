@@ -1,0 +1,54 @@
+r"""Links from the embeddings of two nodes, with GraphSAGE's mean between them.
+
+Formula: s_uv = f(z_u ⊙ z_v), with Z = L layers of σ(U h_i + V mean_j(h_j)) over learned h⁰
+Graph: the input graph without the edges asked about
+Score: none; f is the sum (inner product) or a network of two layers
+Normalisation: by degree
+Update: ReLU between layers
+Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from edgewise.graphs import Pattern
+from edgewise.layers import FeedForward
+from edgewise.models.gnn import gnn
+
+Decoder = Literal["dot", "network"]
+
+
+class LinkPredictor(nn.Module):
+    """An embedding a node, an encoder of the graph, and a score for each pair of nodes."""
+
+    def __init__(self, num_nodes: int, width: int, encoder: nn.Module, decoder: Decoder) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_nodes, width)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        self.encoder = encoder
+        self.decoder = FeedForward(width, width) if decoder == "network" else None
+        if self.decoder is not None:
+            self.decoder[-1] = nn.Linear(width, 1)
+
+    def forward(self, graph: Pattern, pairs: Tensor) -> Tensor:
+        """Scores ``[M]`` of pairs ``[2, M]``, the same for (u, v) and (v, u)."""
+        z = self.encoder(self.embedding.weight, graph)
+        both = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
+        out: Tensor = both.sum(-1) if self.decoder is None else self.decoder(both).squeeze(-1)
+        return out
+
+
+def link_predictor(
+    num_nodes: int,
+    *,
+    width: int = 64,
+    depth: int = 2,
+    decoder: Decoder = "network",
+    dropout: float = 0.0,
+) -> LinkPredictor:
+    """Called ``model(graph, pairs [2, M])``; every node has an embedding of its own."""
+    encoder = gnn(width, width, hidden=width, depth=depth, reduce="mean", dropout=dropout)
+    return LinkPredictor(num_nodes, width, encoder, decoder)

@@ -1,0 +1,24 @@
+"""Long short-term memory, a baseline over the chain.
+
+Formula: c_t = f ⊙ c_{t-1} + i ⊙ tanh(W x_t + U h_{t-1}); h_t = o ⊙ tanh(c_t); i, f, o are gates
+Graph: the chain: each token reads the state of the one before it
+Score: none
+Encoding: none; the order is in the recurrence
+Normalisation: none
+Update: the state itself, in ``depth`` layers
+Paper: Hochreiter and Schmidhuber, Long short-term memory, 1997
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgewise.layers import LanguageHead, RecurrentReader, TextEmbedding, TextModel
+
+
+def lstm(vocabulary: int, *, width: int = 128, depth: int = 2, dropout: float = 0.1) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    cell = nn.LSTM(width, width, depth, dropout=dropout if depth > 1 else 0.0)
+    reader = RecurrentReader(cell, dropout=dropout)
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    return TextModel(embedding, reader, LanguageHead(vocabulary, width))

@@ -1,0 +1,59 @@
+"""Molecule transformer: atoms read along their bonds, and the molecule reads its atoms.
+
+Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
+Graph: the bonds; then the graph of membership, in which each output reads the atoms of its molecule
+Score: Dot (scaled), with the bond's vector in key and value
+Normalisation: softmax over the bonds; layer norm first
+Update: residuals; readout by attention, which the conditions steer, beside the sum of the atoms
+Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.graphs import Graph
+from edgewise.layers import AttentionReadout, EdgeVectorLayer, Pool
+
+
+class MoleculeTransformer(nn.Module):
+    """``[B, out_width]`` from atoms, bonds and conditions; see :func:`molecule_transformer`."""
+
+    def __init__(self, layers: list[nn.Module], readout: AttentionReadout, head: nn.Module) -> None:
+        super().__init__()
+        self.embed, *others, self.norm = layers
+        self.layers, self.head = nn.ModuleList(others), head
+        self.attention, self.sum = readout, Pool("sum")
+
+    def forward(self, x: Tensor, graph: Graph, members: Graph, *more: Tensor) -> Tensor:
+        bonds, *conditions = more or (x.new_ones(graph.num_edges, 1),)
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x, graph, bonds)
+        x = self.norm(x)
+        pooled = [self.attention(x, members, *conditions), self.sum(x, members) / 16]  # typically
+        out: Tensor = self.head(torch.cat([*pooled, *conditions], dim=-1))
+        return out
+
+
+def molecule_transformer(
+    in_width: int,
+    out_width: int,
+    *,
+    edge_width: int = 1,
+    condition_width: int = 0,
+    width: int = 64,
+    depth: int = 4,
+    heads: int = 4,
+    dropout: float = 0.1,
+) -> MoleculeTransformer:
+    """Called ``model(x, graph, members)``, with ``bonds, conditions`` after that if it has them."""
+    layer = partial(EdgeVectorLayer, width, heads, edge_width, dropout=dropout)
+    first = nn.Linear(2 * width + condition_width, width)
+    head = nn.Sequential(first, nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
+    readout = AttentionReadout(width, heads, condition_width)
+    layers = [nn.Linear(in_width, width), *(layer() for _ in range(depth)), nn.LayerNorm(width)]
+    return MoleculeTransformer(layers, readout, head)

@@ -1,0 +1,24 @@
+"""Plain recurrent network, a baseline over the chain.
+
+Formula: h_t = tanh(W x_t + U h_{t-1} + b)
+Graph: the chain: each token reads the state of the one before it
+Score: none
+Encoding: none; the order is in the recurrence
+Normalisation: none
+Update: the state itself, in ``depth`` layers
+Paper: Elman, Finding structure in time, 1990
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgewise.layers import LanguageHead, RecurrentReader, TextEmbedding, TextModel
+
+
+def rnn(vocabulary: int, *, width: int = 128, depth: int = 2, dropout: float = 0.1) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    cell = nn.RNN(width, width, depth, dropout=dropout if depth > 1 else 0.0)
+    reader = RecurrentReader(cell, dropout=dropout)
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    return TextModel(embedding, reader, LanguageHead(vocabulary, width))

@@ -1,0 +1,58 @@
+"""The Transformer: an encoder, and a decoder that reads its own past and the encoder's output.
+
+Formula: x = norm(x + attention(x)); y likewise, then y = norm(y + attention(y, x)); FFN after each
+Graph: encoder complete, decoder causal, between them complete bipartite; any pattern
+Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
+Encoding: sinusoidal, on both sides
+Normalisation: softmax over the neighbourhood; layer norm, post or pre
+Update: residual, then a feed-forward network with a residual of its own
+Paper: Vaswani et al., Attention is all you need, 2017
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from edgewise import layers as ew
+from edgewise.encodings import Sinusoidal
+from edgewise.graphs import Pattern, causal, complete
+from edgewise.models.transformer_encoder import TransformerEncoder
+
+
+def transformer(
+    vocabulary: int,
+    *,
+    target_vocabulary: int | None = None,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    dropout: float = 0.1,
+    last_norm: bool | None = None,
+    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    decoder_graph: Pattern = causal(),  # noqa: B008
+    **layer: Any,
+) -> ew.PairModel:
+    """States of target tokens; one vocabulary for both texts, unless the target has its own.
+
+    ``last_norm`` adds a norm after the last layers, by default where the order is ``"pre"``; with
+    it ``model.core`` is ``torch.nn.Transformer``. ``layer``: ``act``, ``score``, ``order``.
+    """
+    last_norm = layer.get("order") == "pre" if last_norm is None else last_norm
+    readers = []
+    for kind, reads in ((ew.TransformerLayer, graph), (ew.DecoderLayer, decoder_graph)):
+        stacked = [kind(width, heads, feed_forward, dropout=dropout, **layer) for _ in range(depth)]
+        norm = nn.LayerNorm(width) if last_norm else nn.Identity()
+        readers.append(ew.Reader(TransformerEncoder(stacked, norm, reads), reads))
+    ew.xavier_start(core := ew.EncoderDecoder(*readers))
+    source, target = (
+        ew.TextEmbedding(n, width, positions=Sinusoidal(width), dropout=dropout, scale=width**0.5)
+        if n is not None
+        else None
+        for n in (vocabulary, target_vocabulary)
+    )
+    assert source is not None
+    head = ew.LanguageHead(target_vocabulary or vocabulary, width)
+    return ew.PairModel(source, core, head, target_embedding=target)

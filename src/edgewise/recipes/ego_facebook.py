@@ -1,0 +1,19 @@
+"""Recipes on Facebook's ego networks."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+sage_facebook = Recipe(
+    name="sage-facebook",
+    summary="GraphSAGE predicts friendships held out of ego-Facebook: AUC above 0.98",
+    model=partial(models.link_predictor, width=64, depth=2),
+    data=data.ego_facebook(),
+    task=tasks.link_prediction(),
+    optimizer=training.Optimizer("adam", lr=0.01),
+    schedule=training.cosine(warmup=0.1),
+    trainer=training.Trainer(epochs=40, monitor="val/auc"),
+)

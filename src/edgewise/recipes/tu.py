@@ -1,0 +1,35 @@
+"""Recipes on the graph classification sets of TU Dortmund, by stratified 10-fold cross-validation.
+
+The epoch is chosen on a tenth of the nine training folds, by its loss; the test fold is looked at
+once, after that. (Results that choose the epoch on the test folds, as Xu et al. 2019 report theirs,
+are several points higher and not comparable.)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+gin_mutag = Recipe(
+    name="gin-mutag",
+    summary="Graph isomorphism network on MUTAG; --folds gives the accuracy over 10 folds",
+    model=partial(models.graph_gin, hidden=32, depth=3, dropout=0.5),
+    data=data.tu(name="MUTAG"),
+    task=tasks.classification(),
+    optimizer=training.Optimizer("adam", lr=5e-3, weight_decay=5e-4),
+    schedule=training.cosine(),
+    trainer=training.Trainer(epochs=100, monitor="val/loss", better="lower"),
+)
+
+gat_enzymes = Recipe(
+    name="gat-enzymes",
+    summary="Graph attention network on ENZYMES; --folds gives the accuracy over 10 folds",
+    model=partial(models.graph_gat, hidden=8, heads=8, depth=3, dropout=0.2),
+    data=data.tu(name="ENZYMES"),
+    task=tasks.classification(),
+    optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
+    schedule=training.cosine(),
+    trainer=training.Trainer(epochs=100, monitor="val/accuracy"),
+)

@@ -1,0 +1,78 @@
+"""Few labels and many nodes without one: several random views of a node have to agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+UNLABELLED = -100  # PyTorch's own ignore_index
+
+
+@dataclass(frozen=True)
+class Consistency(Task):
+    r"""Cross-entropy where there is a label, and agreement of the views at every node.
+
+    .. math::
+        L = \frac1S \sum_s \mathrm{CE}(Z_s, Y)
+            + \lambda \frac1{SN} \sum_s \sum_i \lVert \bar p_i' - p_{s,i} \rVert^2, \qquad
+        \bar p_i' \propto \Bigl(\frac1S \sum_s p_{s,i}\Bigr)^{1/T}
+
+    Outputs are scores ``[N, S, classes]`` of S views in training and ``[N, classes]`` elsewhere;
+    targets are class numbers ``[N]``, -100 where the class is not known. The sharpened mean is a
+    target, and has no gradient.
+
+    Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
+
+    Attributes:
+        weight: λ.
+        temperature: T; the lower, the more certain the common answer has to be.
+
+    """
+
+    weight: float = 1.0
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise ArgumentError(
+                "task.weight",
+                expected="a number from 0",
+                got=repr(self.weight),
+                remedy="choose for example 1.0",
+            )
+        if not self.temperature > 0:
+            raise ArgumentError(
+                "task.temperature",
+                expected="a number above 0",
+                got=repr(self.temperature),
+                remedy="choose for example 0.5",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if outputs.dim() == 2:
+            return F.cross_entropy(outputs, target, ignore_index=UNLABELLED)
+        views = outputs.shape[1]
+        known = F.cross_entropy(
+            outputs.flatten(0, 1), target.repeat_interleave(views), ignore_index=UNLABELLED
+        )
+        probability = outputs.softmax(-1)
+        sharp = probability.detach().mean(1) ** (1 / self.temperature)
+        sharp = sharp / sharp.sum(-1, keepdim=True)
+        apart = (probability - sharp[:, None]).square().sum(-1).mean()
+        return known + self.weight * apart
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.view_accuracy import ViewAccuracy
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        return {"accuracy": ViewAccuracy()}

@@ -1,0 +1,46 @@
+"""Is there an edge? Binary cross-entropy, area under the curve, hits@k and reciprocal rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class LinkPrediction(Task):
+    """Outputs are scores ``[M]`` of pairs, and targets ``[M]`` 1 for an edge and 0 for none.
+
+    Attributes:
+        hits: k of hits@k, the share of edges that score above the k-th best of the other pairs.
+
+    """
+
+    hits: int = 50
+
+    def __post_init__(self) -> None:
+        if self.hits < 1:
+            raise ArgumentError(
+                "task.hits",
+                expected="at least 1",
+                got=repr(self.hits),
+                remedy="choose for example 50",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, target)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.link_metrics import LinkAUC, LinkHits, LinkMRR
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "link prediction") from error
+        return {"auc": LinkAUC(), f"hits@{self.hits}": LinkHits(self.hits), "mrr": LinkMRR()}

@@ -1,0 +1,63 @@
+"""Which items next? A softmax over drawn items, and recall and nDCG of the best k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class Recommendation(Task):
+    r"""The user's item i among items drawn at random, with scores s over a temperature τ.
+
+    .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
+
+    In training outputs are ``[B, 1 + M]`` and targets ``[B]``, the place of the right one. Where
+    all items are ranked outputs are ``[B, items]`` and targets of that shape: 1 for an item that
+    the user is going to choose, 0 for another, -1 for one that does not count.
+
+    Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
+
+    Attributes:
+        temperature: τ; the lower, the more the items count that score high by mistake.
+        k: how many items are recommended.
+
+    """
+
+    temperature: float = 0.1
+    k: int = 20
+
+    def __post_init__(self) -> None:
+        for name, value in (("temperature", self.temperature), ("k", self.k)):
+            if not value > 0:
+                raise ArgumentError(
+                    f"task.{name}",
+                    expected="a number above 0",
+                    got=repr(value),
+                    remedy="choose for example 0.1 and 20",
+                )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        outputs = outputs / self.temperature
+        if target.dim() == 1:
+            return F.cross_entropy(outputs, target)
+        others = outputs.masked_fill(target != 0, -torch.inf).logsumexp(-1, keepdim=True)
+        user, item = (target == 1).nonzero(as_tuple=True)
+        return F.softplus(others[user, 0] - outputs[user, item]).mean()
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.ranking_metrics import NDCG, Recall
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "recommendation") from error
+        return {f"recall@{self.k}": Recall(self.k), f"ndcg@{self.k}": NDCG(self.k)}

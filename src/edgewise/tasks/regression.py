@@ -1,0 +1,61 @@
+"""Numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+Loss = Literal["mse", "mae", "huber"]
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """Outputs and targets are ``[M, numbers]``, all in the targets' own unit.
+
+    Where the data state the spread of their targets, the network itself predicts standardised
+    values (:class:`edgewise.layers.Rescaled`), so that one learning rate serves every unit.
+
+    Attributes:
+        kind: ``mse``, ``mae``, or ``huber``, which is squared up to ``delta`` and absolute beyond.
+        delta: for Huber's loss, in the targets' unit.
+
+    """
+
+    kind: Loss = "mse"
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Loss):
+            raise unknown_name("task.kind", self.kind, get_args(Loss))
+        if not self.delta > 0:
+            raise ArgumentError(
+                "task.delta",
+                expected="a number above 0",
+                got=repr(self.delta),
+                remedy="choose about the error that is still welcome",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if self.kind == "huber":
+            return F.huber_loss(outputs, target, delta=self.delta)
+        return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError, R2Score
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "errors of a regression") from error
+        return {
+            "rmse": MeanSquaredError(squared=False),
+            "mae": MeanAbsoluteError(),
+            "r2": R2Score(),
+        }

@@ -1,0 +1,247 @@
+"""What every listed model of text must keep, found by its kind; a new one is tested for free."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise import graphs, models
+from edgewise.encodings import Learned
+from edgewise.layers import Cache, PairModel, TextModel
+from tests.errors import refused
+
+VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
+TEXT = [*models.TEXT_MODELS]
+RECURRENT = ["rnn", "lstm", "gru"]
+ATTENTION = [name for name in TEXT if name not in RECURRENT]
+ONE_WAY = [name for name in TEXT if name not in ("bert", "roberta")]
+EVERY = [*TEXT, *models.PAIR_MODELS]
+
+
+def small(name: str, **options: object) -> TextModel | PairModel:
+    """The model with its defaults, small, in float64, with weights that are nowhere 0 or 1."""
+    torch.manual_seed(0)
+    numbers: dict[str, object] = {"width": 8, "depth": 2}
+    if name not in RECURRENT:
+        numbers |= {"heads": 2, "feed_forward": 12}
+    if name == "t5":
+        numbers |= {"head_width": 6, "buckets": (8, 6)}
+    model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, mean=0.1, std=0.4)
+    return model
+
+
+def padded() -> tuple[Tensor, Tensor]:
+    """Ids of three lengths, and their mask; padding is 1, as RoBERTa has it."""
+    torch.manual_seed(1)
+    ids = torch.randint(2, VOCABULARY, (len(SIZES), LONGEST))
+    mask = (torch.arange(LONGEST) < torch.tensor(SIZES)[:, None]).long()
+    return ids.masked_fill(mask == 0, 1), mask
+
+
+def states(model: TextModel | PairModel, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    """One call, of a text; of a pair of texts, with the other lengths as target."""
+    if isinstance(model, PairModel):
+        return model(ids, mask, ids.flip(0), None if mask is None else mask.flip(0))
+    return model(ids, mask)
+
+
+def close(mine: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    out = model.logits(states(model, ids, mask))
+    assert out.shape == (*ids.shape, VOCABULARY)
+    assert out.isfinite().all()
+    out.square().sum().backward()
+    for weight, parameter in model.named_parameters():
+        assert parameter.grad is not None, weight
+        assert parameter.grad.isfinite().all(), weight
+        assert parameter.grad.abs().max() > 0, weight
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
+    model, other = small(name), small(name)
+    ids, mask = padded()
+    for parameter in other.parameters():
+        nn.init.normal_(parameter)
+    assert not torch.equal(states(other, ids, mask), states(model, ids, mask))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(states(other, ids, mask), states(model, ids, mask))
+    storages = [tensor.data_ptr() for tensor in model.state_dict().values()]
+    assert len(storages) == len(set(storages)), "safetensors wants every tensor once"
+
+
+@pytest.mark.parametrize("name", [*ATTENTION, *models.PAIR_MODELS])
+@pytest.mark.parametrize("engine", ew.engines.ENGINES)
+def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    outs, grads = [], []
+    for chosen in ("reference", engine):
+        with ew.using_engine(chosen):
+            try:
+                outs.append(states(model, ids, mask))
+            except ew.ArgumentError as error:
+                pytest.skip(f"it cannot serve: {error.got}")
+        weight = model.embedding.tokens.weight
+        grads.append(torch.autograd.grad(outs[-1].square().sum(), weight)[0])
+    close(outs[1], outs[0])
+    close(grads[1], grads[0])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_packed_equals_padded_equals_alone(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    real = mask.bool()
+    whole = states(model, ids, mask)
+    if isinstance(model, PairModel):
+        target, kept = ids.flip(0), real.flip(0)
+        sizes = {"sizes": SIZES, "decoder_sizes": SIZES[::-1]}
+        packed = model(ids[real], None, target[kept], **sizes)
+        alone = [model(i[None, m], None, t[None, k])[0]
+                 for i, m, t, k in zip(ids, real, target, kept, strict=True)]  # fmt: skip
+        real = kept
+    else:
+        packed = model(ids[real], sizes=SIZES)
+        alone = [model(row[None, kept])[0] for row, kept in zip(ids, real, strict=True)]
+    close(packed, whole[real])
+    close(packed, torch.cat(alone))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_padding_changes_nothing_and_gets_no_gradient(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    real = mask.flip(0).bool() if isinstance(model, PairModel) else mask.bool()
+    out = states(model, ids, mask)[real]
+    if name != "roberta":  # whose positions count what is not the padding's id
+        other = ids.where(mask.bool(), 7)
+        assert torch.equal(states(model, other, mask)[real], out)
+    out.square().sum().backward()
+    assert not model.embedding.tokens.weight.grad[1].any()
+
+
+@pytest.mark.parametrize("name", ONE_WAY)
+def test_nothing_comes_from_the_future(name: str) -> None:
+    model = small(name)
+    ids, _ = padded()
+    later = ids.clone()
+    later[:, 3:] = 2 + (later[:, 3:] - 1) % (VOCABULARY - 2)
+    before, after = states(model, ids), states(model, later)
+    assert torch.equal(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3], after[:, 3])
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_bert_on_the_causal_graph_is_the_unidirectional_masked_model(name: str) -> None:
+    """The lectures mask the upper triangle of the attention matrix and leave the loss as it is."""
+    model, both_ways = small(name, graph=graphs.causal()), small(name)
+    ids, _ = padded()
+    ids[0, 2] = 3  # the masked token, predicted from those before it
+    later = ids.clone()
+    later[0, 3:] = 4
+    for one, same in ((model, True), (both_ways, False)):
+        scores, changed = one.logits(one(ids))[0, 2], one.logits(one(later))[0, 2]
+        assert torch.equal(scores, changed) is same
+    close(model(ids), both_ways(ids, graph=graphs.causal()))
+
+
+@pytest.mark.parametrize("name", ONE_WAY)
+@pytest.mark.parametrize("steps", [(5,), (1, 1, 1, 1, 1), (2, 3)])
+def test_step_by_step_equals_at_once(name: str, steps: tuple[int, ...]) -> None:
+    model = small(name)
+    ids, _ = padded()
+    cache = Cache()
+    parts = [model(part, cache=cache) for part in ids.split(steps, dim=1)]
+    assert cache.length == LONGEST
+    close(torch.cat(parts, dim=1), model(ids))
+
+
+@pytest.mark.parametrize("name", models.PAIR_MODELS)
+def test_a_decoder_step_by_step_equals_at_once(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    memory, cache = model.encode(ids, mask), Cache()
+    target = ids.flip(0)
+    parts = [model.decode(part, memory, cache=cache) for part in target.split((1, 2, 2), dim=1)]
+    close(torch.cat(parts, dim=1), model(ids, mask, target))
+    close(model(ids, mask), memory.states)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_another_graph_at_the_call(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    own = model.reader.graph
+    close(model(ids, mask, graph=own & graphs.window(LONGEST)), model(ids, mask))
+    assert not torch.allclose(model(ids, mask, graph=own & graphs.window(1)), model(ids, mask))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_one_token_and_no_texts_are_good_input(name: str, batch: int) -> None:
+    model = small(name)
+    out = model.logits(states(model, torch.full((batch, 1), 3)))
+    assert out.shape == (batch, 1, VOCABULARY)
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    with refused("input_ids", expected="from 0 to 10", got="to 11", remedy="tokenizer"):
+        states(model, torch.full((1, 2), VOCABULARY))
+    with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
+        model(ids, mask[:, 1:])
+    with refused("sizes", expected="one packed axis", got="sum to 8", remedy="concatenate"):
+        model(ids.flatten(), sizes=[4, 4])
+    with refused("sizes", expected="without mask", got="a mask", remedy="pad them"):
+        model(ids, mask, sizes=SIZES)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_network_reads_the_chain_alone(name: str) -> None:
+    with refused("graph", expected="the chain alone", got="Causal", remedy="gpt"):
+        small(name)(padded()[0], graph=graphs.causal())
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_a_text_longer_than_the_positions_says_so(name: str) -> None:
+    model = small(name, length=6)
+    assert isinstance(model.embedding.positions, Learned)
+    model(torch.full((1, 6), 3))
+    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="sinusoidal"):
+        model(torch.full((1, 7), 3))
+    cache = Cache()
+    model(torch.full((1, 6), 3), cache=cache)
+    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="sinusoidal"):
+        model(torch.full((1, 1), 3), cache=cache)
+
+
+@pytest.mark.parametrize("name", [*ATTENTION, "transformer"])
+def test_dropout_disturbs_training_alone(name: str) -> None:
+    model = small(name, dropout=0.3)
+    run = partial(states, model, *padded())
+    assert torch.equal(run(), run())
+    model.train()
+    assert not torch.equal(run(), run())
+
+
+def test_kinds_do_not_overlap_and_every_model_says_its_encoding() -> None:
+    for name in EVERY:
+        assert "Encoding" in models.about(name), name
+        assert next(iter(inspect.signature(models.MODELS[name]).parameters)) == "vocabulary"

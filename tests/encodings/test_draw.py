@@ -1,0 +1,43 @@
+"""Every encoding has a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise import encodings
+from edgewise.encodings import draw
+
+pytest.importorskip("matplotlib")
+ARGUMENTS = {
+    "scaled": (8,),
+    "binary": (8,),
+    "sinusoidal": (8,),
+    "learned": (12, 8),
+    "learned_2d": (3, 4, 8),
+    "rotary": (8,),
+    "relative": (2,),
+    "buckets": (2,),
+    "alibi": (2,),
+    "shaw": (2, 4),
+    "transformer_xl": (2, 4),
+}
+
+
+@pytest.mark.parametrize("name", encodings.ENCODINGS)
+def test_codes_and_likeness_side_by_side(name: str, tmp_path: Path) -> None:
+    encoding = encodings.ENCODINGS[name](*ARGUMENTS[name])
+    figure = draw(encoding, tmp_path / "picture.png", length=12, width=8)
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+    codes, alike = (np.asarray(axes.images[0].get_array()) for axes in figure.axes)
+    assert codes.shape[0] == 12
+    assert alike.shape == (12, 12)
+    assert alike.std() > 0
+
+
+def test_the_likeness_of_waves_is_the_same_along_diagonals() -> None:
+    alike = draw(encodings.Sinusoidal(8), length=12, width=8).axes[1].images[0].get_array()
+    for distance in range(12):
+        np.testing.assert_allclose(np.diagonal(alike, distance), alike[0, distance], atol=1e-5)

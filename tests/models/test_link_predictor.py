@@ -1,0 +1,36 @@
+"""Scores of pairs: symmetric, by the decoder's formula, and from the graph that is passed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgewise import graphs
+from edgewise.models import link_predictor
+
+PAIRS = torch.tensor([[0, 1, 4], [3, 1, 2]])
+
+
+def a_graph() -> graphs.Graph:
+    pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    return graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), 5)
+
+
+@pytest.mark.parametrize("decoder", ["dot", "network"])
+def test_direction_does_not_matter(decoder):
+    model = link_predictor(5, width=4, decoder=decoder)
+    out = model(a_graph(), PAIRS)
+    assert out.shape == (3,)
+    assert torch.equal(out, model(a_graph(), PAIRS.flip(0)))
+
+
+def test_inner_products():
+    model = link_predictor(5, width=4, depth=1, decoder="dot")
+    z = model.encoder(model.embedding.weight, a_graph())
+    torch.testing.assert_close(model(a_graph(), PAIRS), (z @ z.T)[PAIRS[0], PAIRS[1]])
+
+
+def test_it_reads_the_graph():
+    model = link_predictor(5, width=4, depth=1, decoder="dot")
+    changed = model(graphs.edges(torch.tensor([[2], [0]]), 5), PAIRS) != model(a_graph(), PAIRS)
+    assert changed.tolist() == [True, True, True]

@@ -1,0 +1,72 @@
+"""Cross-validation of a recipe: one run a fold, and their mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("lightning", reason="Lightning is not installed")
+pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
+
+from edgewise import recipes
+from edgewise.cli import main
+from edgewise.errors import RunExistsError
+from edgewise.recipes.train import prepare
+from tests.errors import refused
+
+SMILES = ["C", "CC", "CCO", "c1ccccc1", "Cc1ccccc1", "O", "CO", "CN", "N", "CCC", "CCCC", "C.C"]
+FOLDS = 3
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> recipes.Recipe:
+    path = tmp_path / "table.csv"
+    rows = [f"{smiles},{i / 2}" for i, smiles in enumerate(SMILES)]
+    path.write_text("\n".join(["smiles,y", *rows]))
+    values = {"data.path": str(path), "data.target": "y", "data.folds": FOLDS, "data.val": 0.5}
+    values |= {"trainer.epochs": 2, "model.width": 8, "model.heads": 2, "model.depth": 1}
+    return recipes.with_values(recipes.find("attentive-esol"), values)
+
+
+def test_each_fold_is_trained_once_and_summarised(recipe: recipes.Recipe, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    summary = recipes.train_folds(recipe, out)
+    own = [json.loads((out / f"fold-{k}" / "metrics.json").read_text()) for k in range(FOLDS)]
+    assert summary["test/rmse"]["values"] == [metrics["test/rmse"] for metrics in own]
+    tested = [json.loads((out / f"fold-{k}" / "recipe.json").read_text()) for k in range(FOLDS)]
+    assert [record["data"]["fold"] for record in tested] == list(range(FOLDS))
+    assert json.loads((out / "metrics.json").read_text()) == summary
+    again = recipes.evaluate_run(out)
+    assert again["test/rmse"]["values"] == pytest.approx(summary["test/rmse"]["values"], abs=1e-5)
+    with pytest.raises(RunExistsError, match="never overwritten"):
+        recipes.train_folds(recipe, out)
+    assert recipes.train_folds(recipe, out, resume=True) == summary
+
+
+def test_outputs_are_in_the_unit_of_the_targets(recipe: recipes.Recipe) -> None:
+    model, loaders = prepare(recipe)
+    batch = next(iter(loaders["train"]))
+    assert float(model.mean) == pytest.approx(float(batch.target.mean()), abs=1e-5)
+    assert float(model.std) == pytest.approx(float(batch.target.std(correction=0)), abs=1e-5)
+
+
+def test_data_with_one_split_have_no_folds(tmp_path: Path) -> None:
+    with refused("--folds", expected="data.folds", got="digits", remedy="--seeds"):
+        recipes.train_folds(recipes.find("digits"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_seeds_and_folds_are_not_mixed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "gin-mutag", "--seeds", "2", "--folds"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_columns_are_named_with_commas_between_them(recipe: recipes.Recipe) -> None:
+    changed = recipes.with_values(recipe, {"data.conditions": "T,P", "data.log_conditions": "P"})
+    assert changed.data.conditions == ("T", "P")
+    assert changed.data.log_conditions == ("P",)
+    assert recipes.from_record(recipes.to_record(changed)).data == changed.data
+    assert recipes.with_values(changed, {"data.conditions": ""}).data.conditions == ()

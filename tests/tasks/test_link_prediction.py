@@ -1,0 +1,55 @@
+"""Link prediction on scores that can be ranked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from edgewise.tasks import link_prediction
+from tests.errors import refused
+
+SCORES = torch.tensor([3.0, 1.0, 0.0, 2.0, 1.0, -1.0])
+TARGET = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+# Non-edges above each edge, with half of those beside it: 0, 1.5, 2.
+
+
+def measured(scores, target, **fields):
+    pytest.importorskip("torchmetrics")
+    metrics = link_prediction(**fields).metrics()
+    for metric in metrics.values():
+        for piece in range(0, len(scores), 4):
+            metric.update(scores[piece : piece + 4], target[piece : piece + 4])
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+def test_loss():
+    loss = link_prediction().loss(torch.tensor([0.0, math.log(3)]), torch.tensor([1.0, 0.0]))
+    assert float(loss) == pytest.approx(-(math.log(1 / 2) + math.log(1 / 4)) / 2)
+
+
+def test_ranks():
+    found = measured(SCORES, TARGET, hits=2)
+    assert found["auc"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert found["mrr"] == pytest.approx((1 + 1 / 2.5 + 1 / 3) / 3)
+    assert found["hits@2"] == pytest.approx(1 / 3), "above 1.0, the second best of 2, 1, -1"
+    assert measured(SCORES, TARGET, hits=3)["hits@3"] == 1
+    assert measured(SCORES, TARGET, hits=4)["hits@4"] == 1, "there are only three non-edges"
+
+
+def test_auc_is_scikit_learns():
+    metrics = pytest.importorskip("sklearn.metrics")
+    scores, target = torch.randn(200).round(decimals=1), (torch.rand(200) < 0.3).float()
+    expected = metrics.roc_auc_score(target, scores)
+    assert measured(scores, target)["auc"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_scores_that_tell_nothing():
+    found = measured(torch.zeros(10), torch.tensor([1.0, 0.0] * 5), hits=1)
+    assert found == {"auc": 0.5, "hits@1": 0.0, "mrr": pytest.approx(1 / 3.5)}
+
+
+def test_bad_field():
+    with refused("task.hits", expected="at least 1", got="0", remedy="50"):
+        link_prediction(hits=0)

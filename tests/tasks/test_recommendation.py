@@ -1,0 +1,71 @@
+"""Recommendation on scores that can be ranked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from edgewise.tasks import recommendation
+from tests.errors import refused
+
+# Known items do not count: 9 and 8 are not recommended. Ranks of the wanted: 1 and 3; and none.
+SCORES = torch.tensor([[9.0, 5.0, 4.0, 3.0, 2.0], [1.0, 8.0, 4.0, 3.0, 2.0]])
+TARGET = torch.tensor([[-1, 1, 0, 1, 0], [1, -1, 0, 0, 0]], dtype=torch.int8)
+
+
+def measured(*batches, k=3):
+    pytest.importorskip("torchmetrics")
+    metrics = recommendation(k=k).metrics()
+    for metric in metrics.values():
+        for outputs, target in batches:
+            metric.update(outputs, target)
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+def test_recall_and_ndcg():
+    found = measured((SCORES, TARGET))
+    assert found["recall@3"] == pytest.approx((2 / 2 + 0 / 1) / 2)
+    assert found["ndcg@3"] == pytest.approx((1 + 1 / 2) / (1 + 1 / math.log2(3)) / 2)
+    assert measured((SCORES, TARGET), k=1)["recall@1"] == pytest.approx(0.5 / 2)
+    assert measured((SCORES, TARGET), k=1)["ndcg@1"] == pytest.approx(1 / 2), "one place, filled"
+    assert measured((SCORES, TARGET), k=20)["recall@20"] == 1, "fewer items than places"
+
+
+def test_users_without_a_wanted_item_do_not_count():
+    nothing = torch.zeros(1, 5, dtype=torch.int8)
+    assert measured((SCORES, TARGET), (SCORES[:1], nothing)) == measured((SCORES, TARGET))
+
+
+def test_batches_add_up():
+    parts = [(SCORES[:1], TARGET[:1]), (SCORES[1:], TARGET[1:])]
+    assert measured(*parts) == pytest.approx(measured((SCORES, TARGET)))
+
+
+def test_one_right_column():
+    outputs = torch.tensor([[2.0, 3.0, 1.0], [5.0, 1.0, 1.0]])
+    found = measured((outputs, torch.tensor([0, 0])), k=2)
+    assert found["recall@2"] == 1
+    assert found["ndcg@2"] == pytest.approx((1 / math.log2(3) + 1) / 2)
+    assert measured((outputs, torch.tensor([0, 0])), k=1)["recall@1"] == 0.5
+
+
+def test_loss_in_training_is_the_softmax_of_the_own_item():
+    outputs = torch.tensor([[0.1 * math.log(3), 0.0]])
+    loss = recommendation(temperature=0.1).loss(outputs, torch.tensor([0]))
+    assert float(loss) == pytest.approx(-math.log(3 / 4), abs=1e-6)
+
+
+def test_loss_where_all_items_are_ranked_sets_each_wanted_against_the_unwanted():
+    loss = recommendation(temperature=1.0).loss(SCORES, TARGET)
+    others = math.log(math.exp(4) + math.exp(2)), math.log(sum(math.exp(s) for s in (4, 3, 2)))
+    pairs = [(5, others[0]), (3, others[0]), (1, others[1])]
+    expected = sum(math.log1p(math.exp(rest - own)) for own, rest in pairs) / 3
+    assert float(loss) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("field", "value"), [("temperature", 0.0), ("k", 0)])
+def test_bad_field(field, value):
+    with refused(f"task.{field}", expected="above 0", got=str(value), remedy="choose"):
+        recommendation(**{field: value})

@@ -1,0 +1,53 @@
+"""The moving average of the weights: what it is, and that training goes on with the weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("lightning", reason="Lightning is not installed")
+
+from edgewise import recipes
+from edgewise.tasks import regression
+from edgewise.training import RunFolder, Trainer
+from edgewise.training.average import Average
+from edgewise.training.module import Fitting
+from tests.errors import refused
+
+
+def test_the_average_by_its_formula() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    average, module = Average(0.75), Fitting(model, regression())
+    values, expected = [4.0, 8.0, 3.0, 1.0, 5.0, 9.0], None
+    for step, value in enumerate(values, 1):
+        torch.nn.init.constant_(model.weight, value)
+        average.on_train_batch_end(None, module, None, None, 0)
+        share = max(1 / step, 0.25)
+        expected = value if expected is None else expected + share * (value - expected)
+    average.on_validation_start(None, module)
+    assert float(model.weight.detach()) == pytest.approx(expected)
+    average.on_train_epoch_end(None, module)
+    assert float(model.weight.detach()) == values[-1]
+    other = Average(0.75)
+    other.load_state_dict(average.state_dict())
+    assert (other.steps, float(other.average["weight"])) == (6, pytest.approx(expected))
+
+
+def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    small = {"trainer.epochs": 2, "model.depth": 1, "model.width": 8, "model.heads": 2}
+    recipe = recipes.with_values(recipes.find("digits"), small)
+    folders = [tmp_path / "plain", tmp_path / "average"]
+    for folder, decay in zip(folders, (0.0, 0.9), strict=True):
+        recipes.train(recipes.with_values(recipe, {"trainer.average": decay}), folder)
+    logs = [RunFolder(folder).read_log() for folder in folders]
+    assert [row["train/loss"] for row in logs[0]] == [row["train/loss"] for row in logs[1]]
+    assert [row["val/loss"] for row in logs[0]] != [row["val/loss"] for row in logs[1]]
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
+def test_a_decay_is_from_zero_to_below_one(decay: float) -> None:
+    with refused("trainer.average", expected="below 1", got=repr(decay), remedy="0.99"):
+        Trainer(average=decay)
