@@ -59,7 +59,7 @@ class Loader:
             yield self.make(index)
 
     def _order(self) -> Tensor:
-        if self.seed is None:
+        if self.seed is None or self.count < 2:  # seeding takes as long as a small step
             return torch.arange(self.count)
         mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
         return torch.randperm(self.count, generator=mixed)
