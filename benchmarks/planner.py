@@ -121,7 +121,13 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     print(
-        f"{'nodes density HxD':<36} {'dense: estimate, ms':>19} {'reference':>19} choice     regret"
+        " ".join(
+            (
+                "nodes density HxD".ljust(36),
+                *(f"{e}, ms".rjust(19) for e in ENGINES),
+                "choice     regret",
+            )
+        )
     )
     rows = []
     for problem in problems(arguments.quick):
