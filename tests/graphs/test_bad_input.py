@@ -73,10 +73,10 @@ CANNOT_BIND = {
     "causal()": (graphs.causal(), 3, 2),
     "window(1)": (graphs.window(1), 3, 2),
     "blocks(2)": (graphs.blocks(2), 1, 0),
-    "hubs((4,))": (graphs.hubs([4]), 4, 4),
-    "hubs((-5,))": (graphs.hubs([-5]), 4, 4),
+    "hubs([4])": (graphs.hubs([4]), 4, 4),
+    "hubs([-5])": (graphs.hubs([-5]), 4, 4),
     "grid(2, 3)": (graphs.grid(2, 3), 7, 7),
-    "tree((-1, 0))": (graphs.tree([-1, 0]), 3, 3),
+    "tree([-1, 0])": (graphs.tree([-1, 0]), 3, 3),
     "(window(1)).power(2)": (graphs.window(1).power(2), 2, 3),
     "virtual(causal(), count=3)": (graphs.virtual(graphs.causal(), 3), 2, 2),
 }

@@ -111,11 +111,16 @@ class Pattern(ABC):
     def __repr__(self) -> str:
         assert is_dataclass(self)
         shown = [
-            repr(value) if f.default is MISSING else f"{f.name}={value!r}"
+            _written(value) if f.default is MISSING else f"{f.name}={_written(value)}"
             for f in fields(self)
             if (value := getattr(self, f.name)) != f.default
         ]
         return f"{type(self).__name__.lower()}({', '.join(shown)})"
+
+
+def _written(value: Any) -> str:
+    """As one would type it: a list, where a pattern keeps a tuple to be hashable."""
+    return repr(list(value) if isinstance(value, tuple) else value)
 
 
 @lru_cache(maxsize=32)
