@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import os
 import subprocess
 import sys
 import time
@@ -131,7 +132,10 @@ def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *options]
     folder = RunFolder(tmp_path / "run")
     with subprocess.Popen(
-        [*command, "--out", str(folder.path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*command, "--out", str(folder.path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # as many threads as go on with it here
     ) as process:
         deadline = time.monotonic() + 60
         while not folder.checkpoint.exists() and time.monotonic() < deadline:
