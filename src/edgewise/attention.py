@@ -51,6 +51,11 @@ def using_engine(engine: str) -> Iterator[None]:
         _preferred.reset(token)
 
 
+def _engine_for(engine: str) -> str:
+    """The engine named, or within :func:`using_engine` the one that stands for ``"auto"``."""
+    return _preferred.get() if engine == "auto" else engine
+
+
 def attend(
     query: Tensor,
     key: Tensor,
@@ -101,7 +106,7 @@ def attend(
         edge_value=edge_value,
         dropout=dropout,
     )
-    engine = _preferred.get() if engine == "auto" else engine
+    engine = _engine_for(engine)
     whole = plan(_problem(call, graph), ENGINES, engine)
     if engine == "auto" and len(graph.parts) > 1:
         parts = _split(call, graph)
@@ -141,7 +146,7 @@ def attend_with_lse(
     over their union with :func:`merge_attention`.
     """
     call, graph = prepare(query, key, value, graph, **options)
-    engine = _preferred.get() if engine == "auto" else engine
+    engine = _engine_for(engine)
     return _with_lse(call, graph, plan(_problem(call, graph, lse=True), ENGINES, engine).engine)
 
 
@@ -201,7 +206,7 @@ def aggregate(
         reduce=reduce,
         **graph_facts(graph),
     )
-    engine = _preferred.get() if engine == "auto" else engine
+    engine = _engine_for(engine)
     chosen = ENGINES[plan(problem, ENGINES, engine).engine]
     return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 

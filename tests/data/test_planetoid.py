@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +11,9 @@ from edgewise.data import planetoid
 from edgewise.data.files import find_raw
 from edgewise.errors import MissingDataError
 from tests.errors import refused
+from tests.places import ROOT, needs
 
-ROOT = Path(os.environ.get("EDGEWISE_DATA") or "/nonexistent")
-needs_cora = pytest.mark.skipif(
-    not (ROOT / "Cora" / "raw").is_dir(), reason="EDGEWISE_DATA names no folder with Cora"
-)
+needs_cora = needs("Cora")
 
 
 @pytest.fixture

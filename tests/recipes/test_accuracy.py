@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from edgewise.recipes import find, train, train_seeds
 from tests.places import needs
 
 pytestmark = pytest.mark.accuracy
-needs_cora = pytest.mark.skipif(
-    not (Path(os.environ.get("EDGEWISE_DATA") or "/nonexistent") / "Cora" / "raw").is_dir(),
-    reason="EDGEWISE_DATA names no folder with Cora",
-)
+needs_cora = needs("Cora")
 
 
 @needs_cora
