@@ -21,7 +21,7 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., out_features]`` from ``[..., in_features]``, or from sparse ``[N, in_features]``."""
+        """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``."""
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         words = self.weight.t().unsqueeze(-2)
@@ -40,7 +40,7 @@ def word_graph(x: Tensor) -> Graph:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """The ``torch.sparse_csr`` matrix with other numbers in the same places, and so the same graph."""
+    """The ``torch.sparse_csr`` matrix with other numbers in the same places: the same graph."""
     places = x.crow_indices(), x.col_indices()
     other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
     _GRAPHS[other] = word_graph(x)
