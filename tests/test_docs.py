@@ -34,6 +34,12 @@ def test_the_table_of_architectures_is_fresh() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_measured_results_are_those_of_the_recipes_as_they_are() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "results.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

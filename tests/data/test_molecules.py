@@ -76,8 +76,24 @@ def test_conditions_are_scaled_by_the_training_split_alone(tmp_path: Path) -> No
 def test_the_training_split_states_the_scale_of_its_targets(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     y = whole(loaded.train)[-1]
-    expected = (float(y.mean()), float(y.std(correction=0)))
+    expected = (float(y.mean()), float(y.std(correction=0)), False)
     assert loaded.train.target_scale == pytest.approx(expected)
+
+
+def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
+    spec = data(tmp_path, fraction=True)
+    lines = [f"{smiles},{i / (len(ROWS) - 1)}" for i, smiles in enumerate(ROWS)]  # from 0 to 1
+    spec.source().write_text("\n".join(["smiles,y", *lines]))
+    loaded = spec.load()
+    logit = whole(loaded.train)[-1].clamp(1e-3, 1 - 1e-3).logit()
+    mean, std, fraction = loaded.train.target_scale
+    assert fraction
+    assert (mean, std) == pytest.approx((float(logit.mean()), float(logit.std(correction=0))))
+
+
+def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
+    with refused("data.fraction", expected="from 0 to 1", got="to 1", remedy="data.target"):
+        data(tmp_path, fraction=True).load()
 
 
 def rows_of(loaded: Splits) -> list[set[int]]:

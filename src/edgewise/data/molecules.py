@@ -19,12 +19,13 @@ from edgewise.data.batch import Batch
 from edgewise.data.chem import molecule_graph, parse, scaffold
 from edgewise.data.folds import Folds, How
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
+LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Molecules(Data):
         path: a ``.csv`` or ``.csv.gz`` file whose first row names the columns.
         smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph.
         target: the column to predict, in its own unit.
+        fraction: whether the target is one, from 0 to 1, such as a mole fraction: the network then
+            predicts its logit, which for a gas that dissolves is about linear in log pressure.
         conditions: columns such as temperature and pressure, joined to the molecule's vector. They
             are scaled to mean 0 and variance 1 over the training split.
         log_conditions: columns whose logarithm is given too.
@@ -55,6 +58,7 @@ class Molecules(Data):
     path: str = ""
     smiles: str = "smiles"
     target: str = "target"
+    fraction: bool = False
     conditions: tuple[str, ...] = ()
     log_conditions: tuple[str, ...] = ()
     split: By = "random"
@@ -97,6 +101,13 @@ class Molecules(Data):
         table = read_table(self.source())
         names, molecules, number, rows = self._molecules(table)
         y = table.numbers("data.target", [self.target])[rows, 0]
+        if self.fraction and not ((y >= 0) & (y <= 1)).all():
+            raise ArgumentError(
+                "data.fraction",
+                expected=f"numbers from 0 to 1 in column {self.target!r}",
+                got=f"{float(y.min())} to {float(y.max())}",
+                remedy="set it to false, or name another data.target",
+            )
         measured = self._conditions(table)[rows]
         graphs = PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
         index = self._folds().split(*self._keys(names, molecules, number))
@@ -119,7 +130,9 @@ class Molecules(Data):
             more = (bonds, measured[index]) if self.bonds else ()
             return Batch((x, graph, members, *more), y[index, None])
 
-        return Split(len(y), make, (float(y.mean()), float(y.std(correction=0).clamp(min=1e-12))))
+        seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
+        spread = float(seen.std(correction=0).clamp(min=1e-12))
+        return Split(len(y), make, TargetScale(float(seen.mean()), spread, self.fraction))
 
     def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
         """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""

@@ -20,7 +20,6 @@ from edgewise.layers.multi_hop import MultiHopAttention, diffuse
 from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
 from edgewise.layers.reader import Memory, Reader
-from edgewise.layers.readout import AttentionReadout
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
@@ -34,7 +33,6 @@ __all__ = [
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
-    "AttentionReadout",
     "Block",
     "Cache",
     "ClassToken",

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.layers import AttentionReadout, EdgeVectorLayer, Pool
+from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool
 
 
 class MoleculeTransformer(nn.Module):
     """``[B, out_width]`` from atoms, bonds and conditions; see :func:`molecule_transformer`."""
 
-    def __init__(self, layers: list[nn.Module], readout: AttentionReadout, head: nn.Module) -> None:
+    def __init__(self, layers: list[nn.Module], readout: AttentionPool, head: nn.Module) -> None:
         super().__init__()
         self.embed, *others, self.norm = layers
         self.layers, self.head = nn.ModuleList(others), head
@@ -54,6 +54,6 @@ def molecule_transformer(
     layer = partial(EdgeVectorLayer, width, heads, edge_width, dropout=dropout)
     first = nn.Linear(2 * width + condition_width, width)
     head = nn.Sequential(first, nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
-    readout = AttentionReadout(width, heads, condition_width)
+    readout = AttentionPool(width, heads, condition_width)
     layers = [nn.Linear(in_width, width), *(layer() for _ in range(depth)), nn.LayerNorm(width)]
     return MoleculeTransformer(layers, readout, head)

@@ -61,7 +61,7 @@ class Watch(lightning.Callback):
 
     @property
     def times(self) -> dict[str, float]:
-        """``seconds``, and the processors' ``cpu_seconds``, which other work beside it leaves alone."""
+        """``seconds``, and the processors' ``cpu_seconds``, which no other work adds to."""
         return self._clock.read()
 
     @property
