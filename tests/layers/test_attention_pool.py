@@ -13,14 +13,12 @@ SIZES = [3, 0, 1, 4]
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_by_its_formula(heads: int) -> None:
-    pool = AttentionPool(6, heads, condition_width=3).double()
-    x, condition = torch.randn(8, 6).double(), torch.randn(4, 3).double()
-    out = pool(x, SIZES, condition)
-    assert torch.equal(pool(x, graphs.membership(SIZES), condition), out)
+    pool, x = AttentionPool(6, heads).double(), torch.randn(8, 6).double()
+    out = pool(x, SIZES)
+    assert torch.equal(pool(x, graphs.membership(SIZES)), out)
     for b, nodes in enumerate(x.split(SIZES)):
-        query = pool.query + pool.condition(condition[b]).view(heads, -1)
         key, value = (f(nodes).view(len(nodes), heads, 6 // heads) for f in (pool.key, pool.value))
-        score = torch.einsum("hd,nhd->nh", query, key) / query.shape[-1] ** 0.5
+        score = torch.einsum("hd,nhd->nh", pool.query, key) / (6 / heads) ** 0.5
         expected = torch.einsum("nh,nhd->hd", score.softmax(0), value).flatten()
         torch.testing.assert_close(out[b], expected, rtol=0, atol=1e-12)
 

@@ -23,6 +23,7 @@ from edgewise.layers.reader import Memory, Reader
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
+from edgewise.layers.response import Response
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
@@ -66,6 +67,7 @@ __all__ = [
     "RecurrentReader",
     "Rescaled",
     "Residual",
+    "Response",
     "TextEmbedding",
     "TextModel",
     "TokenHead",

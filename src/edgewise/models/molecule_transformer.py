@@ -4,7 +4,7 @@ Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a
 Graph: the bonds; then the graph of membership, in which each output reads the atoms of its molecule
 Score: Dot (scaled), with the bond's vector in key and value
 Normalisation: softmax over the bonds; layer norm first
-Update: residuals; readout by attention, which the conditions steer, beside the sum of the atoms
+Update: residuals; readout by attention, beside the sum of the atoms; a response to conditions
 Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.graphs import Graph
-from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool
+from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool, Response
 
 
 class MoleculeTransformer(nn.Module):
@@ -34,8 +34,8 @@ class MoleculeTransformer(nn.Module):
         for layer in self.layers:
             x = layer(x, graph, bonds)
         x = self.norm(x)
-        pooled = [self.attention(x, members, *conditions), self.sum(x, members) / 16]  # typically
-        out: Tensor = self.head(torch.cat([*pooled, *conditions], dim=-1))
+        z = torch.cat([self.attention(x, members), self.sum(x, members) / 16], dim=-1)  # typically
+        out: Tensor = self.head(z, *conditions) if isinstance(self.head, Response) else self.head(z)
         return out
 
 
@@ -52,8 +52,11 @@ def molecule_transformer(
 ) -> MoleculeTransformer:
     """Called ``model(x, graph, members)``, with ``bonds, conditions`` after that if it has them."""
     layer = partial(EdgeVectorLayer, width, heads, edge_width, dropout=dropout)
-    first = nn.Linear(2 * width + condition_width, width)
-    head = nn.Sequential(first, nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
-    readout = AttentionPool(width, heads, condition_width)
     layers = [nn.Linear(in_width, width), *(layer() for _ in range(depth)), nn.LayerNorm(width)]
-    return MoleculeTransformer(layers, readout, head)
+    head: nn.Module
+    if condition_width:
+        head = Response(2 * width, condition_width, out_width, width, dropout)
+    else:
+        first = nn.Linear(2 * width, width)
+        head = nn.Sequential(first, nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
+    return MoleculeTransformer(layers, AttentionPool(width, heads), head)
