@@ -24,3 +24,9 @@ def test_things_begin_much_alike() -> None:
     response, z, c = Response(4, 3, 1, hidden=64), torch.randn(500, 4), torch.randn(1, 3)
     usual = response.common(torch.randn(500, 3)).std()
     assert 0 < response(z, c.expand(500, -1)).std() < usual / 5
+
+
+def test_without_conditions_it_is_a_network() -> None:
+    response, z = Response(4, 0, 2, hidden=5), torch.randn(6, 4)
+    torch.testing.assert_close(response(z), response.lines(z))
+    torch.testing.assert_close(response(z, torch.empty(6, 0)), response(z))

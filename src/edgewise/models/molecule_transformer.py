@@ -22,7 +22,7 @@ from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool, Response
 class MoleculeTransformer(nn.Module):
     """``[B, out_width]`` from atoms, bonds and conditions; see :func:`molecule_transformer`."""
 
-    def __init__(self, layers: list[nn.Module], readout: AttentionPool, head: nn.Module) -> None:
+    def __init__(self, layers: list[nn.Module], readout: AttentionPool, head: Response) -> None:
         super().__init__()
         self.embed, *others, self.norm = layers
         self.layers, self.head = nn.ModuleList(others), head
@@ -35,7 +35,7 @@ class MoleculeTransformer(nn.Module):
             x = layer(x, graph, bonds)
         x = self.norm(x)
         z = torch.cat([self.attention(x, members), self.sum(x, members) / 16], dim=-1)  # typically
-        out: Tensor = self.head(z, *conditions) if isinstance(self.head, Response) else self.head(z)
+        out: Tensor = self.head(z, *conditions)
         return out
 
 
@@ -53,10 +53,5 @@ def molecule_transformer(
     """Called ``model(x, graph, members)``, with ``bonds, conditions`` after that if it has them."""
     layer = partial(EdgeVectorLayer, width, heads, edge_width, dropout=dropout)
     layers = [nn.Linear(in_width, width), *(layer() for _ in range(depth)), nn.LayerNorm(width)]
-    head: nn.Module
-    if condition_width:
-        head = Response(2 * width, condition_width, out_width, width, dropout)
-    else:
-        first = nn.Linear(2 * width, width)
-        head = nn.Sequential(first, nn.SiLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
+    head = Response(2 * width, condition_width, out_width, width, dropout)
     return MoleculeTransformer(layers, AttentionPool(width, heads), head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from edgewise import data, models, tasks, training
@@ -31,6 +32,6 @@ pinsage_gowalla = Recipe(
     task=lightgcn_gowalla.task,
     optimizer=lightgcn_gowalla.optimizer,
     schedule=lightgcn_gowalla.schedule,
-    trainer=lightgcn_gowalla.trainer,
+    trainer=replace(lightgcn_gowalla.trainer, epochs=10),
     protocol=lightgcn_gowalla.protocol,
 )
