@@ -16,12 +16,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from rdkit import Chem, rdBase
-from rdkit.Chem import Descriptors
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from edgewise.data import ionic_liquids
+from edgewise.data.chem import descriptors, ions, parse
 from edgewise.data.folds import Folds
 from edgewise.data.table import Table, read_table
 from edgewise.recipes.seeds import summarise
@@ -29,14 +28,6 @@ from edgewise.recipes.seeds import summarise
 LOSSES = ("squared_error", "absolute_error")
 LEAVES = (31, 63)
 TREES, STEP = 400, 20  # the most trees, and how finely their number is chosen
-LARGEST = 1e6  # some descriptors of ions overflow
-
-
-def descriptors(smiles: str) -> list[float]:
-    """All of RDKit's two-dimensional descriptors; those that do not exist are 0."""
-    with rdBase.BlockLogs():
-        values = Descriptors.CalcMolDescriptors(Chem.MolFromSmiles(smiles), missingVal=0.0)
-    return np.clip(np.nan_to_num(list(values.values())), -LARGEST, LARGEST).tolist()
 
 
 def features(table: Table, data: ionic_liquids, parts: bool) -> np.ndarray:
@@ -44,16 +35,12 @@ def features(table: Table, data: ionic_liquids, parts: bool) -> np.ndarray:
     names = table.texts("data.smiles", data.smiles)
     known = {}
     for name in set(names):
-        ions = name.split(".")
-        cations = ".".join(ion for ion in ions if _charge(ion) > 0)
-        anions = ".".join(ion for ion in ions if _charge(ion) <= 0)
-        known[name] = descriptors(cations) + descriptors(anions) if parts else descriptors(name)
+        liquid = parse(name)
+        known[name] = np.concatenate(
+            [descriptors(p) for p in (ions(liquid) if parts else [liquid])]
+        )
     measured = table.numbers("data.conditions", data.conditions).numpy()
     return np.concatenate([measured, np.array([known[name] for name in names])], axis=1)
-
-
-def _charge(ion: str) -> int:
-    return int(Chem.GetFormalCharge(Chem.MolFromSmiles(ion)))
 
 
 def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[np.ndarray, str]:

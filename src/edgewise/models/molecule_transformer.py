@@ -20,22 +20,21 @@ from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool, Response
 
 
 class MoleculeTransformer(nn.Module):
-    """``[B, out_width]`` from atoms, bonds and conditions; see :func:`molecule_transformer`."""
+    """``[B, out_width]``; see :func:`molecule_transformer`."""
 
-    def __init__(self, layers: list[nn.Module], readout: AttentionPool, head: Response) -> None:
+    def __init__(self, layers: list[nn.Module], head: Response, describe: nn.Module) -> None:
         super().__init__()
-        self.embed, *others, self.norm = layers
-        self.layers, self.head = nn.ModuleList(others), head
-        self.attention, self.sum = readout, Pool("sum")
+        self.embed, *others, self.norm, self.attention, self.sum = layers
+        self.layers, self.head, self.describe = nn.ModuleList(others), head, describe
 
     def forward(self, x: Tensor, graph: Graph, members: Graph, *more: Tensor) -> Tensor:
-        bonds, *conditions = more or (x.new_ones(graph.num_edges, 1),)
+        bonds, *given = more or (x.new_ones(graph.num_edges, 1),)
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, bonds)
         x = self.norm(x)
-        z = torch.cat([self.attention(x, members), self.sum(x, members) / 16], dim=-1)  # typically
-        out: Tensor = self.head(z, *conditions)
+        z = [self.attention(x, members), self.sum(x, members) / 16, *map(self.describe, given[1:])]
+        out: Tensor = self.head(torch.cat(z, dim=-1), *given[:1])
         return out
 
 
@@ -45,13 +44,17 @@ def molecule_transformer(
     *,
     edge_width: int = 1,
     condition_width: int = 0,
+    descriptor_width: int = 0,
     width: int = 64,
     depth: int = 4,
     heads: int = 4,
     dropout: float = 0.1,
 ) -> MoleculeTransformer:
-    """Called ``model(x, graph, members)``, with ``bonds, conditions`` after that if it has them."""
+    """Called ``model(x, graph, members, bonds, conditions, descriptors)``, as many as there are."""
     layer = partial(EdgeVectorLayer, width, heads, edge_width, dropout=dropout)
     layers = [nn.Linear(in_width, width), *(layer() for _ in range(depth)), nn.LayerNorm(width)]
-    head = Response(2 * width, condition_width, out_width, width, dropout)
-    return MoleculeTransformer(layers, AttentionPool(width, heads), head)
+    many = descriptor_width > 0  # half of them are left out in training
+    head = Response((2 + many) * width, condition_width, out_width, width, dropout)
+    layers += [AttentionPool(width, heads), Pool("sum")]
+    describe = [nn.Dropout(0.5), nn.Linear(descriptor_width, width), nn.SiLU()] if many else []
+    return MoleculeTransformer(layers, head, nn.Sequential(*describe))
