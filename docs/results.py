@@ -55,16 +55,10 @@ NAMES = {"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", 
 Measured = dict[str, dict[str, Any]]
 
 
-def measured_again(recipe: Recipe, protocol: Protocol, folder: RunFolder, train: bool) -> Any:
+def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
     """The numbers of a finished run of the recipe as it is now, or None."""
     if train:
-        again = folder.has("recipe.json")
-        if protocol.folds:
-            recipes.train_folds(recipe, folder.path, resume=again)
-        elif protocol.seeds:
-            recipes.train_seeds(recipe, protocol.seeds, folder.path, resume=again)
-        else:
-            recipes.train(recipe, folder.path, resume=again)
+        recipes.measure(recipe, folder.path, resume=folder.has("recipe.json"))
     if not folder.has("metrics.json"):
         return None
     found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_json("metrics.json")}
@@ -86,7 +80,7 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
         if recipe.protocol is None:
             continue
         known = name in measured and is_current(recipe, measured[name])
-        found = measured_again(recipe, recipe.protocol, folder, train and not known)
+        found = measured_again(recipe, folder, train and not known)
         if found is not None:
             measured[name] = found
         for baseline in BASELINES.get(name, {}):

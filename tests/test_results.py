@@ -59,7 +59,7 @@ def test_what_is_missing_is_trained_and_what_is_there_is_not(
         calls.append((recipe.name, seeds, resume))
         finished(path.parent)
 
-    monkeypatch.setattr("edgewise.recipes.train_seeds", train_seeds)
+    monkeypatch.setattr("edgewise.recipes.seeds.train_seeds", train_seeds)
     measured: dict[str, Any] = {}
     for _ in range(2):
         RESULTS["collect"](measured, tmp_path, [NAME], True)

@@ -13,7 +13,7 @@ from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
-from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
+from edgewise.recipes.seeds import evaluate_run, measure, train_folds, train_seeds
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
@@ -61,6 +61,7 @@ __all__ = [
     "find",
     "from_record",
     "load_recipe",
+    "measure",
     "recipe_fields",
     "to_record",
     "train",

@@ -59,6 +59,21 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
     return _train_each("fold", recipe, runs, path, resume=resume)
 
 
+def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:
+    """Train as the recipe's protocol says: once, with its seeds, or on each fold.
+
+    Raises:
+        As :func:`edgewise.recipes.train`.
+
+    """
+    protocol = recipe.protocol
+    if protocol is not None and protocol.folds:
+        return train_folds(recipe, path, resume=resume)
+    if protocol is not None and protocol.seeds:
+        return train_seeds(recipe, protocol.seeds, path, resume=resume)
+    return train(recipe, path, resume=resume)
+
+
 def _train_each(
     kind: str, recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: bool
 ) -> Summary:
