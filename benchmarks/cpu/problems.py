@@ -234,6 +234,8 @@ PROBLEMS = (
     Problem("gatv2", kind="power law"),
     Problem("transformer", nodes=20_000, degree=50),
     Problem("gatv2", nodes=20_000, degree=50),
+    Problem("transformer", nodes=400_000, degree=16, width=8),
+    Problem("gatv2", nodes=400_000, degree=16, width=8),
     Problem("transformer", nodes=400_000, degree=6),
     Problem("gcn", nodes=400_000, degree=6),
     Problem("molecules", nodes=2_000, degree=2, peers=("pyg", "padded")),

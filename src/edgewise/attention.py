@@ -28,7 +28,7 @@ from edgewise.checks import bound, check_call, check_nodes, check_term
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
-from edgewise.engines.plan import Plan, plan
+from edgewise.engines.plan import Plan, choose, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
@@ -107,10 +107,10 @@ def attend(
         dropout=dropout,
     )
     engine = _engine_for(engine)
-    whole = plan(_problem(call, graph), ENGINES, engine)
+    whole = choose(_problem(call, graph), ENGINES, engine)
     if engine == "auto" and len(graph.parts) > 1:
         parts = _split(call, graph)
-        plans = [plan(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
+        plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
         elements = call.batch.numel() * graph.num_targets * value.shape[-2:].numel()
         merging = merge_seconds(len(parts), elements)
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
@@ -147,7 +147,7 @@ def attend_with_lse(
     """
     call, graph = prepare(query, key, value, graph, **options)
     engine = _engine_for(engine)
-    return _with_lse(call, graph, plan(_problem(call, graph, lse=True), ENGINES, engine).engine)
+    return _with_lse(call, graph, choose(_problem(call, graph, lse=True), ENGINES, engine).engine)
 
 
 def explain_plan(
@@ -207,7 +207,7 @@ def aggregate(
         **graph_facts(graph),
     )
     engine = _engine_for(engine)
-    chosen = ENGINES[plan(problem, ENGINES, engine).engine]
+    chosen = ENGINES[choose(problem, ENGINES, engine).engine]
     return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 
 

@@ -22,7 +22,15 @@ def layout_of(graph: Graph, kind: type[L]) -> L:
 
 def graph_facts(graph: Graph) -> GraphFacts:
     """What the planner wants to know of a graph."""
-    return graph.cached("facts", lambda: _facts(graph))
+    grid, full = graph.cached("grid", lambda: _grid(graph))
+    return GraphFacts(
+        num_targets=graph.num_targets,
+        num_sources=graph.num_sources,
+        num_edges=graph.num_edges,
+        grid=grid,
+        full=full,
+        duplicates=lambda: graph.has_duplicates,
+    )
 
 
 class GraphFacts(TypedDict):
@@ -33,7 +41,7 @@ class GraphFacts(TypedDict):
     num_edges: int
     grid: int
     full: bool
-    duplicates: bool
+    duplicates: Callable[[], bool]
 
 
 def _edge_layout(graph: Graph) -> EdgeLayout:
@@ -44,17 +52,11 @@ def _rows_layout(graph: Graph) -> RowsLayout:
     return RowsLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
 
 
-def _facts(graph: Graph) -> GraphFacts:
+def _grid(graph: Graph) -> tuple[int, bool]:
+    """The places of the dense form, and whether they need no mask."""
     blocks, rows, columns = _shape(graph)
     grid = blocks * rows * columns
-    return GraphFacts(
-        num_targets=graph.num_targets,
-        num_sources=graph.num_sources,
-        num_edges=graph.num_edges,
-        grid=grid,
-        full=isinstance(graph, Intervals) and (grid == graph.num_edges or graph.is_causal),
-        duplicates=graph.has_duplicates,
-    )
+    return grid, isinstance(graph, Intervals) and (grid == graph.num_edges or graph.is_causal)
 
 
 def _shape(graph: Graph) -> tuple[int, int, int]:

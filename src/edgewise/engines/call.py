@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -111,7 +112,8 @@ class Problem:
     """The facts about a call and its graph on which the choice of an engine depends.
 
     ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
-    edges or that the mask is causal, so that no mask is needed.
+    edges or that the mask is causal, so that no mask is needed. ``duplicates()``, whether an edge
+    is there twice, takes a sort.
     """
 
     operation: str
@@ -124,7 +126,7 @@ class Problem:
     value_width: int
     grid: int
     full: bool
-    duplicates: bool
+    duplicates: Callable[[], bool]
     device: torch.device
     dtype: torch.dtype
     score: Score = None

@@ -28,7 +28,7 @@ class Dense:
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
         reasons = []
-        if problem.duplicates:
+        if problem.duplicates():
             reasons.append("an edge is there more than once, which a matrix cannot hold")
         if problem.edge_vectors:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")

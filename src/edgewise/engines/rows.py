@@ -53,17 +53,18 @@ class Rows:
         return reasons
 
     def seconds(self, problem: Problem) -> float:
-        """An edge costs its bookkeeping and its gathers, which cost by the cache they are from."""
+        """A node costs its own vectors, an edge its gathers, by the cache that they are from."""
+        nodes = problem.batch * (problem.num_targets + problem.num_sources)
         edges, heads = problem.batch * problem.num_edges, problem.heads
         elements = heads * (problem.width + problem.value_width)
         gather = _gather_seconds(4 * problem.num_sources * elements)
         if problem.operation == "aggregate":
-            return 160e-6 + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
+            return 160e-6 + 0.1e-6 * nodes + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
         terms = problem.bias + problem.gain
         each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
         if isinstance(problem.score, Additive):
             each += 0.5e-9 * heads * problem.width
-        return 330e-6 + edges * each
+        return 330e-6 + 0.2e-6 * nodes + edges * each
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

@@ -15,6 +15,7 @@ from edgewise.layers.feed_forward import FeedForward, GatedFeedForward, activati
 from edgewise.layers.graph_network import GraphNetworkBlock
 from edgewise.layers.heads import PooledHead, TokenHead
 from edgewise.layers.jumping import JumpingKnowledge
+from edgewise.layers.linear import Linear
 from edgewise.layers.message_passing import MessagePassing
 from edgewise.layers.multi_hop import MultiHopAttention, diffuse
 from edgewise.layers.patches import PatchEmbedding
@@ -52,6 +53,7 @@ __all__ = [
     "JumpingKnowledge",
     "LanguageHead",
     "LearnedScore",
+    "Linear",
     "LinearByHead",
     "Memory",
     "MessagePassing",

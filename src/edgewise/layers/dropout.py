@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.layers.linear import with_values
+
 
 class Dropout(nn.Dropout):
     """``torch.nn.Dropout``, also for features in ``torch.sparse_csr`` form.
@@ -19,10 +21,4 @@ class Dropout(nn.Dropout):
             return super().forward(x)
         if not self.training or self.p == 0:
             return x
-        return torch.sparse_csr_tensor(
-            x.crow_indices(),
-            x.col_indices(),
-            F.dropout(x.values(), self.p),
-            x.shape,
-            check_invariants=False,
-        )
+        return with_values(x, F.dropout(x.values(), self.p))

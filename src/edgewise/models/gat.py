@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
-from edgewise.layers import Dropout, GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
 
 
@@ -27,7 +27,7 @@ class GATLayer(GraphLayer):
     ) -> None:
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
-        self.linear = nn.Linear(in_width, heads * width, bias=False)
+        self.linear = Linear(in_width, heads * width, bias=False)
         self.target, self.source = (nn.Parameter(torch.empty(heads, width)) for _ in range(2))
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.linear.weight, self.target, self.source):

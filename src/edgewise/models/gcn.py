@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import aggregate
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers import Dropout, GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 
 
 class GCNLayer(GraphLayer):
@@ -25,7 +25,7 @@ class GCNLayer(GraphLayer):
 
     def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_width, out_width, bias=False)
+        self.linear = Linear(in_width, out_width, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_width))
         nn.init.xavier_uniform_(self.linear.weight)
 

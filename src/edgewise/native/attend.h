@@ -62,6 +62,7 @@ template <class T, class A> struct Attend {
   bool bad_index = false;
 
   static constexpr int kSpread = 32;
+  static constexpr int kRowsAhead = 4;  // the gathered rows keep the hardware from seeing that these follow each other
 
   Attend(const ew_attend_args& args, const ew_side& rows)
       : a(args), side(rows), H(int(args.heads)), D(int(args.width)), Dv(int(args.value_width)), F(H * D), Fv(H * Dv),
@@ -343,6 +344,11 @@ template <class T, class A> struct Attend {
     finish(b, row, tile_a, tile_b, acc);
   }
 
+  // A row's own vectors, some rows before they are read.
+  EW_INLINE void own_ahead(const ew_nodes& x, i64 b, i64 row, int n) const {
+    if (x.data && row + kRowsAhead < side.rows) prefetch(node_row<const T>(x, b, row + kRowsAhead), n);
+  }
+
   i64 slot_size() const { return 2 * H + F + Fv; }
   A* slot(i64 b, i64 number) const { return static_cast<A*>(a.slots) + (b * side.slots + number) * slot_size(); }
 
@@ -355,6 +361,7 @@ template <class T, class A> struct Attend {
       }
       const Edges edges{side.col + first, last - first, side.edges - first};
       const i32* edge = side.edge + first;
+      own_ahead(a.query, b, row, F);
       load_query(b, row);
       raw_scores(b, a.key, edges, edge);
       modify(b, edge, edges.n);
@@ -593,6 +600,8 @@ template <class T, class A> struct Attend {
       const Edges edges{side.col + first, n, side.edges - first};
       const i32* edge = side.edge + first;
       zero(acc, F);
+      own_ahead(a.query, b, row, F);
+      own_ahead(a.grad_out, b, row, Fv);
       if (n) {
         load_query(b, row);
         const bool scored = !given || (a.gain.data && a.gain.grad) || a.edge_key.features;
@@ -657,6 +666,8 @@ template <class T, class A> struct Attend {
       const int n = last - first;
       const Edges edges{side.col + first, n, side.edges - first};
       const i32* edge = side.edge + first;
+      own_ahead(a.key, b, row, F);
+      own_ahead(a.value, b, row, Fv);
       if (a.per_edge) load_edges(b, edge, n);
       else if (!a.grad_out.data) load_given(b, edge, n);
       else column_gradient(b, row, edges, edge);
@@ -681,7 +692,7 @@ template <class T, class A> struct Attend {
     constexpr int L = kLanes<A>;
     const int n = edges.n;
     const A* record = static_cast<const A*>(a.record) + b * side.cols * 3 * H;
-    for (int e = 0; e < n; ++e) prefetch(record + i64(edges.index[e]) * 3 * H, 3 * H);
+    for (int e = kAhead; e < n + kAhead && e < edges.limit; ++e) prefetch(record + i64(edges.index[e]) * 3 * H, 3 * H);
     if (a.score != EW_SCORE_NONE) widen_row<T, A>(x, node_row<const T>(a.key, b, row), F, 1);
     raw_scores(b, a.query, edges, edge);
     modify(b, edge, n);

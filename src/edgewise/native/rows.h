@@ -11,7 +11,7 @@
 
 namespace EW_NS {
 
-constexpr int kAhead = 8;  // edges between a prefetch and its use: hardware cannot follow an index
+constexpr int kAhead = 16;  // edges between a prefetch and its use: hardware cannot follow an index
 
 template <class A> EW_INLINE int padded_heads(int heads) {
   int hp = 1;

@@ -1,0 +1,47 @@
+"""A linear map that reads sparse features as what they are, a graph from words to nodes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from edgewise.attention import aggregate
+from edgewise.graphs import Edges, Graph
+
+_GRAPHS = WeakTensorKeyDictionary()
+
+
+class Linear(nn.Linear):
+    r"""``torch.nn.Linear``, also for features in ``torch.sparse_csr`` form.
+
+    Node i reads the words j that it has, :math:`y_i = \sum_j x_{ij} W_j + b`: a weighted sum over
+    a bipartite graph. Its transpose, which the gradient of W needs, is sorted once and not in every
+    step, as ``torch.sparse`` does.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``."""
+        if x.layout is not torch.sparse_csr:
+            return super().forward(x)
+        words = self.weight.t().unsqueeze(-2)
+        y = aggregate(words, word_graph(x), weight=x.values()).squeeze(-2)
+        return y if self.bias is None else y + self.bias
+
+
+def word_graph(x: Tensor) -> Graph:
+    """Who has which word: the stored places of a ``torch.sparse_csr`` matrix ``[N, F]``."""
+    if x not in _GRAPHS:
+        nodes = torch.arange(x.shape[0], device=x.device)
+        target = nodes.repeat_interleave(x.crow_indices().diff())
+        _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
+    graph: Graph = _GRAPHS[x]
+    return graph
+
+
+def with_values(x: Tensor, values: Tensor) -> Tensor:
+    """The ``torch.sparse_csr`` matrix with other numbers in the same places: the same graph."""
+    places = x.crow_indices(), x.col_indices()
+    other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
+    _GRAPHS[other] = word_graph(x)
+    return other
