@@ -1,6 +1,6 @@
 """The baseline for ``ionic-liquids-co2``: gradient-boosted trees on RDKit descriptors, T and P.
 
-    EDGEWISE_DATA=<folder> python benchmarks/descriptor_trees.py [--parts]
+    EDGEWISE_DATA=<folder> python benchmarks/descriptor_trees.py [--parts] [--json FILE]
 
 The splits are those of the recipe: the trees are fitted on the training liquids; loss, size of the
 trees and number of trees are chosen by the error on the validation liquids; the test liquids are
@@ -11,30 +11,23 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
+import json
 import time
+from pathlib import Path
 
 import numpy as np
-from rdkit import Chem, rdBase
-from rdkit.Chem import Descriptors
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from edgewise.data import ionic_liquids
+from edgewise.data.chem import descriptors, ions, parse
 from edgewise.data.folds import Folds
 from edgewise.data.table import Table, read_table
+from edgewise.recipes.seeds import summarise
 
 LOSSES = ("squared_error", "absolute_error")
 LEAVES = (31, 63)
 TREES, STEP = 400, 20  # the most trees, and how finely their number is chosen
-LARGEST = 1e6  # some descriptors of ions overflow
-
-
-def descriptors(smiles: str) -> list[float]:
-    """All of RDKit's two-dimensional descriptors; those that do not exist are 0."""
-    with rdBase.BlockLogs():
-        values = Descriptors.CalcMolDescriptors(Chem.MolFromSmiles(smiles), missingVal=0.0)
-    return np.clip(np.nan_to_num(list(values.values())), -LARGEST, LARGEST).tolist()
 
 
 def features(table: Table, data: ionic_liquids, parts: bool) -> np.ndarray:
@@ -42,16 +35,12 @@ def features(table: Table, data: ionic_liquids, parts: bool) -> np.ndarray:
     names = table.texts("data.smiles", data.smiles)
     known = {}
     for name in set(names):
-        ions = name.split(".")
-        cations = ".".join(ion for ion in ions if _charge(ion) > 0)
-        anions = ".".join(ion for ion in ions if _charge(ion) <= 0)
-        known[name] = descriptors(cations) + descriptors(anions) if parts else descriptors(name)
+        liquid = parse(name)
+        known[name] = np.concatenate(
+            [descriptors(p) for p in (ions(liquid) if parts else [liquid])]
+        )
     measured = table.numbers("data.conditions", data.conditions).numpy()
     return np.concatenate([measured, np.array([known[name] for name in names])], axis=1)
-
-
-def _charge(ion: str) -> int:
-    return int(Chem.GetFormalCharge(Chem.MolFromSmiles(ion)))
 
 
 def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[np.ndarray, str]:
@@ -77,8 +66,10 @@ def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[n
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", action="store_true", help="describe cation and anion apart")
-    parts = parser.parse_args().parts
-    data, started = ionic_liquids(), time.monotonic()
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for docs/results.py")
+    arguments = parser.parse_args()
+    parts = arguments.parts
+    data, started = ionic_liquids(), time.process_time()
     table = read_table(data.source())
     x, names = features(table, data, parts), table.texts("data.smiles", data.smiles)
     y = table.numbers("data.target", [data.target])[:, 0].numpy().astype(float)
@@ -92,9 +83,15 @@ def main() -> None:
         rows.append([metric(truth, predicted) for metric in metrics])
         shown = "  ".join(f"{v:.4f}" for v in rows[-1])
         print(f"fold {fold}  MAE, RMSE, R²: {shown}  ({choice})", flush=True)
-    for name, values in zip(("MAE", "RMSE", "R²"), zip(*rows, strict=True), strict=True):
-        print(f"{name:<5}{statistics.fmean(values):.4f} ± {statistics.stdev(values):.4f}")
-    print(f"{(time.monotonic() - started) / 60:.1f} minutes")
+    names = ("test/mae", "test/rmse", "test/r2")
+    summary = summarise([dict(zip(names, map(float, row), strict=True)) for row in rows])
+    for name, value in summary.items():
+        print(f"{name:<10}{value['mean']:.4f} ± {value['std']:.4f}")
+    spent = time.process_time() - started
+    print(f"{spent / 60:.1f} minutes of the processor")
+    if arguments.json:
+        found = {"metrics": {**summary, "cpu_seconds": round(spent, 1)}}
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

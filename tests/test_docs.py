@@ -14,6 +14,7 @@ import torch
 
 from edgewise import encodings, graphs
 from edgewise.interop import huggingface
+from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -34,10 +35,26 @@ def test_the_table_of_architectures_is_fresh() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_measured_results_are_those_of_the_recipes_as_they_are() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "results.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@needs("Cora")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_sampled_neighbourhoods_train_about_as_well_as_the_whole_graph() -> None:
+    pytest.importorskip("torch_geometric")
+    example = runpy.run_path(str(ROOT / "examples" / "sampled_neighbours.py"))
+    sampled, whole = example["accuracies"]().values()
+    assert sampled > 0.75
+    assert abs(sampled - whole) < 0.05
 
 
 def test_the_readme_primitive_runs() -> None:

@@ -92,7 +92,8 @@ def peak_memory(problem: Problem, implementation: str) -> int:
     return int(done.stdout)
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
+    """Bytes of a line of /proc/self/status, such as VmRSS or VmHWM."""
     found = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
     assert found
     return int(found[1]) * 1024
@@ -107,9 +108,9 @@ def _measure_peak(problem: Problem, implementation: str) -> int:
     if implementation == "compiled":  # the peak of the compiler is not of interest
         gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-    before = _status("VmRSS")
+    before = status("VmRSS")
     gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
-    return _status("VmHWM") - before
+    return status("VmHWM") - before
 
 
 if __name__ == "__main__":

@@ -150,6 +150,14 @@ def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", models.NODE_MODELS)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_sparse_features_give_the_same_as_dense_ones(name: str) -> None:
+    model, graph = small(name), random_graph(NODES)
+    x = torch.randn(NODES, IN, dtype=torch.double).relu()
+    torch.testing.assert_close(model(x.to_sparse_csr(), graph), model(x, graph))
+
+
 @pytest.mark.parametrize("name", WITH_EDGES)
 def test_renumbering_nodes_and_edges_renumbers_the_outputs(name: str) -> None:
     model = small(name)

@@ -72,3 +72,16 @@ def test_bonds_and_conditions_matter(name: str, argument: int) -> None:
     before = model(*given)
     given[argument] = given[argument] + 1
     assert (model(*given) - before).abs().min() > 1e-6
+
+
+def test_descriptors_matter() -> None:
+    torch.manual_seed(0)
+    model = models.molecule_transformer(
+        IN, OUT, edge_width=BOND, condition_width=CONDITION, descriptor_width=5
+    )
+    conditions = torch.randn(3, CONDITION, dtype=torch.double)
+    given = inputs("molecule_transformer", [0, 2], conditions)
+    described = torch.randn(2, 5, dtype=torch.double)
+    model = model.double().eval()
+    before = model(*given, described)
+    assert (model(*given, described + 1) - before).abs().min() > 1e-6

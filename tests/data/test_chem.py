@@ -71,6 +71,33 @@ def test_what_is_no_molecule_is_none(smiles: str, capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err == ""  # RDKit's own remarks name no row
 
 
+@pytest.mark.parametrize(
+    ("smiles", "cations", "rest"),
+    [
+        ("C[N+](C)(C)C.[Cl-]", "C[N+](C)(C)C", "[Cl-]"),
+        ("[Na+].[K+].O=S(=O)([O-])[O-].O", "[K+].[Na+]", "O.O=S(=O)([O-])[O-]"),
+        ("CCO", "", "CCO"),
+        ("C[NH2+]CC(=O)[O-]", "", "C[NH2+]CC(=O)[O-]"),  # neutral as a whole
+    ],
+)
+def test_ions(smiles: str, cations: str, rest: str) -> None:
+    from rdkit.Chem import MolToSmiles
+
+    assert tuple(map(MolToSmiles, chem.ions(chem.parse(smiles)))) == (cations, rest)
+
+
+def test_descriptors_are_rdkits_and_finite() -> None:
+    from rdkit.Chem import Descriptors
+
+    molecule = chem.parse("CCO")
+    names = [name for name, _ in Descriptors.descList]
+    found = dict(zip(names, chem.descriptors(molecule), strict=True))
+    assert found["MolWt"] == pytest.approx(46.07, abs=0.01)
+    assert found["NumHDonors"] == 1
+    for part in (molecule, *chem.ions(molecule), chem.parse("[Na+].[Cl-]")):
+        assert all(abs(value) <= chem.LARGEST for value in chem.descriptors(part))  # nor NaN
+
+
 def test_scaffolds() -> None:
     assert chem.scaffold(chem.parse("Cc1ccccc1CCN")) == "c1ccccc1"
     assert chem.scaffold(chem.parse("CCCC")) == ""

@@ -76,8 +76,39 @@ def test_conditions_are_scaled_by_the_training_split_alone(tmp_path: Path) -> No
 def test_the_training_split_states_the_scale_of_its_targets(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     y = whole(loaded.train)[-1]
-    expected = (float(y.mean()), float(y.std(correction=0)))
+    expected = (float(y.mean()), float(y.std(correction=0)), False)
     assert loaded.train.target_scale == pytest.approx(expected)
+
+
+def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
+    spec = data(tmp_path, fraction=True)
+    lines = [f"{smiles},{i / (len(ROWS) - 1)}" for i, smiles in enumerate(ROWS)]  # from 0 to 1
+    spec.source().write_text("\n".join(["smiles,y", *lines]))
+    loaded = spec.load()
+    logit = whole(loaded.train)[-1].clamp(1e-3, 1 - 1e-3).logit()
+    mean, std, fraction = loaded.train.target_scale
+    assert fraction
+    assert (mean, std) == pytest.approx((float(logit.mean()), float(logit.std(correction=0))))
+
+
+def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
+    with refused("data.fraction", expected="from 0 to 1", got="to 1", remedy="data.target"):
+        data(tmp_path, fraction=True).load()
+
+
+def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) -> None:
+    loaded = data(tmp_path, ROWS * 3, split="molecule", folds=3, descriptors=True).load()
+    train, test = (whole(split) for split in (loaded.train, loaded.test))
+    described = train[5].unique(dim=0).double()  # one row a molecule
+    assert described.shape[1] == loaded.model_arguments["descriptor_width"] > 100
+    inside = described.abs().max(0).values < 4
+    torch.testing.assert_close(
+        described.mean(0)[inside], torch.zeros(int(inside.sum())).double(), atol=1e-5, rtol=0
+    )
+    spread = described.std(0, correction=0)[inside]
+    torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-4, rtol=0)
+    assert test[5].abs().max() == 4  # cut off
+    assert test[5].shape == (loaded.test.count, described.shape[1])
 
 
 def rows_of(loaded: Splits) -> list[set[int]]:
@@ -150,6 +181,7 @@ def test_a_column_that_is_not_there_is_named(
         ({"split": "group"}, "data.split"),
         ({"invalid": "x"}, "data.invalid"),
         ({"batch_size": 0}, "data.batch_size"),
+        ({"descriptors": True, "bonds": False}, "data.descriptors"),
     ],
 )
 def test_fields_that_cannot_be_are_refused_before_reading(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 
 import pytest
@@ -60,6 +61,28 @@ def test_features_of_a_broken_file(tmp_path, monkeypatch):
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:1000])
     with refused("data.name", expected="Cora", got="cannot be read", remedy="again"):
+        planetoid("Cora").load()
+
+
+@needs_cora
+@pytest.mark.parametrize(
+    ("part", "cut", "got"),
+    [
+        ("ally", lambda y: y[[*range(len(y)), 0]], "2708 rows, 2709 labels"),
+        ("graph", lambda graph: {**graph, 0: [2708]}, "edges among 2709 nodes"),
+    ],
+)
+def test_nodes_that_disagree(part, cut, got, tmp_path, monkeypatch):
+    pytest.importorskip("torch_geometric")
+    shutil.copytree(ROOT / "Cora", tmp_path / "Cora")
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    file = tmp_path / "Cora" / "raw" / f"ind.cora.{part}"
+    file.chmod(0o644)
+    changed = cut(pickle.loads(file.read_bytes(), encoding="latin1"))
+    file.write_bytes(pickle.dumps(changed))
+    with refused(
+        "features", expected="one label for each node", got=got, remedy="one and the same"
+    ):
         planetoid("Cora").load()
 
 

@@ -1,4 +1,4 @@
-"""Readout by attention, edge vectors and the scale of the targets, by their formulas."""
+"""Pooling by a graph, edge vectors and the scale of the targets, by their formulas."""
 
 from __future__ import annotations
 
@@ -7,27 +7,9 @@ import torch
 from torch import nn
 
 from edgewise import graphs
-from edgewise.layers import AttentionReadout, EdgeVectorLayer, Pool, Rescaled
-from tests.errors import refused
+from edgewise.layers import EdgeVectorLayer, Pool, Rescaled
 
 SIZES = [3, 1, 4]
-
-
-def test_attention_readout_by_its_formula() -> None:
-    readout = AttentionReadout(6, 2, condition_width=3).double()
-    x, condition = torch.randn(8, 6).double(), torch.randn(3, 3).double()
-    out = readout(x, graphs.membership(SIZES), condition)
-    for b, nodes in enumerate(x.split(SIZES)):
-        query = readout.query + readout.condition(condition[b]).view(2, 3)
-        key, value = readout.key(nodes).view(-1, 2, 3), readout.value(nodes).view(-1, 2, 3)
-        weight = (torch.einsum("hd,nhd->nh", query, key) / 3**0.5).softmax(0)
-        expected = torch.einsum("nh,nhd->hd", weight, value).flatten()
-        torch.testing.assert_close(out[b], expected, rtol=0, atol=1e-12)
-
-
-def test_heads_that_do_not_divide_the_width_are_refused() -> None:
-    with refused("heads", expected="divisor of the width 6", got="4", remedy="change"):
-        AttentionReadout(6, 4)
 
 
 @pytest.mark.parametrize("how", ["mean", "sum", "max", "class"])
@@ -57,3 +39,5 @@ def test_rescaled_gives_the_unit_of_the_targets_and_saves_it() -> None:
     other = Rescaled(nn.Linear(2, 1), mean=0.0, std=1.0)
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(x), model(x))
+    fraction = Rescaled(model.model, mean=10.0, std=3.0, fraction=True)
+    torch.testing.assert_close(fraction(x).logit(), model(x), rtol=1e-3, atol=1e-3)

@@ -43,6 +43,10 @@ def test_each_fold_is_trained_once_and_summarised(recipe: recipes.Recipe, tmp_pa
     with pytest.raises(RunExistsError, match="never overwritten"):
         recipes.train_folds(recipe, out)
     assert recipes.train_folds(recipe, out, resume=True) == summary
+    with refused("--resume", expected="--folds", got="--seeds N", remedy="--out"):
+        recipes.train_seeds(recipe, 2, out, resume=True)
+    with refused("--resume", expected="--folds", got="neither", remedy="--out"):
+        recipes.train(recipe, out, resume=True)
 
 
 def test_outputs_are_in_the_unit_of_the_targets(recipe: recipes.Recipe) -> None:

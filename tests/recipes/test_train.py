@@ -31,7 +31,8 @@ TINY = with_values(
 
 
 def same_but_time(one: dict, other: dict) -> bool:
-    return {**one, "seconds": 0} == {**other, "seconds": 0}
+    times = {"seconds": 0, "cpu_seconds": 0}
+    return {**one, **times} == {**other, **times}
 
 
 def test_same_seed_same_numbers(tmp_path):
@@ -135,10 +136,10 @@ def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
 
 def test_one_run_is_not_several(tmp_path):
     train(TINY, tmp_path / "one")
-    with refused("--seeds", expected="none", got="some", remedy="--out"):
+    with refused("--resume", expected="neither", got="--seeds N", remedy="--out"):
         train_seeds(TINY, 2, tmp_path / "one", resume=True)
     train_seeds(TINY, 1, tmp_path / "several")
-    with refused("--resume", expected="--seeds", got="none", remedy="--seeds N"):
+    with refused("--resume", expected="--seeds", got="neither", remedy="--out"):
         train(TINY, tmp_path / "several", resume=True)
 
 

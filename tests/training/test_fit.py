@@ -54,7 +54,9 @@ def test_files_and_metrics(job, tmp_path):
     metrics = job.fit(tmp_path / "run")
     assert {file.name for file in (tmp_path / "run").iterdir()} == FILES
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
-    assert {"test/accuracy", "test/loss", "val/accuracy", "val/loss", "seconds"} <= metrics.keys()
+    assert {"test/accuracy", "test/loss", "val/accuracy", "val/loss"} <= metrics.keys()
+    assert metrics["seconds"] > 0
+    assert metrics["cpu_seconds"] > 0
     assert (metrics["epochs"], metrics["parameters"]) == (4, 6)
     rows = RunFolder(tmp_path / "run").read_log()
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]

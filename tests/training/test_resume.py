@@ -45,7 +45,8 @@ def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], lis
     metrics = run.read_json("metrics.json")
     rows = run.read_log()
     for timed in (metrics, *rows):
-        timed.pop("seconds")
+        for name in ("seconds", "cpu_seconds"):
+            timed.pop(name, None)  # a row has the first alone
     return metrics, load_file(run.weights), rows
 
 

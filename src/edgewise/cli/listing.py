@@ -92,7 +92,11 @@ def recipe_text(recipe: Recipe) -> str:
     model = recipe.model.func.__name__
     part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
     names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in part.items())
-    return f"{recipe.name}: {recipe.summary}\nmodel {model}, {names}\n\n{table(rows, left=3)}"
+    about = [f"{recipe.name}: {recipe.summary}", f"model {model}, {names}"]
+    if recipe.protocol:
+        command = f"edgewise train {recipe.name} {recipe.protocol.options}".rstrip()
+        about.append(f"measured by `{command}`; reference: {recipe.protocol.reference}")
+    return "\n".join([*about, "", table(rows, left=3)])
 
 
 def _graph(name: str) -> Pattern | None:

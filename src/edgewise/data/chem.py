@@ -13,6 +13,7 @@ ring; and E or Z where that is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,7 @@ ATOM_WIDTH = (
     sum(len(c) + 1 for c in (ELEMENTS, NEIGHBOURS, HYDROGENS, HYBRIDISATIONS)) + len(RINGS) + 3 + 4
 )
 BOND_WIDTH = len(BONDS) + 2 + len(STEREO)
+LARGEST = 1e6  # some descriptors of ions overflow
 
 
 def rdkit() -> ModuleType:
@@ -73,6 +75,31 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
         bonds += [_bond(bond)] * 2
     edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
     return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
+
+
+def descriptors(molecule: Any) -> list[float]:
+    """All of RDKit's two-dimensional descriptors; what does not exist is 0."""
+    rdkit()
+    from rdkit import rdBase
+    from rdkit.Chem import Descriptors
+
+    with rdBase.BlockLogs():
+        calculate: Any = Descriptors.CalcMolDescriptors
+        found = list(calculate(molecule, missingVal=0.0).values())
+    numbers = torch.tensor(found, dtype=torch.double).nan_to_num()
+    return numbers.clamp(-LARGEST, LARGEST).tolist()
+
+
+def ions(molecule: Any) -> tuple[Any, Any]:
+    """The molecule's cations, and the rest of it; either may hold no atom."""
+    chem = rdkit()
+    parts: tuple[list[Any], list[Any]] = [], []
+    for part in chem.GetMolFrags(molecule, asMols=True):
+        parts[chem.GetFormalCharge(part) <= 0].append(part)
+    cations, rest = (reduce(chem.CombineMols, part, chem.Mol()) for part in parts)
+    for part in (cations, rest):
+        chem.SanitizeMol(part)
+    return cations, rest
 
 
 def _one_hot(value: object, choices: Sequence[object]) -> list[float]:

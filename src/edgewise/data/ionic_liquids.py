@@ -27,6 +27,7 @@ class IonicLiquids(Molecules):
 
     smiles: str = "Canonical SMILES"
     target: str = "Mole"
+    fraction: bool = True
     conditions: tuple[str, ...] = ("T", "P")
     log_conditions: tuple[str, ...] = ("P",)
     split: By = "molecule"

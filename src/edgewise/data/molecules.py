@@ -16,15 +16,17 @@ import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.chem import molecule_graph, parse, scaffold
+from edgewise.data.chem import descriptors, ions, molecule_graph, parse, scaffold
 from edgewise.data.folds import Folds, How
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
+FURTHEST = 4.0  # standard deviations that a descriptor is taken seriously
+LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Molecules(Data):
         path: a ``.csv`` or ``.csv.gz`` file whose first row names the columns.
         smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph.
         target: the column to predict, in its own unit.
+        fraction: whether the target is one, from 0 to 1, such as a mole fraction: the network then
+            predicts its logit, which for a gas that dissolves is about linear in log pressure.
         conditions: columns such as temperature and pressure, joined to the molecule's vector. They
             are scaled to mean 0 and variance 1 over the training split.
         log_conditions: columns whose logarithm is given too.
@@ -48,6 +52,9 @@ class Molecules(Data):
         invalid: a SMILES that RDKit cannot read: ``refuse`` the file, or ``skip`` its row with a
             warning; both name the row.
         bonds: whether the model is given bond features and conditions.
+        descriptors: whether it is given, after these, RDKit's descriptors of each molecule, of its
+            cations and of the rest of it, scaled to mean 0 and variance 1 over the training
+            molecules and cut off at ±4.
         batch_size: rows in a batch.
 
     """
@@ -55,6 +62,7 @@ class Molecules(Data):
     path: str = ""
     smiles: str = "smiles"
     target: str = "target"
+    fraction: bool = False
     conditions: tuple[str, ...] = ()
     log_conditions: tuple[str, ...] = ()
     split: By = "random"
@@ -64,6 +72,7 @@ class Molecules(Data):
     split_seed: int = 0
     invalid: Invalid = "refuse"
     bonds: bool = True
+    descriptors: bool = False
     batch_size: int = 64
 
     provides: ClassVar[tuple[str, ...]] = (
@@ -71,6 +80,7 @@ class Molecules(Data):
         "out_width",
         "edge_width",
         "condition_width",
+        "descriptor_width",
     )
 
     def __post_init__(self) -> None:
@@ -78,6 +88,13 @@ class Molecules(Data):
         for name, kind in (("split", By), ("invalid", Invalid)):
             if getattr(self, name) not in get_args(kind):
                 raise unknown_name(f"data.{name}", getattr(self, name), get_args(kind))
+        if self.descriptors and not self.bonds:
+            raise ArgumentError(
+                "data.descriptors",
+                expected="data.bonds beside it",
+                got="data.bonds=False",
+                remedy="set both, or neither",
+            )
         if self.batch_size < 1:
             raise ArgumentError(
                 "data.batch_size",
@@ -97,6 +114,13 @@ class Molecules(Data):
         table = read_table(self.source())
         names, molecules, number, rows = self._molecules(table)
         y = table.numbers("data.target", [self.target])[rows, 0]
+        if self.fraction and not ((y >= 0) & (y <= 1)).all():
+            raise ArgumentError(
+                "data.fraction",
+                expected=f"numbers from 0 to 1 in column {self.target!r}",
+                got=f"{float(y.min())} to {float(y.max())}",
+                remedy="set it to false, or name another data.target",
+            )
         measured = self._conditions(table)[rows]
         graphs = PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
         index = self._folds().split(*self._keys(names, molecules, number))
@@ -104,22 +128,35 @@ class Molecules(Data):
         if measured.shape[1]:
             spread = measured[train].std(0, correction=0).clamp(min=1e-12)
             measured = (measured - measured[train].mean(0)) / spread
+        described = _described(molecules, number[train].unique()) if self.descriptors else None
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
             sizes |= {"edge_width": graphs.edges.shape[1], "condition_width": measured.shape[1]}
-        return Splits(
-            sizes,
-            **{k: self._part(graphs, number[i], measured[i], y[i]) for k, i in index.items()},
-            batch_size=self.batch_size,
-        )
+        if described is not None:
+            sizes["descriptor_width"] = described.shape[1]
+        parts = {
+            name: self._part(graphs, number[i], measured[i], described, y[i])
+            for name, i in index.items()
+        }
+        return Splits(sizes, **parts, batch_size=self.batch_size)
 
-    def _part(self, graphs: PackedGraphs, number: Tensor, measured: Tensor, y: Tensor) -> Split:
+    def _part(
+        self,
+        graphs: PackedGraphs,
+        number: Tensor,
+        measured: Tensor,
+        described: Tensor | None,
+        y: Tensor,
+    ) -> Split:
         def make(index: Tensor) -> Batch:
             x, graph, members, bonds = graphs.take(number[index])
-            more = (bonds, measured[index]) if self.bonds else ()
+            more: tuple[Tensor, ...] = (bonds, measured[index]) if self.bonds else ()
+            more += () if described is None else (described[number[index]],)
             return Batch((x, graph, members, *more), y[index, None])
 
-        return Split(len(y), make, (float(y.mean()), float(y.std(correction=0).clamp(min=1e-12))))
+        seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
+        spread = float(seen.std(correction=0).clamp(min=1e-12))
+        return Split(len(y), make, TargetScale(float(seen.mean()), spread, self.fraction))
 
     def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
         """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""
@@ -166,3 +203,14 @@ class Molecules(Data):
         group = [scaffold(m) for m in molecules] if self.split == "scaffold" else names
         how: How = "random" if self.split == "random" else "group"
         return how, [group[i] for i in number.tolist()]
+
+
+def _described(molecules: Sequence[Any], known: Tensor) -> Tensor:
+    """``[G, D]``, the descriptors that differ among the known molecules, scaled by these."""
+    rows = [
+        [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
+    ]
+    values = torch.tensor(rows, dtype=torch.double)
+    mean, spread = values[known].mean(0), values[known].std(0, correction=0)
+    scaled = ((values - mean) / spread.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
+    return scaled[:, spread > 1e-6].float()

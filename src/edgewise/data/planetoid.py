@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.checks import check_features, check_labels, check_splits
+from edgewise.data.checks import check_features, check_labels, check_nodes, check_splits
 from edgewise.data.files import find_raw
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
@@ -76,6 +76,7 @@ class Planetoid(Data):
 
         found = _read(find_raw(self.name, self.files, download), self.name)
         x, y = found.x, found.y
+        check_nodes(x, y, found.edge_index)
         check_features(x)
         classes = int(y.max()) + 1
         check_labels(y, classes)

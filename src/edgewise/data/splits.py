@@ -5,12 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
+
+
+class TargetScale(NamedTuple):
+    """What numbers with a unit look like: the model predicts standardised values, scaled back.
+
+    Attributes:
+        mean, std: of the targets; where they are fractions, of the logits of these.
+        fraction: whether targets lie between 0 and 1, so that predictions must, too.
+
+    """
+
+    mean: float
+    std: float
+    fraction: bool = False
 
 
 @dataclass(frozen=True)
@@ -20,15 +34,14 @@ class Split:
     Attributes:
         count: how many examples.
         make: the batch of an index ``[B]`` of them.
-        target_scale: mean and standard deviation of its targets, where these are numbers with a
-            unit. Those of the training split decide what the model predicts: standardised values,
-            which are scaled back.
+        target_scale: of its targets, where these are numbers with a unit; that of the training
+            split is the model's.
 
     """
 
     count: int
     make: Callable[[Tensor], Batch]
-    target_scale: tuple[float, float] | None = None
+    target_scale: TargetScale | None = None
 
 
 @dataclass(frozen=True)

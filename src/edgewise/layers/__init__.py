@@ -21,10 +21,10 @@ from edgewise.layers.multi_hop import MultiHopAttention, diffuse
 from edgewise.layers.patches import PatchEmbedding
 from edgewise.layers.pooling import ClassToken, Pool
 from edgewise.layers.reader import Memory, Reader
-from edgewise.layers.readout import AttentionReadout
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
+from edgewise.layers.response import Response
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
@@ -35,7 +35,6 @@ __all__ = [
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
-    "AttentionReadout",
     "Block",
     "Cache",
     "ClassToken",
@@ -70,6 +69,7 @@ __all__ = [
     "RecurrentReader",
     "Rescaled",
     "Residual",
+    "Response",
     "TextEmbedding",
     "TextModel",
     "TokenHead",

@@ -67,8 +67,8 @@ class MultiHeadAttention(GraphLayer):
         super().__init__()
         key_heads, source_width = key_heads or heads, source_width or width
         if head_width is None:
-            _divides("heads", heads, width, "the width")
-        _divides("key_heads", key_heads, heads, "the number of heads")
+            check_divides("heads", heads, width, "the width")
+        check_divides("key_heads", key_heads, heads, "the number of heads")
         head_width = head_width or width // heads
         self.heads, self.score, self.dropout = heads, score, dropout
         self.rotary, self.head_width, self.groups = rotary, head_width, heads // key_heads
@@ -133,7 +133,8 @@ class MultiHeadAttention(GraphLayer):
         return self._heads(self.key, source), self._heads(self.value, source)
 
 
-def _divides(name: str, part: int, whole: int, what: str) -> None:
+def check_divides(name: str, part: int, whole: int, what: str) -> None:
+    """Refuse parts that do not go into the whole, such as heads into a width."""
     if part < 1 or whole % part:
         raise ArgumentError(
             name,

@@ -6,49 +6,42 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import attend
-from edgewise.errors import ArgumentError
-from edgewise.graphs import complete, membership
+from edgewise.graphs import Graph
 from edgewise.graphs.batch import Sizes
-from edgewise.scores import Dot
+from edgewise.layers.attention import check_divides
+from edgewise.layers.pooling import members_of
 
 
 class AttentionPool(nn.Module):
-    r"""One vector a graph, :math:`\sum_i \mathrm{softmax}_i(g \cdot x_i)\, V x_i`, in H heads.
+    r"""One vector a graph, which attends to its nodes in several heads.
 
-    The gate g is a learned query in the space of the features, the same for every graph
-    (Li et al., Gated graph sequence neural networks, 2016; Set Transformer, Lee et al., 2019).
+    .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
+
+    What to look for, q, is learned and the same for every graph (Li et al., Gated graph sequence
+    neural networks, 2016; Lee et al., Set Transformer, 2019).
 
     Args:
-        width: of the features and of the output.
-        heads: H, a divisor of ``width``; each has a gate of its own.
+        width: of the nodes' features and of the output.
+        heads: a divisor of it.
     """
 
     def __init__(self, width: int, heads: int = 1) -> None:
         super().__init__()
-        if heads < 1 or width % heads:
-            raise ArgumentError(
-                "heads",
-                expected=f"a divisor of the width {width}",
-                got=repr(heads),
-                remedy="change heads or width",
-            )
-        self.heads = heads
-        self.gate = nn.Linear(width, heads, bias=False)
-        self.value = nn.Linear(width, width)
+        check_divides("heads", heads, width, "the width")
+        self.query = nn.Parameter(torch.empty(heads, width // heads))
+        nn.init.normal_(self.query)
+        self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
 
-    def forward(self, x: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """``[..., width]``, or ``[..., graphs, width]`` with sizes, as :class:`Pool` does.
+    def forward(self, x: Tensor, sizes: Sizes | Graph | None = None) -> Tensor:
+        """``[..., width]``, or ``[..., graphs, width]`` with sizes; zero for a graph of no nodes.
 
         Args:
             x: ``[..., N, width]``.
-            sizes: how many of the N nodes each graph of a packed batch has; without it the N
-                nodes are one graph.
+            sizes: as :class:`Pool` takes them.
 
         """
-        graph = complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
-        key, value = self.gate(x).unsqueeze(-1), self.value(x).unflatten(-1, (self.heads, -1))
-        query = torch.ones_like(key[..., :1, :, :]).expand(
-            *key.shape[:-3], graph.num_targets, -1, -1
-        )
-        pooled = attend(query, key, value, graph, score=Dot(scale=1.0)).flatten(-2)
+        members = members_of(x, sizes)
+        query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
+        key, value = (f(x).unflatten(-1, self.query.shape) for f in (self.key, self.value))
+        pooled = attend(query, key, value, members).flatten(-2)
         return pooled.squeeze(-2) if sizes is None else pooled

@@ -25,6 +25,7 @@ class JumpingKnowledge(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[..., N, width_0 + ... + width_L]`` from x ``[..., N, width_0]``."""
+        x = x.to_dense() if x.layout is torch.sparse_csr else x
         depths = [x]
         for layer in self.layers:
             x = layer(x, graph) if isinstance(layer, GraphLayer) else layer(x)

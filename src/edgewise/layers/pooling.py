@@ -16,6 +16,13 @@ Pooling = Literal["mean", "sum", "max", "class"]
 REDUCTIONS: dict[str, Reduce] = {"mean": "mean", "sum": "sum", "max": "max", "class": "sum"}
 
 
+def members_of(x: Tensor, sizes: Sizes | Graph | None) -> Graph:
+    """Which output reads which of the nodes ``[..., N, width]``; see :class:`Pool`."""
+    if isinstance(sizes, Graph):
+        return sizes
+    return complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
+
+
 class Pool(nn.Module):
     """Mean, sum or maximum over the nodes, or the class token, which is the first of them.
 
@@ -40,10 +47,7 @@ class Pool(nn.Module):
         Returns:
             ``[..., width]``, or ``[..., graphs, width]`` with sizes; zero for a graph of no nodes.
         """
-        if isinstance(sizes, Graph):
-            graph = sizes
-        else:
-            graph = complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
+        graph = members_of(x, sizes)
         if self.how == "class":
             graph = _first_of_each(graph)
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)

@@ -11,18 +11,21 @@ from torch import Tensor, nn
 class Rescaled(nn.Module):
     """A model, and then ``mean + std * output``; both numbers are saved with its weights.
 
+    For fractions this is the logit of what is predicted, so that it lies between 0 and 1.
+
     Args:
         model: predicts targets of mean 0 and variance 1.
-        mean, std: of the training targets, in their unit.
+        mean, std: of the training targets, in their unit; of their logits, if they are fractions.
+        fraction: whether they are.
     """
 
-    def __init__(self, model: nn.Module, mean: float, std: float) -> None:
+    def __init__(self, model: nn.Module, mean: float, std: float, fraction: bool = False) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.fraction = model, fraction
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
 
     def forward(self, *inputs: Any) -> Tensor:
         """The model's output in the targets' unit."""
         out: Tensor = self.mean + self.std * self.model(*inputs)
-        return out
+        return out.sigmoid() if self.fraction else out

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
 from edgewise.layers import FeedForward
-from edgewise.models.gnn import gnn
+from edgewise.models.graphsage import graphsage
 
 Decoder = Literal["dot", "network"]
 
@@ -50,5 +50,5 @@ def link_predictor(
     dropout: float = 0.0,
 ) -> LinkPredictor:
     """Called ``model(graph, pairs [2, M])``; every node has an embedding of its own."""
-    encoder = gnn(width, width, hidden=width, depth=depth, reduce="mean", dropout=dropout)
+    encoder = graphsage(width, width, hidden=width, depth=depth, dropout=dropout)
     return LinkPredictor(num_nodes, width, encoder, decoder)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from edgewise.errors import unknown_name
 from edgewise.recipes.compare import Comparison, compare
-from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora
+from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.digits import digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.fields import Field, recipe_fields, with_values
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
-from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
+from edgewise.recipes.seeds import evaluate_run, measure, train_folds, train_seeds
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
@@ -30,6 +30,7 @@ RECIPES: dict[str, Recipe] = {
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,
+        magna_cora,
         pinsage_gowalla,
         sage_facebook,
     )
@@ -53,12 +54,14 @@ __all__ = [
     "RECIPES",
     "Comparison",
     "Field",
+    "Protocol",
     "Recipe",
     "compare",
     "evaluate_run",
     "find",
     "from_record",
     "load_recipe",
+    "measure",
     "recipe_fields",
     "to_record",
     "train",

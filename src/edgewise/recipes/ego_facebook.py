@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 sage_facebook = Recipe(
     name="sage-facebook",
@@ -16,4 +16,10 @@ sage_facebook = Recipe(
     optimizer=training.Optimizer("adam", lr=0.01),
     schedule=training.cosine(warmup=0.1),
     trainer=training.Trainer(epochs=40, monitor="val/auc"),
+    protocol=Protocol(
+        ("test/auc", "test/hits@50", "test/mrr"),
+        "none for this split",
+        "5 % of the friendships to validate and 10 % to test, one drawn non-friendship for each; "
+        "epoch by validation AUC",
+    ),
 )

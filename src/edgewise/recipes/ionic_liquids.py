@@ -5,17 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 ionic_liquids_co2 = Recipe(
     name="ionic-liquids-co2",
     summary="Molecule transformer on CO2 in ionic liquids it has not seen; --folds: MAE and R²",
     model=partial(models.molecule_transformer, width=64, depth=3, heads=4, dropout=0.1),
-    data=data.ionic_liquids(batch_size=512),
+    data=data.ionic_liquids(descriptors=True, batch_size=512),
     task=tasks.regression(kind="mae"),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.cosine(),
     trainer=training.Trainer(
-        epochs=25, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
+        epochs=15, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
+    ),
+    protocol=Protocol(
+        ("test/mae", "test/r2"),
+        "0.0137, 0.988 in the literature, whose split is not stated",
+        "all measurements of a liquid in one fold; epoch by 15 % of the other liquids",
+        folds=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""What a recipe is."""
+"""What a recipe is, and how it is measured."""
 
 from __future__ import annotations
 
@@ -12,6 +12,31 @@ from edgewise.training import Optimizer, Schedule, Trainer
 
 
 @dataclass(frozen=True)
+class Protocol:
+    """How a recipe is measured, and what its number stands beside in ``docs/results.md``.
+
+    Attributes:
+        metrics: what is reported, such as ``test/accuracy``.
+        reference: the published or measured figure, and whose it is.
+        says: the split and how the epoch is chosen, in words.
+        seeds: how many; 0 trains once, with the recipe's own.
+        folds: whether each fold is tested in turn.
+
+    """
+
+    metrics: tuple[str, ...]
+    reference: str
+    says: str
+    seeds: int = 0
+    folds: bool = False
+
+    @property
+    def options(self) -> str:
+        """Of ``edgewise train``."""
+        return "--folds" if self.folds else f"--seeds {self.seeds}" if self.seeds else ""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that decides a run.
 
@@ -21,6 +46,7 @@ class Recipe:
         model: one of ``models.MODELS`` with some of its arguments; the data add theirs.
         data, task, optimizer, schedule, trainer: the parts, with their numbers.
         seed: of the weights, the dropout and the order of the examples.
+        protocol: how it is measured. Decides nothing about a run, and is not recorded with it.
 
     """
 
@@ -33,3 +59,4 @@ class Recipe:
     schedule: Schedule
     trainer: Trainer
     seed: int = 0
+    protocol: Protocol | None = None

@@ -10,7 +10,7 @@ from edgewise.errors import ArgumentError
 from edgewise.recipes.fields import recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import load_recipe, to_record
-from edgewise.recipes.train import check_same, evaluate_one, prepare, train
+from edgewise.recipes.train import check_same, evaluate_one, prepare, refuse_other_kind, train
 from edgewise.training import RunFolder
 
 Summary = dict[str, dict[str, float | list[float]]]
@@ -35,7 +35,7 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
         )
     numbers = range(recipe.seed, recipe.seed + seeds)
     runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
-    return _train_each(recipe, runs, path, resume=resume)
+    return _train_each("seed", recipe, runs, path, resume=resume)
 
 
 def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
@@ -56,14 +56,31 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
             remedy="use --seeds",
         )
     runs = {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
-    return _train_each(recipe, runs, path, resume=resume)
+    return _train_each("fold", recipe, runs, path, resume=resume)
 
 
-def _train_each(recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: bool) -> Summary:
+def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:
+    """Train as the recipe's protocol says: once, with its seeds, or on each fold.
+
+    Raises:
+        As :func:`edgewise.recipes.train`.
+
+    """
+    protocol = recipe.protocol
+    if protocol is not None and protocol.folds:
+        return train_folds(recipe, path, resume=resume)
+    if protocol is not None and protocol.seeds:
+        return train_seeds(recipe, protocol.seeds, path, resume=resume)
+    return train(recipe, path, resume=resume)
+
+
+def _train_each(
+    kind: str, recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: bool
+) -> Summary:
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
-        _refuse_single(folder)
+        refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
         prepare(recipe)  # refuses before anything is written
@@ -77,16 +94,6 @@ def _train_each(recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: 
     summary = summarise(metrics)
     folder.write_json("metrics.json", summary)
     return summary
-
-
-def _refuse_single(folder: RunFolder) -> None:
-    if folder.checkpoint.exists() or folder.weights.exists():
-        raise ArgumentError(
-            "--seeds",
-            expected=f"none, as the run in {folder.path} was started without",
-            got="some",
-            remedy="leave it out, or start a new run with --out",
-        )
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:

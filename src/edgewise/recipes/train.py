@@ -35,7 +35,7 @@ def train(
     folder = RunFolder(path)
     if resume:
         check_same(recipe, load_recipe(folder), path)
-        _refuse_several(path)
+        refuse_other_kind(folder, "one")
         if folder.has("metrics.json"):
             metrics: dict[str, float] = folder.read_json("metrics.json")
             return metrics
@@ -124,11 +124,16 @@ def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
         )
 
 
-def _refuse_several(path: Path) -> None:
-    if any(path.glob("seed-*")):
+def refuse_other_kind(folder: RunFolder, kind: str) -> None:
+    """Refuse to continue seeds as folds, one run as several, or the other way round."""
+    ways = {"one": "neither --seeds nor --folds", "seed": "--seeds N", "fold": "--folds"}
+    begun = [several for several in ("seed", "fold") if any(folder.path.glob(f"{several}-*"))]
+    if not begun and (folder.checkpoint.exists() or folder.weights.exists()):
+        begun = ["one"]
+    if begun and kind not in begun:
         raise ArgumentError(
             "--resume",
-            expected=f"--seeds, as the run in {path} was started with",
-            got="none",
-            remedy="repeat it with --seeds N",
+            expected=f"{ways[begun[0]]}, as the run in {folder.path} was started with",
+            got=ways[kind],
+            remedy="repeat its command, or start a new run with --out",
         )

@@ -1,8 +1,9 @@
 """Recipes on the graph classification sets of TU Dortmund, by stratified 10-fold cross-validation.
 
-The epoch is chosen on a tenth of the nine training folds, by its loss; the test fold is looked at
-once, after that. (Results that choose the epoch on the test folds, as Xu et al. 2019 report theirs,
-are several points higher and not comparable.)
+The test fold is looked at once, after the epoch has been chosen: for ENZYMES on a tenth of the
+other folds, for MUTAG, where such a tenth has 17 molecules, by the training loss. (Results that
+choose the epoch on the test folds, as Xu et al. 2019 report theirs, are several points higher and
+not comparable.)
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 gin_mutag = Recipe(
     name="gin-mutag",
     summary="Graph isomorphism network on MUTAG; --folds gives the accuracy over 10 folds",
-    model=partial(models.graph_gin, hidden=32, depth=3, dropout=0.5),
+    model=partial(models.graph_gin, hidden=32, depth=3, dropout=0.5, pool="mean"),
     data=data.tu(name="MUTAG"),
     task=tasks.classification(),
-    optimizer=training.Optimizer("adam", lr=5e-3, weight_decay=5e-4),
+    optimizer=training.Optimizer("adamw", lr=0.01, weight_decay=0.01),
     schedule=training.cosine(),
-    trainer=training.Trainer(epochs=100, monitor="val/loss", better="lower"),
+    trainer=training.Trainer(epochs=60, monitor="train/loss", better="lower", average=0.9),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "89.4 ± 5.6 % (Xu et al., 2019; epoch chosen on the test folds)",
+        "stratified folds, epoch by training loss",
+        folds=True,
+    ),
 )
 
 gat_enzymes = Recipe(
@@ -32,4 +39,10 @@ gat_enzymes = Recipe(
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.cosine(),
     trainer=training.Trainer(epochs=100, monitor="val/accuracy"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "59.6 ± 4.5 % (GIN; Errica et al., 2020, fair protocol)",
+        "stratified folds, epoch by a tenth of the other nine",
+        folds=True,
+    ),
 )

@@ -75,7 +75,7 @@ def fit(
     metrics["best_epoch"] = watch.best_epoch
     metrics["epochs"] = len(watch.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
-    metrics["seconds"] = round(watch.seconds, 3)
+    metrics.update(watch.times)
     _write(folder, watch, metrics)
     return metrics
 

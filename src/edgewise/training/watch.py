@@ -16,6 +16,30 @@ from edgewise.training.module import Fitting
 from edgewise.training.settings import Trainer
 
 
+class Stopwatch:
+    """Wall-clock and processor time since :meth:`start`, added to that of earlier sittings."""
+
+    def __init__(self, before: dict[str, float] | None = None) -> None:
+        self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0}
+        self._started: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._started = self._now()
+
+    def read(self) -> dict[str, float]:
+        """``seconds`` and ``cpu_seconds`` so far."""
+        now = self._now() if self._started else {}
+        return {
+            name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
+            for name, before in self._before.items()
+        }
+
+    @staticmethod
+    def _now() -> dict[str, float]:
+        return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
+
+
 class Watch(lightning.Callback):
     """Keeps a row of numbers for each epoch and the best weights, and stops without progress.
 
@@ -28,13 +52,17 @@ class Watch(lightning.Callback):
         self.rows: list[Row] = []
         self.best_epoch = -1
         self.best_weights: dict[str, Tensor] = {}
-        self._before = 0.0
-        self._started: float | None = None
+        self._clock = Stopwatch()
 
     @property
     def seconds(self) -> float:
         """Time spent in training, over all the sittings of a run."""
-        return self._before + (0 if self._started is None else time.monotonic() - self._started)
+        return self._clock.read()["seconds"]
+
+    @property
+    def times(self) -> dict[str, float]:
+        """``seconds``, and the processors' ``cpu_seconds``, which no other work adds to."""
+        return self._clock.read()
 
     @property
     def best(self) -> float:
@@ -43,16 +71,16 @@ class Watch(lightning.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
-        return {"rows": self.rows, "seconds": self.seconds, **best}
+        return {"rows": self.rows, "times": self.times, **best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self._before = state["rows"], state["seconds"]
+        self.rows, self._clock = state["rows"], Stopwatch(state["times"])
         self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
 
     def on_train_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        self._started = time.monotonic()
+        self._clock.start()
         self._stop_without_progress(trainer)  # where it was killed after the last epoch
 
     def on_train_epoch_end(
@@ -63,8 +91,7 @@ class Watch(lightning.Callback):
         epoch = len(self.rows)
         _check_finite(measured["train/loss"], epoch)
         lr = trainer.optimizers[0].param_groups[0]["lr"]
-        seconds = round(self.seconds, 3)
-        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": seconds})
+        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.seconds})
         if self.best_epoch < 0 or self._is_better(measured[self.settings.monitor]):
             self.best_epoch = epoch
             state = pl_module.model.state_dict()

@@ -1,0 +1,78 @@
+"""Seconds and memory of a full-batch training step on graphs of millions of edges, CPU.
+
+    EDGEWISE_DATA=<folder> python -m benchmarks.full_batch [hollywood-gat ...] [--steps 5]
+
+Every node of the graph is read in every step: forward, loss on a batch of links, backward, Adam.
+The peak is what a step adds to the memory of the loaded data, the model and the optimizer's state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.cpu.measure import spread, status
+from edgewise import data, models, tasks
+from edgewise.data import Data
+from edgewise.models.link_predictor import LinkPredictor
+from edgewise.tasks import Task
+
+
+def gat_links(num_nodes: int) -> nn.Module:
+    """A learned embedding of width 64 a node, and two layers of 8 heads."""
+    encoder = models.gat(64, 64, hidden=8, heads=8, output_heads=1, dropout=0.0)
+    return LinkPredictor(num_nodes, 64, encoder, "dot")
+
+
+CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
+    "hollywood-sage": (models.link_predictor, data.hollywood_actors(), tasks.link_prediction()),
+    "hollywood-gat": (gat_links, data.hollywood_actors(), tasks.link_prediction()),
+    "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.recommendation()),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("choices", nargs="*", default=list(CHOICES))
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"{arguments.threads} threads")
+    for name in arguments.choices:
+        make, source, task = CHOICES[name]
+        splits = source.load()
+        torch.manual_seed(0)
+        model = make(**splits.model_arguments)
+        batch = next(iter(splits.loaders(0)["train"]))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        seconds, peaks, losses = [], [], []
+        for _ in range(arguments.steps + 1):
+            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+            before, began = status("VmRSS"), time.perf_counter()
+            optimizer.zero_grad()
+            loss = task.loss(batch.counted(model(*batch.inputs)), batch.target)
+            loss.backward()
+            optimizer.step()
+            seconds.append(time.perf_counter() - began)
+            peaks.append(status("VmHWM") - before)
+            losses.append(loss.item())
+        if not losses[-1] < losses[0]:
+            raise SystemExit(f"{name}: the loss does not fall: {losses}")
+        middle, about = spread(seconds[1:])  # the first prepares the graph
+        graph = batch.inputs[0]
+        size = f"{graph.num_targets} nodes, {graph.num_edges} edges"
+        print(
+            f"{name:18}{size:34}{middle:7.2f} s ± {about:.0%}   peak {max(peaks) / 2**20:6.0f} MiB"
+            f"   process {status('VmHWM') / 2**20:6.0f} MiB",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

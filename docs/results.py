@@ -1,0 +1,187 @@
+"""Write docs/results.md: what every recipe reaches, beside its reference.
+
+python docs/results.py                        # from docs/results.json, which has what was measured
+python docs/results.py --runs DIR             # take in the finished runs DIR/RECIPE first
+python docs/results.py --runs DIR --train     # train there first what is not measured yet
+python docs/results.py --check                # say whether the page is stale (exit code 1)
+
+A recipe has its protocol and its reference beside it (edgewise.recipes.Protocol) and needs no line
+here. What was measured with other numbers than the recipe has now is not shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from edgewise import recipes
+from edgewise.errors import EdgewiseError
+from edgewise.recipes import RECIPES, Protocol, Recipe
+from edgewise.recipes.record import differences
+from edgewise.training import RunFolder
+
+DOCS = Path(__file__).resolve().parent
+MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
+HEAD = """# Measured results
+
+Written by `make results`; the commands below each table make its numbers again. Ours is the mean
+and the standard deviation over the seeds or folds. Minutes are of the processor, on one core, to
+train and validate all of them.
+"""
+SECTIONS = {
+    "Citation networks": """The public split of Cora: 140 labelled papers, 500 to validate, 1000
+to test. No other labels are used.""",
+    "Whole graphs and molecules": """Cross-validation tests on each fold in turn. The epoch is
+chosen on a part of the other folds, and the test fold is looked at once, after that. Results in the
+literature that choose the epoch on the test folds are several points higher and not comparable.""",
+    "Links and recommendation": "",
+    "Others": "",
+}
+"""Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
+PLACES = {
+    "Planetoid": "Citation networks",
+    **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "Molecules"), "Whole graphs and molecules"),
+    **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
+}
+BASELINES = {
+    "ionic-liquids-co2": {"descriptor-trees": "benchmarks/descriptor_trees.py --json FILE"}
+}
+"""What is measured here for a recipe to be compared with, and by which script; in DIR/NAME.json."""
+NAMES = {"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"}
+
+Measured = dict[str, dict[str, Any]]
+
+
+def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
+    """The numbers of a finished run of the recipe as it is now, or None."""
+    if train:
+        recipes.measure(recipe, folder.path, resume=folder.has("recipe.json"))
+    if not folder.has("metrics.json"):
+        return None
+    found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_json("metrics.json")}
+    return found if is_current(recipe, found) else None
+
+
+def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
+    """Whether this was measured with the numbers that the recipe has now."""
+    try:
+        return not differences(recipes.from_record(found["recipe"]), recipe)
+    except EdgewiseError:  # a field that there is no longer
+        return False
+
+
+def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> None:
+    """Take in what the folders have."""
+    for name in names:
+        recipe, folder = RECIPES[name], RunFolder(runs / name)
+        if recipe.protocol is None:
+            continue
+        known = name in measured and is_current(recipe, measured[name])
+        found = measured_again(recipe, folder, train and not known)
+        if found is not None:
+            measured[name] = found
+        for baseline in BASELINES.get(name, {}):
+            if (runs / f"{baseline}.json").is_file():
+                measured[baseline] = json.loads((runs / f"{baseline}.json").read_text())
+
+
+def page(measured: Measured) -> str:
+    """The whole page."""
+    shown: dict[str, list[Recipe]] = {title: [] for title in SECTIONS}
+    owed = []
+    for name, recipe in RECIPES.items():
+        if recipe.protocol and name in measured and is_current(recipe, measured[name]):
+            shown[PLACES.get(type(recipe.data).__name__, "Others")].append(recipe)
+        else:
+            owed.append(name)
+    parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
+    if owed:
+        listed = ", ".join(f"`{name}`" for name in owed)
+        parts.append(f"## Not measured\n\nNothing is claimed for these recipes: {listed}.\n")
+    return "\n".join(parts)
+
+
+def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
+    """A table, and the commands that make its numbers."""
+    rows, commands = [], []
+    for recipe in chosen:
+        protocol = recipe.protocol
+        assert protocol is not None
+        commands.append(f"edgewise train {recipe.name} {protocol.options}".rstrip())
+        metrics = measured[recipe.name]["metrics"]
+        ours = numbers(metrics, protocol.metrics)
+        how = f"{protocol.says}; {repeats(metrics, protocol)}"
+        rows.append([f"`{recipe.name}`", ours, protocol.reference, how, minutes(metrics)])
+        for name, script in BASELINES.get(recipe.name, {}).items():
+            if name in measured:
+                metrics = measured[name]["metrics"]
+                theirs = numbers(metrics, protocol.metrics)
+                rows.append([f"*{name}*", theirs, "", "the same splits", minutes(metrics)])
+                commands.append(f"python {script}")
+    head = ["recipe", "ours", "reference", "protocol", "minutes"]
+    table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+    about = [SECTIONS[title], ""] if SECTIONS[title] else []
+    return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
+
+
+def numbers(metrics: dict[str, Any], names: tuple[str, ...]) -> str:
+    """Such as ``MAE 0.0275 ± 0.0040, R² 0.9490 ± 0.0100``."""
+    return ", ".join(f"{label(name)} {number(name, metrics[name])}" for name in names)
+
+
+def label(name: str) -> str:
+    """Such as ``MAE`` from ``test/mae``."""
+    short = name.rpartition("/")[2]
+    return NAMES.get(short, short)
+
+
+def number(name: str, value: Any) -> str:
+    """One number, or mean ± standard deviation."""
+    several = value if isinstance(value, dict) else {"mean": value}
+    parts = [several[part] for part in ("mean", "std") if part in several]
+    if name.endswith("accuracy"):
+        return " ± ".join(f"{100 * part:.2f}" for part in parts) + " %"
+    return " ± ".join(f"{part:.4f}" for part in parts)
+
+
+def repeats(metrics: dict[str, Any], protocol: Protocol) -> str:
+    """Over what the mean was taken."""
+    if not (protocol.folds or protocol.seeds):
+        return "one seed"
+    count = len(metrics["cpu_seconds"]["values"])
+    return f"{count} folds" if protocol.folds else f"seeds 0 to {count - 1}"
+
+
+def minutes(metrics: dict[str, Any]) -> str:
+    """The processor's, for all runs together."""
+    spent = metrics["cpu_seconds"]
+    total = sum(spent["values"]) if isinstance(spent, dict) else spent
+    return f"{total / 60:.1f}"
+
+
+def main() -> int:
+    """Collect, train, write or check."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("recipes", nargs="*", help="only these (all that have a protocol)")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="finished runs, DIR/RECIPE")
+    parser.add_argument("--train", action="store_true", help="first train what is not measured")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    arguments = parser.parse_args()
+    measured: Measured = json.loads(MEASURED.read_text()) if MEASURED.is_file() else {}
+    if arguments.check:
+        stale = not PAGE.is_file() or PAGE.read_text() != page(measured)
+        print("docs/results.md is stale: run `python docs/results.py`" if stale else "up to date")
+        return int(stale)
+    if arguments.runs is not None:
+        names = [recipes.find(name).name for name in arguments.recipes] or list(RECIPES)
+        collect(measured, arguments.runs, names, arguments.train)
+        MEASURED.write_text(json.dumps(dict(sorted(measured.items())), indent=1) + "\n")
+    PAGE.write_text(page(measured))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
