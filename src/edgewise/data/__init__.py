@@ -17,6 +17,10 @@ from edgewise.data.social import EdgeList as edge_list
 from edgewise.data.social import EgoFacebook as ego_facebook
 from edgewise.data.social import HollywoodActors as hollywood_actors
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.text import Shakespeare as shakespeare
+from edgewise.data.text import TextFiles as text_files
+from edgewise.data.text import WarAndPeace as war_and_peace
+from edgewise.data.text import WikiText2 as wikitext2
 from edgewise.data.tu import TU as tu
 
 DATA: dict[str, type[Data]] = {
@@ -30,7 +34,11 @@ DATA: dict[str, type[Data]] = {
     "ionic_liquids": ionic_liquids,
     "molecules": molecules,
     "planetoid": planetoid,
+    "shakespeare": shakespeare,
+    "text_files": text_files,
     "tu": tu,
+    "war_and_peace": war_and_peace,
+    "wikitext2": wikitext2,
 }
 """Every data set by the name that recipes and run folders use."""
 
@@ -54,5 +62,9 @@ __all__ = [
     "molecules",
     "neighbour_batches",
     "planetoid",
+    "shakespeare",
+    "text_files",
     "tu",
+    "war_and_peace",
+    "wikitext2",
 ]

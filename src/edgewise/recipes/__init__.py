@@ -14,6 +14,7 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
+from edgewise.recipes.shakespeare import gpt_shakespeare
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
@@ -27,6 +28,7 @@ RECIPES: dict[str, Recipe] = {
         gcn_cora,
         gin_esol,
         gin_mutag,
+        gpt_shakespeare,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,

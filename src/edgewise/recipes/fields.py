@@ -37,7 +37,7 @@ def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Fi
     return {
         name: Field(model.keywords.get(name, parameter.default), hints[name])
         for name, parameter in inspect.signature(model.func).parameters.items()
-        if name not in provided
+        if name not in provided and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 

@@ -98,6 +98,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
 
     """
     arguments: dict[str, Any] = dict(splits.model_arguments)
+    told = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
     strange = [name for name in arguments if name not in wanted]
     if strange:
@@ -107,7 +108,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy="combine models and data of one kind",
         )
-    model: nn.Module = recipe.model(**arguments)
+    model = recipe.task.complete(recipe.model(**arguments), **told)
     scale = splits.train.target_scale
     return Rescaled(model, *scale) if scale else model
 

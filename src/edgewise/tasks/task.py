@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Task(ABC):
     """A loss and metrics, both of the outputs ``[M, ...]`` that count and their targets."""
+
+    takes: ClassVar[tuple[str, ...]] = ()
+    """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
+
+    def complete(self, model: nn.Module, **told: int) -> nn.Module:  # noqa: ARG002 - see takes
+        """The model that is trained: the recipe's, and what this task puts on it."""
+        return model
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -28,3 +35,7 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
 
         """
+
+    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
+        """Metrics that follow from the mean loss alone, at no cost."""
+        return {}
