@@ -88,4 +88,6 @@ def doctor(_arguments: Namespace, _fields: Fields) -> int:
 def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
     if arguments.seed is not None:
         fields = {**fields, "seed": arguments.seed}
+    if arguments.start is not None:
+        fields = {**fields, "from": arguments.start}
     return recipes.with_values(recipes.find(arguments.recipe), fields)

@@ -75,11 +75,13 @@ class Loader:
     def _indices(self) -> Sequence[Tensor]:
         if self.seed is None or self.count < 2:  # seeding takes as long as a small step
             order = torch.arange(self.count)
-            return self._by_length(order).split(self.size)
+            cut: Sequence[Tensor] = self._by_length(order).split(self.size)
+            return cut
         mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
         order = torch.randperm(self.count, generator=mixed)[: self.drawn]
         if self.lengths is None:
-            return order.split(self.size)
+            cut = order.split(self.size)
+            return cut
         pools = [self._by_length(pool) for pool in order.split(POOL * self.size)]
         batches = [batch for pool in pools for batch in pool.split(self.size)]
         return [batches[i] for i in torch.randperm(len(batches), generator=mixed)]

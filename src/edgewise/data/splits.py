@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
@@ -51,7 +51,6 @@ class Splits:
             data, such as ``in_width``.
         train, val, test: its parts.
         batch_size: examples in a batch.
-        tokenizer: what made numbers of texts, where they are texts; kept in the run folder.
 
     """
 
@@ -60,7 +59,6 @@ class Splits:
     val: Split
     test: Split
     batch_size: int
-    tokenizer: Tokenizer | None = field(default=None, kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """A loader by the name of each split; only ``train`` is shuffled."""
@@ -69,6 +67,19 @@ class Splits:
             name: part.loader(self.batch_size, seed if name == "train" else None)
             for name, part in parts.items()
         }
+
+
+@dataclass(frozen=True)
+class TextSplits(Splits):
+    """A data set of texts.
+
+    Attributes:
+        tokenizer: what made numbers of them; it is kept in the run folder.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)

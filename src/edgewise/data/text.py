@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from edgewise.data.splits import Splits
+from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts, read_text
 from edgewise.data.tokenizer import Special, encode_all
@@ -83,7 +83,7 @@ class TextStream(TextData):
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         stride = self.stride or self.context
-        return Splits(
+        return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
             train=training_windows(train, self.context, self.windows),
             val=held_out_windows(train, val, self.context, stride),

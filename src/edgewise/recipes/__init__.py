@@ -15,6 +15,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
 from edgewise.recipes.shakespeare import gpt_shakespeare
+from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
@@ -22,6 +23,7 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         attentive_esol,
+        bert_wikitext,
         digits,
         gat_cora,
         gat_enzymes,
@@ -34,6 +36,8 @@ RECIPES: dict[str, Recipe] = {
         lightgcn_gowalla,
         pinsage_gowalla,
         sage_facebook,
+        sst2,
+        tag_ewt,
     )
 }
 """Every recipe by name."""

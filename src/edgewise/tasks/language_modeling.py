@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,8 +30,8 @@ class LanguageModeling(Task):
 
     takes: ClassVar[tuple[str, ...]] = ("longest",)
 
-    def complete(self, model: nn.Module, *, longest: int = 0) -> nn.Module:
-        return TokenScores(text_model(model, longest))
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
+        return TokenScores(text_model(model, told))
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,8 +20,13 @@ class Task(ABC):
     takes: ClassVar[tuple[str, ...]] = ()
     """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
 
-    def complete(self, model: nn.Module, **told: int) -> nn.Module:  # noqa: ARG002 - see takes
-        """The model that is trained: the recipe's, and what this task puts on it."""
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        """The model that is trained: the recipe's, and what this task puts on it.
+
+        Args:
+            model: made with what the data decide but for ``takes``.
+            told: what the data say of ``takes``.
+        """
         return model
 
     @abstractmethod

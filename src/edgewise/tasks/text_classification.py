@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,10 +35,10 @@ class TextClassification(Classification):
         super().__post_init__()
         check_dropout(self.dropout)
 
-    def complete(self, model: nn.Module, *, longest: int = 0, out_width: int = 2) -> nn.Module:
-        trunk = text_model(model, longest)
-        width = trunk.embedding.tokens.embedding_dim
-        return TextScores(trunk, PooledHead(width, out_width, pool=self.pool, dropout=self.dropout))
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, told)
+        widths = trunk.embedding.tokens.embedding_dim, told["out_width"]
+        return TextScores(trunk, PooledHead(*widths, pool=self.pool, dropout=self.dropout))
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ class Tagging(Classification):
         super().__post_init__()
         check_dropout(self.dropout)
 
-    def complete(self, model: nn.Module, *, longest: int = 0, out_width: int = 2) -> nn.Module:
-        trunk = text_model(model, longest)
-        width = trunk.embedding.tokens.embedding_dim
-        return WordScores(trunk, TokenHead(width, out_width, dropout=self.dropout))
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, told)
+        widths = trunk.embedding.tokens.embedding_dim, told["out_width"]
+        return WordScores(trunk, TokenHead(*widths, dropout=self.dropout))
 
 
 def check_dropout(dropout: float) -> None:
