@@ -10,7 +10,17 @@ from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
 
-__all__ = ["KINDS", "compare", "doctor", "list_names", "show", "test", "train", "verify"]
+__all__ = [
+    "KINDS",
+    "compare",
+    "doctor",
+    "generate",
+    "list_names",
+    "show",
+    "test",
+    "train",
+    "verify",
+]
 
 Fields = dict[str, str]
 
@@ -67,6 +77,21 @@ def compare(arguments: Namespace, fields: Fields) -> int:
 def test(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise test``."""
     print(metrics_table(recipes.evaluate_run(arguments.folder)))
+    return 0
+
+
+def generate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise generate``."""
+    import torch
+
+    from edgewise.decoding import Choose, Greedy, Sample
+
+    choose: Choose = Greedy()
+    if arguments.temperature:
+        limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
+        random = torch.Generator().manual_seed(arguments.seed)
+        choose = Sample(arguments.temperature, generator=random, **limits)
+    print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 

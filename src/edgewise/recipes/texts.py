@@ -8,7 +8,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Recipe
 
 # One trunk for all, so that `--from` can carry its weights over.
-trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=288, types=0)
+trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
 
 bert_wikitext = Recipe(
     name="bert-wikitext",
@@ -18,7 +18,7 @@ bert_wikitext = Recipe(
     task=tasks.masked_language_modeling(),
     optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=20, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.Trainer(epochs=14, clip_norm=1.0, monitor="val/loss", better="lower"),
 )
 
 sst2 = Recipe(
