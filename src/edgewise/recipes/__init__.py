@@ -14,7 +14,11 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
-from edgewise.recipes.shakespeare import gpt_shakespeare, gpt_shakespeare_best
+from edgewise.recipes.shakespeare import (
+    gpt_shakespeare,
+    gpt_shakespeare_best,
+    gpt_shakespeare_long,
+)
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
@@ -33,6 +37,7 @@ RECIPES: dict[str, Recipe] = {
         gin_mutag,
         gpt_shakespeare,
         gpt_shakespeare_best,
+        gpt_shakespeare_long,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from edgewise import data, models, tasks, training
+from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Recipe
 
 CONTEXT = 64
@@ -32,5 +33,13 @@ gpt_shakespeare_best = Recipe(
     task=tasks.language_modeling(),
     optimizer=training.Optimizer(lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
     schedule=training.cosine(warmup=0.05),
-    trainer=training.Trainer(epochs=10, clip_norm=1.0, average=0.99, **LAST),
+    trainer=training.Trainer(epochs=8, clip_norm=1.0, average=0.99, **LAST),
+)
+
+gpt_shakespeare_long = replace(
+    gpt_shakespeare_best,
+    name="gpt-shakespeare-long",
+    summary="As gpt-shakespeare-best, with twice its context and a window of 64 in each layer",
+    model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
+    data=data.shakespeare(context=256, batch_size=3, windows=3 * 200),
 )
