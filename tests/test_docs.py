@@ -124,7 +124,7 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert model(*next(iter(loaders["train"])).inputs).shape == (12 * 64, len(set(book)))
     scope: dict[str, object] = {}
     exec(tokens, scope)
-    assert scope["sizes"].tolist() == [1 + 5, 1 + 9]
+    assert scope["sizes"].tolist() == [4, 7]
     exec(packed, scope)
     torch.testing.assert_close(scope["same"], scope["model"](scope["batch"]))
     for kind in KINDS:
