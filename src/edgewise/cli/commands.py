@@ -10,7 +10,17 @@ from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
 
-__all__ = ["KINDS", "compare", "doctor", "list_names", "show", "test", "train", "verify"]
+__all__ = [
+    "KINDS",
+    "compare",
+    "doctor",
+    "generate",
+    "list_names",
+    "show",
+    "test",
+    "train",
+    "verify",
+]
 
 Fields = dict[str, str]
 
@@ -70,6 +80,21 @@ def test(arguments: Namespace, _fields: Fields) -> int:
     return 0
 
 
+def generate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise generate``."""
+    import torch
+
+    from edgewise.decoding import Choose, Greedy, Sample
+
+    choose: Choose = Greedy()
+    if arguments.temperature:
+        limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
+        random = torch.Generator().manual_seed(arguments.seed)
+        choose = Sample(arguments.temperature, generator=random, **limits)
+    print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    return 0
+
+
 def verify(_arguments: Namespace, _fields: Fields) -> int:
     """``edgewise verify``."""
     from edgewise.cli.verify import run
@@ -88,4 +113,6 @@ def doctor(_arguments: Namespace, _fields: Fields) -> int:
 def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
     if arguments.seed is not None:
         fields = {**fields, "seed": arguments.seed}
+    if arguments.start is not None:
+        fields = {**fields, "from": arguments.start}
     return recipes.with_values(recipes.find(arguments.recipe), fields)

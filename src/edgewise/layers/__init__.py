@@ -29,6 +29,8 @@ from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
 from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
+from edgewise.layers.text_outputs import TextScores, TokenScores, WordScores
+from edgewise.layers.tokens import Tokens
 from edgewise.layers.walks import ImportancePooling, walk_neighbours
 
 __all__ = [
@@ -72,8 +74,12 @@ __all__ = [
     "Response",
     "TextEmbedding",
     "TextModel",
+    "TextScores",
     "TokenHead",
+    "TokenScores",
+    "Tokens",
     "TransformerLayer",
+    "WordScores",
     "activation",
     "diffuse",
     "learned_score",

@@ -14,25 +14,38 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, measure, train_folds, train_seeds
+from edgewise.recipes.shakespeare import (
+    gpt_shakespeare,
+    gpt_shakespeare_best,
+    gpt_shakespeare_long,
+)
+from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
+from edgewise.recipes.writing import write
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         attentive_esol,
+        bert_wikitext,
         digits,
         gat_cora,
         gat_enzymes,
         gcn_cora,
         gin_esol,
         gin_mutag,
+        gpt_shakespeare,
+        gpt_shakespeare_best,
+        gpt_shakespeare_long,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,
         magna_cora,
         pinsage_gowalla,
         sage_facebook,
+        sst2,
+        tag_ewt,
     )
 }
 """Every recipe by name."""
@@ -68,4 +81,5 @@ __all__ = [
     "train_folds",
     "train_seeds",
     "with_values",
+    "write",
 ]

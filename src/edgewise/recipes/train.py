@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from edgewise.data import Loader, Splits
+from edgewise.data import Loader, Splits, TextSplits
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import Rescaled
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
+from edgewise.recipes.start import load_trunk
+from edgewise.recipes.vocabulary import check_vocabulary, keep_vocabulary, with_vocabulary
 from edgewise.training import RunFolder, evaluate, fit, seed_everything
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 def train(
@@ -41,9 +46,14 @@ def train(
             return metrics
     else:
         folder.refuse_existing()
-    model, loaders = prepare(recipe)
+    model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
+    if recipe.start and not folder.checkpoint.is_file():
+        start = RunFolder(Path(recipe.start))
+        check_vocabulary(start, tokenizer, "data.tokenizer")
+        load_trunk(model, start)
     folder.create()
-    folder.write_json("recipe.json", to_record(recipe))
+    about = keep_vocabulary(folder, tokenizer)
+    folder.write_json("recipe.json", to_record(recipe) | about)
     seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
     return fit(
         model,
@@ -64,6 +74,10 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
         EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
 
     """
+    return _prepared(with_vocabulary(recipe, None))[:2]
+
+
+def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
     seed_everything(recipe.seed)
@@ -73,7 +87,7 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
     batch = next(iter(loaders["val"]))
     with torch.no_grad():
         recipe.task.loss(batch.counted(model.eval()(*batch.inputs)), batch.target)
-    return model, loaders
+    return model, loaders, splits.tokenizer if isinstance(splits, TextSplits) else None
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
@@ -85,7 +99,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
             f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
             f"{recipe.name} --out {path} --resume`."
         )
-    model, loaders = prepare(recipe)
+    model, loaders, _ = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
 
@@ -98,6 +112,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
 
     """
     arguments: dict[str, Any] = dict(splits.model_arguments)
+    told = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
     strange = [name for name in arguments if name not in wanted]
     if strange:
@@ -107,7 +122,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy="combine models and data of one kind",
         )
-    model: nn.Module = recipe.model(**arguments)
+    model = recipe.task.complete(recipe.model(**arguments), told)
     scale = splits.train.target_scale
     return Rescaled(model, *scale) if scale else model
 
