@@ -12,25 +12,25 @@ pytest.importorskip("lightning", reason="Lightning is not installed")
 from edgewise import recipes
 from edgewise.tasks import regression
 from edgewise.training import RunFolder, Trainer
-from edgewise.training.average import Average
+from edgewise.training.average import LastAverage, MovingAverage
 from edgewise.training.module import Fitting
 from tests.errors import refused
 
 
 def test_the_average_by_its_formula() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
-    average, module = Average(0.75), Fitting(model, regression())
+    average, module = MovingAverage(0.75), Fitting(model, regression())
     values, expected = [4.0, 8.0, 3.0, 1.0, 5.0, 9.0], None
     for step, value in enumerate(values, 1):
         torch.nn.init.constant_(model.weight, value)
-        average.on_train_batch_end(None, module, None, None, 0)
+        average.after_step(None, module)
         share = max(1 / step, 0.25)
         expected = value if expected is None else expected + share * (value - expected)
     average.on_validation_start(None, module)
     assert float(model.weight.detach()) == pytest.approx(expected)
     average.on_train_epoch_end(None, module)
     assert float(model.weight.detach()) == values[-1]
-    other = Average(0.75)
+    other = MovingAverage(0.75)
     other.load_state_dict(average.state_dict())
     assert (other.steps, float(other.average["weight"])) == (6, pytest.approx(expected))
 

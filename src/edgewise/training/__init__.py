@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted
 from edgewise.training.optimizer import Optimizer
-from edgewise.training.schedule import SCHEDULES, Schedule, constant, cosine
+from edgewise.training.schedule import SCHEDULES, Schedule, constant, cosine, linear, noam
 from edgewise.training.settings import Trainer
 from edgewise.training.start import evaluate, fit, seed_everything
 
@@ -20,5 +20,7 @@ __all__ = [
     "cosine",
     "evaluate",
     "fit",
+    "linear",
+    "noam",
     "seed_everything",
 ]

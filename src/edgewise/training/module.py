@@ -62,6 +62,7 @@ class Fitting(lightning.LightningModule):
         self.train_meters, self.val_meters, self.test_meters = (self._meters() for _ in range(3))
         for _, meter in _each(self.train_meters):
             meter.persistent(True)
+        self.written = nn.ModuleDict(task.writing_metrics())
 
     def _meters(self) -> nn.ModuleDict:
         return nn.ModuleDict({"loss": MeanLoss(), **self.task.metrics()})
@@ -79,9 +80,15 @@ class Fitting(lightning.LightningModule):
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.test_meters)
+        if self.written:
+            texts = self.task.write(self.model, batch)
+            for _, meter in _each(self.written):
+                meter.update(texts, batch)
 
     def _measured(self, batch: Batch, meters: nn.ModuleDict) -> Tensor:
         outputs = batch.counted(self.model(*batch.inputs))
+        if outputs.dtype in (torch.bfloat16, torch.float16):
+            outputs = outputs.float()
         loss = self.task.loss(outputs, batch.target)
         for name, meter in _each(meters):
             if name == "loss":
@@ -93,6 +100,8 @@ class Fitting(lightning.LightningModule):
     def finish(self, split: str) -> dict[str, float]:
         """The metrics of a split since the last call, such as ``{"val/loss": ...}``."""
         meters = dict(_each(getattr(self, f"{split}_meters")))
+        if split == "test":
+            meters |= dict(_each(self.written))
         values = {
             f"{split}/{name}": round(float(meter.compute()), 6) for name, meter in meters.items()
         }

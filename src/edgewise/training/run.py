@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import lightning.pytorch as lightning
 from torch import nn
 
-from edgewise.training.average import Average
+from edgewise.training.average import averages
 from edgewise.training.curves import curves
 from edgewise.training.folder import RunFolder
 from edgewise.training.interfaces import Loader, Task
@@ -22,9 +23,10 @@ from edgewise.training.optimizer import Optimizer
 from edgewise.training.progress import ProgressDisplay
 from edgewise.training.saver import Saver
 from edgewise.training.schedule import Schedule
-from edgewise.training.settings import Trainer
+from edgewise.training.settings import Precision, Trainer
 from edgewise.training.watch import Watch
 
+PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 LEAN: dict[str, Any] = {
     "logger": False,  # the rows are kept in memory and written once
     "enable_checkpointing": False,  # Saver does it, by the clock and without tearing a file
@@ -49,18 +51,17 @@ def fit(
 ) -> dict[str, float]:
     """See :func:`edgewise.training.fit`."""
     settings.check(task.metrics())
-    module = Fitting(
-        model.train(), task, optimizer, schedule, steps=settings.epochs * len(loaders["train"])
-    )
+    steps = settings.epochs * math.ceil(len(loaders["train"]) / settings.accumulate)
+    module = Fitting(model.train(), task, optimizer, schedule, steps=steps)
     watch = Watch(settings)
     with interruptible() as request, _quiet():
-        callbacks: list[lightning.Callback] = [watch, ProgressDisplay(title, watch)]
-        if settings.average:
-            callbacks.append(Average(settings.average))
+        callbacks = [watch, ProgressDisplay(title, watch), *averages(settings)]
         callbacks.append(Saver(folder, settings.save_every, request))
         trainer = lightning.Trainer(
             max_epochs=settings.epochs,
             gradient_clip_val=settings.clip_norm or None,
+            accumulate_grad_batches=settings.accumulate,
+            precision=PRECISIONS[settings.precision],
             accelerator=settings.accelerator,
             callbacks=callbacks,
             **LEAN,
@@ -76,7 +77,7 @@ def fit(
     metrics["epochs"] = len(watch.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics["seconds"] = round(watch.seconds, 3)
-    _write(folder, watch, metrics)
+    _write(folder, task, watch, metrics)
     return metrics
 
 
@@ -92,10 +93,12 @@ def evaluate(
     return {**module.finish("test"), **module.finish("val")}
 
 
-def _write(folder: RunFolder, watch: Watch, metrics: dict[str, float]) -> None:
+def _write(folder: RunFolder, task: Task, watch: Watch, metrics: dict[str, float]) -> None:
     folder.write_log(watch.rows)
     folder.write_weights(watch.best_weights)
     folder.write_figure("curves.png", curves(watch.rows, watch.best_epoch))
+    if task.notes():
+        folder.write_json("notes.json", task.notes())
     folder.write_json("metrics.json", metrics)  # the last: where it is, the run is finished
     folder.checkpoint.unlink(missing_ok=True)
 

@@ -11,11 +11,12 @@ import lightning.pytorch as lightning
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted, Request
 from edgewise.training.rng import restore_rng, rng_state
+from edgewise.training.steps import AfterStep
 
 LEAST_SHARE = 20  # training takes at least this many times as long as saving
 
 
-class Saver(lightning.Callback):
+class Saver(AfterStep):
     """Saves between two steps, so that a continued run repeats an unbroken one to the bit."""
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
@@ -32,17 +33,13 @@ class Saver(lightning.Callback):
     def on_train_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
+        super().on_train_start(trainer, pl_module)
         self._due = time.monotonic() + self.save_every
         if self._rng is not None:  # last, after all that might have drawn a number
             restore_rng(self._rng)
 
-    def on_train_batch_end(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+    def after_step(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
         if not trainer.is_last_batch:  # the epoch's end follows, which is the better place
             self._save(trainer)
