@@ -12,12 +12,15 @@ from edgewise.data.loader import Loader
 from edgewise.data.molecules import Molecules as molecules
 from edgewise.data.neighbours import NeighbourSampler, neighbour_batches
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.parallel import Multi30k as multi30k
+from edgewise.data.parallel import Parallel as parallel
 from edgewise.data.planetoid import Planetoid as planetoid
 from edgewise.data.social import EdgeList as edge_list
 from edgewise.data.social import EgoFacebook as ego_facebook
 from edgewise.data.social import HollywoodActors as hollywood_actors
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.tu import TU as tu
+from edgewise.data.writing import WritingBatch
 
 DATA: dict[str, type[Data]] = {
     "digits": digits,
@@ -29,6 +32,8 @@ DATA: dict[str, type[Data]] = {
     "interactions": interactions,
     "ionic_liquids": ionic_liquids,
     "molecules": molecules,
+    "multi30k": multi30k,
+    "parallel": parallel,
     "planetoid": planetoid,
     "tu": tu,
 }
@@ -43,6 +48,7 @@ __all__ = [
     "PackedGraphs",
     "Split",
     "Splits",
+    "WritingBatch",
     "digits",
     "edge_list",
     "ego_facebook",
@@ -52,7 +58,9 @@ __all__ = [
     "interactions",
     "ionic_liquids",
     "molecules",
+    "multi30k",
     "neighbour_batches",
+    "parallel",
     "planetoid",
     "tu",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -31,10 +32,15 @@ class Loader:
         self.make, self.count, self.size, self.seed = make, count, size, seed
         if seed is not None:
             self.sampler = self
+        self.rank, self.world = 0, 1
         self._epoch = self._served = self._skip = 0
 
+    def share(self, rank: int, world: int) -> None:
+        """Serve one of ``world`` processes, which together serve batches so many times as large."""
+        self.rank, self.world = rank, world
+
     def __len__(self) -> int:
-        return math.ceil(self.count / self.size)
+        return math.ceil(self.count / (self.size * self.world))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of this epoch."""
@@ -54,12 +60,27 @@ class Loader:
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:
-        batches = self._order().split(self.size)
+        batches = self._batches_of_epoch()
         for self._served, index in enumerate(batches[first:], first + 1):
-            yield self.make(index)
+            yield self._own(index)
+
+    def _own(self, index: Tensor) -> Batch:
+        """This process's part of a batch; where there are too few, one of which nothing counts."""
+        own = index[self.rank :: self.world]
+        if len(own):
+            return self.make(own)
+        batch = self.make(index[:1])
+        return replace(batch, target=batch.target[:0], select=torch.empty(0, dtype=torch.long))
+
+    def _batches_of_epoch(self) -> Sequence[Tensor]:
+        """The examples of every batch, over all processes."""
+        return self._order().split(self.size * self.world)
 
     def _order(self) -> Tensor:
         if self.seed is None or self.count < 2:  # seeding takes as long as a small step
             return torch.arange(self.count)
-        mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
-        return torch.randperm(self.count, generator=mixed)
+        return torch.randperm(self.count, generator=self._mixed())
+
+    def _mixed(self) -> torch.Generator:
+        assert self.seed is not None
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)

@@ -24,6 +24,7 @@ from edgewise.layers.readout import AttentionReadout
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
+from edgewise.layers.scored import PairScores
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
@@ -60,6 +61,7 @@ __all__ = [
     "MultiHopAttention",
     "NodeBatchNorm",
     "PairModel",
+    "PairScores",
     "PatchEmbedding",
     "Pool",
     "PooledHead",

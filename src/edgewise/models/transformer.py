@@ -11,13 +11,12 @@ Paper: Vaswani et al., Attention is all you need, 2017
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from edgewise import layers as ew
 from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, complete
+from edgewise.layers.block import Order
 from edgewise.models.transformer_encoder import TransformerEncoder
 
 
@@ -33,17 +32,20 @@ def transformer(
     last_norm: bool | None = None,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
     decoder_graph: Pattern = causal(),  # noqa: B008
-    **layer: Any,
+    act: str = "relu",
+    score: str = "dot",
+    order: Order = "post",
 ) -> ew.PairModel:
     """States of target tokens; one vocabulary for both texts, unless the target has its own.
 
     ``last_norm`` adds a norm after the last layers, by default where the order is ``"pre"``; with
-    it ``model.core`` is ``torch.nn.Transformer``. ``layer``: ``act``, ``score``, ``order``.
+    it ``model.core`` is ``torch.nn.Transformer``.
     """
-    last_norm = layer.get("order") == "pre" if last_norm is None else last_norm
+    last_norm = order == "pre" if last_norm is None else last_norm
+    layer = {"act": act, "score": score, "order": order, "dropout": dropout}
     readers = []
     for kind, reads in ((ew.TransformerLayer, graph), (ew.DecoderLayer, decoder_graph)):
-        stacked = [kind(width, heads, feed_forward, dropout=dropout, **layer) for _ in range(depth)]
+        stacked = [kind(width, heads, feed_forward, **layer) for _ in range(depth)]
         norm = nn.LayerNorm(width) if last_norm else nn.Identity()
         readers.append(ew.Reader(TransformerEncoder(stacked, norm, reads), reads))
     ew.xavier_start(core := ew.EncoderDecoder(*readers))

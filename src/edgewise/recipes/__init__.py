@@ -11,6 +11,7 @@ from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.fields import Field, recipe_fields, with_values
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
+from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
@@ -32,6 +33,7 @@ RECIPES: dict[str, Recipe] = {
         lightgcn_gowalla,
         pinsage_gowalla,
         sage_facebook,
+        transformer_multi30k,
     )
 }
 """Every recipe by name."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from edgewise.data import Loader, Splits
 from edgewise.errors import ArgumentError, MissingDataError
-from edgewise.layers import Rescaled
+from edgewise.layers import PairModel, PairScores, Rescaled
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
@@ -108,6 +108,8 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             remedy="combine models and data of one kind",
         )
     model: nn.Module = recipe.model(**arguments)
+    if isinstance(model, PairModel):
+        model = PairScores(model)
     scale = splits.train.target_scale
     return Rescaled(model, *scale) if scale else model
 

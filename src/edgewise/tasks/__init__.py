@@ -5,16 +5,20 @@ from __future__ import annotations
 from edgewise.tasks.classification import Classification as classification
 from edgewise.tasks.consistency import Consistency as consistency
 from edgewise.tasks.link_prediction import LinkPrediction as link_prediction
+from edgewise.tasks.next_token import NextToken as next_token
 from edgewise.tasks.recommendation import Recommendation as recommendation
 from edgewise.tasks.regression import Regression as regression
 from edgewise.tasks.task import Task
+from edgewise.tasks.translation import Translation as translation
 
 TASKS: dict[str, type[Task]] = {
     "classification": classification,
     "consistency": consistency,
     "link_prediction": link_prediction,
+    "next_token": next_token,
     "recommendation": recommendation,
     "regression": regression,
+    "translation": translation,
 }
 """Every task by the name that run folders use."""
 
@@ -24,6 +28,8 @@ __all__ = [
     "classification",
     "consistency",
     "link_prediction",
+    "next_token",
     "recommendation",
     "regression",
+    "translation",
 ]
