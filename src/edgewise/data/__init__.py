@@ -15,6 +15,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.parallel import Multi30k as multi30k
 from edgewise.data.parallel import Parallel as parallel
 from edgewise.data.planetoid import Planetoid as planetoid
+from edgewise.data.series import Series as series
 from edgewise.data.social import EdgeList as edge_list
 from edgewise.data.social import EgoFacebook as ego_facebook
 from edgewise.data.social import HollywoodActors as hollywood_actors
@@ -35,6 +36,7 @@ DATA: dict[str, type[Data]] = {
     "multi30k": multi30k,
     "parallel": parallel,
     "planetoid": planetoid,
+    "series": series,
     "tu": tu,
 }
 """Every data set by the name that recipes and run folders use."""
@@ -62,5 +64,6 @@ __all__ = [
     "neighbour_batches",
     "parallel",
     "planetoid",
+    "series",
     "tu",
 ]

@@ -11,6 +11,7 @@ from edgewise.errors import unknown_name
 from edgewise.layers import PairModel, TextModel
 from edgewise.models.bert import bert
 from edgewise.models.edge_transformer import edge_transformer
+from edgewise.models.forecaster import forecaster
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
@@ -68,6 +69,9 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
+"""``f(history, horizon, season)``, called ``model(history [B, T]) -> [B, horizon]``."""
+
 TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bert": bert,
     "roberta": roberta,
@@ -105,6 +109,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **SERIES_MODELS,
     **TEXT_MODELS,
     **PAIR_MODELS,
     **READOUT_MODELS,
@@ -133,11 +138,13 @@ __all__ = [
     "PAIR_MODELS",
     "READOUT_MODELS",
     "RECOMMENDERS",
+    "SERIES_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
     "bert",
     "edge_transformer",
+    "forecaster",
     "gat",
     "gatv2",
     "gcn",

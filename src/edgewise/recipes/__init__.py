@@ -9,6 +9,7 @@ from edgewise.recipes.digits import digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.fields import Field, recipe_fields, with_values
+from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.multi30k import transformer_multi30k
@@ -23,6 +24,7 @@ RECIPES: dict[str, Recipe] = {
     for recipe in (
         attentive_esol,
         digits,
+        forecast,
         gat_cora,
         gat_enzymes,
         gcn_cora,

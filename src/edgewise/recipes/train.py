@@ -12,9 +12,10 @@ from edgewise.data import Loader, Splits
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import PairModel, PairScores, Rescaled
 from edgewise.recipes.fields import model_fields
+from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
-from edgewise.training import RunFolder, evaluate, fit, seed_everything
+from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
 
 
 def train(
@@ -44,6 +45,23 @@ def train(
     model, loaders = prepare(recipe)
     folder.create()
     folder.write_json("recipe.json", to_record(recipe))
+    title = title or recipe.name
+    if recipe.trainer.devices > 1 and place()[1] == 1:
+        del model, loaders
+        launch(path, recipe.trainer.devices, title)
+        metrics = folder.read_json("metrics.json")
+        return metrics
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
+    """Train in this process, which may be one of several, into a folder that is there already."""
+    return _fit(recipe, *prepare(recipe), folder, title)
+
+
+def _fit(
+    recipe: Recipe, model: nn.Module, loaders: dict[str, Loader], folder: RunFolder, title: str
+) -> dict[str, float]:
     seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
     return fit(
         model,
@@ -53,7 +71,7 @@ def train(
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         trainer=recipe.trainer,
-        title=title or recipe.name,
+        title=title,
     )
 
 

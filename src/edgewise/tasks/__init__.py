@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.tasks.classification import Classification as classification
 from edgewise.tasks.consistency import Consistency as consistency
+from edgewise.tasks.forecast import Forecast as forecast
 from edgewise.tasks.link_prediction import LinkPrediction as link_prediction
 from edgewise.tasks.next_token import NextToken as next_token
 from edgewise.tasks.recommendation import Recommendation as recommendation
@@ -14,6 +15,7 @@ from edgewise.tasks.translation import Translation as translation
 TASKS: dict[str, type[Task]] = {
     "classification": classification,
     "consistency": consistency,
+    "forecast": forecast,
     "link_prediction": link_prediction,
     "next_token": next_token,
     "recommendation": recommendation,
@@ -27,6 +29,7 @@ __all__ = [
     "Task",
     "classification",
     "consistency",
+    "forecast",
     "link_prediction",
     "next_token",
     "recommendation",

@@ -12,6 +12,7 @@ from torchmetrics import Metric
 
 from edgewise.training.interfaces import Batch, Task
 from edgewise.training.optimizer import Optimizer
+from edgewise.training.processes import total
 from edgewise.training.schedule import Constant, Schedule
 
 
@@ -73,7 +74,12 @@ class Fitting(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self._measured(batch, self.train_meters)
+        loss = self._measured(batch, self.train_meters)
+        if self.trainer.world_size == 1:
+            return loss
+        # Gradients are averaged over processes, whose batches may be of different sizes.
+        count = len(batch.target)
+        return loss * (count * self.trainer.world_size / total(self.trainer, count))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.val_meters)
@@ -89,6 +95,8 @@ class Fitting(lightning.LightningModule):
         outputs = batch.counted(self.model(*batch.inputs))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
+        if not len(batch.target):  # another process has all the examples of this batch
+            return outputs.sum() * 0
         loss = self.task.loss(outputs, batch.target)
         for name, meter in _each(meters):
             if name == "loss":

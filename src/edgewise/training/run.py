@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import lightning.pytorch as lightning
+import torch
 from torch import nn
 
 from edgewise.training.average import averages
@@ -20,7 +21,10 @@ from edgewise.training.interfaces import Loader, Task
 from edgewise.training.interrupt import Interrupted, interruptible
 from edgewise.training.module import Fitting
 from edgewise.training.optimizer import Optimizer
+from edgewise.training.place import check_place, place
+from edgewise.training.processes import spread
 from edgewise.training.progress import ProgressDisplay
+from edgewise.training.rng import seed_everything
 from edgewise.training.saver import Saver
 from edgewise.training.schedule import Schedule
 from edgewise.training.settings import Precision, Trainer
@@ -34,7 +38,6 @@ LEAN: dict[str, Any] = {
     "enable_model_summary": False,
     "num_sanity_val_steps": 0,
     "inference_mode": False,  # a graph caches tensors in validation that training then reads
-    "devices": 1,
 }
 
 
@@ -51,11 +54,17 @@ def fit(
 ) -> dict[str, float]:
     """See :func:`edgewise.training.fit`."""
     settings.check(task.metrics())
+    check_place(settings)
+    rank, world = place()
+    if world > 1:
+        _share(loaders, rank, world)
     steps = settings.epochs * math.ceil(len(loaders["train"]) / settings.accumulate)
     module = Fitting(model.train(), task, optimizer, schedule, steps=steps)
     watch = Watch(settings)
     with interruptible() as request, _quiet():
-        callbacks = [watch, ProgressDisplay(title, watch), *averages(settings)]
+        callbacks: list[lightning.Callback] = [watch, *averages(settings)]
+        if rank == 0:
+            callbacks.insert(1, ProgressDisplay(title, watch))
         callbacks.append(Saver(folder, settings.save_every, request))
         trainer = lightning.Trainer(
             max_epochs=settings.epochs,
@@ -65,6 +74,7 @@ def fit(
             accelerator=settings.accelerator,
             callbacks=callbacks,
             **LEAN,
+            **spread(),
         )
         start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
         with _as_interrupted():
@@ -77,7 +87,8 @@ def fit(
     metrics["epochs"] = len(watch.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics["seconds"] = round(watch.seconds, 3)
-    _write(folder, task, watch, metrics)
+    if rank == 0:
+        _write(folder, task, watch, metrics)
     return metrics
 
 
@@ -87,10 +98,18 @@ def evaluate(
     """See :func:`edgewise.training.evaluate`."""
     module = Fitting(model, task)
     with _quiet(), _as_interrupted():
-        trainer = lightning.Trainer(accelerator=accelerator, **LEAN)
+        trainer = lightning.Trainer(accelerator=accelerator, **LEAN, **spread())
         trainer.validate(module, loaders["val"], verbose=False)
         trainer.test(module, loaders["test"], verbose=False)
     return {**module.finish("test"), **module.finish("val")}
+
+
+def _share(loaders: Mapping[str, Loader], rank: int, world: int) -> None:
+    """Let each process serve its own part, and draw random numbers of its own."""
+    for loader in loaders.values():
+        loader.share(rank, world)
+    if rank:  # the first draws what a single process would
+        seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 
 def _write(folder: RunFolder, task: Task, watch: Watch, metrics: dict[str, float]) -> None:
@@ -122,6 +141,7 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             # Lightning 2.6 asks PyTorch 2.13 for a class that is going away.
             warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+            warnings.filterwarnings("ignore", ".*find_unused_parameters=True was specified.*")
             yield
     finally:
         log.setLevel(level)

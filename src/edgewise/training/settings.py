@@ -33,6 +33,8 @@ class Trainer:
             sums in float32.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
         accelerator: ``auto`` takes a GPU where there is one.
+        devices: how many GPUs, or processes on the CPU, take part in every step, each with a batch
+            of the data's size; as one would with a batch that many times as large.
         save_every: seconds between two checkpoints, which is what a killed run loses at most
             (saving takes longer breaks where it takes more than a twentieth of the time).
 
@@ -48,6 +50,7 @@ class Trainer:
     precision: Precision = "32"
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
+    devices: int = 1
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
@@ -55,7 +58,7 @@ class Trainer:
         for name, known in choices.items():
             if getattr(self, name) not in get_args(known):
                 raise unknown_name(f"trainer.{name}", getattr(self, name), get_args(known))
-        for name, usual in (("epochs", 100), ("accumulate", 1)):
+        for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
             if getattr(self, name) < 1:
                 raise ArgumentError(
                     f"trainer.{name}",
@@ -108,4 +111,12 @@ class Trainer:
                 expected="a device of this machine",
                 got="gpu, and there is none",
                 remedy="choose auto or cpu",
+            )
+        gpus = torch.accelerator.device_count()
+        if self.accelerator != "cpu" and 0 < gpus < self.devices:
+            raise ArgumentError(
+                "trainer.devices",
+                expected=f"at most {gpus}, the GPUs of this machine",
+                got=repr(self.devices),
+                remedy="choose fewer, or trainer.accelerator cpu",
             )
