@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.data.batch import Batch
+from edgewise.data.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.digits import Digits as digits
 from edgewise.data.esol import ESOL as esol
 from edgewise.data.gowalla import Gowalla as gowalla
@@ -24,6 +25,7 @@ from edgewise.data.tu import TU as tu
 from edgewise.data.writing import WritingBatch
 
 DATA: dict[str, type[Data]] = {
+    "caption_digits": caption_digits,
     "digits": digits,
     "edge_list": edge_list,
     "ego_facebook": ego_facebook,
@@ -51,6 +53,7 @@ __all__ = [
     "Split",
     "Splits",
     "WritingBatch",
+    "caption_digits",
     "digits",
     "edge_list",
     "ego_facebook",

@@ -10,6 +10,7 @@ from torch import nn
 from edgewise.errors import unknown_name
 from edgewise.layers import PairModel, TextModel
 from edgewise.models.bert import bert
+from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.forecaster import forecaster
 from edgewise.models.gat import gat
@@ -69,6 +70,10 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
+"""``f(image_height, image_width, channels, vocabulary, length)``, called ``model(images, ids
+[B, T]) -> [B · T, vocabulary]``."""
+
 SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
 """``f(history, horizon, season)``, called ``model(history [B, T]) -> [B, horizon]``."""
 
@@ -109,6 +114,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **CAPTION_MODELS,
     **SERIES_MODELS,
     **TEXT_MODELS,
     **PAIR_MODELS,
@@ -129,6 +135,7 @@ def about(name: str) -> dict[str, str]:
 
 
 __all__ = [
+    "CAPTION_MODELS",
     "EDGE_MODELS",
     "GRAPH_MODELS",
     "IMAGE_MODELS",
@@ -143,6 +150,7 @@ __all__ = [
     "TOKEN_MODELS",
     "about",
     "bert",
+    "captioner",
     "edge_transformer",
     "forecaster",
     "gat",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.errors import unknown_name
+from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.compare import Comparison, compare
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora
 from edgewise.recipes.digits import digits
@@ -23,6 +24,7 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         attentive_esol,
+        caption_digits,
         digits,
         forecast,
         gat_cora,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgewise.tasks.captioning import Captioning as captioning
 from edgewise.tasks.classification import Classification as classification
 from edgewise.tasks.consistency import Consistency as consistency
 from edgewise.tasks.forecast import Forecast as forecast
@@ -13,6 +14,7 @@ from edgewise.tasks.task import Task
 from edgewise.tasks.translation import Translation as translation
 
 TASKS: dict[str, type[Task]] = {
+    "captioning": captioning,
     "classification": classification,
     "consistency": consistency,
     "forecast": forecast,
@@ -27,6 +29,7 @@ TASKS: dict[str, type[Task]] = {
 __all__ = [
     "TASKS",
     "Task",
+    "captioning",
     "classification",
     "consistency",
     "forecast",
