@@ -47,6 +47,28 @@ def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path
     assert [row["val/loss"] for row in logs[0]] != [row["val/loss"] for row in logs[1]]
 
 
+def test_the_mean_of_the_last_epochs() -> None:
+    model = torch.nn.BatchNorm1d(1)
+    average, module = LastAverage(2), Fitting(model, regression())
+    for value, mean in ((4.0, 4.0), (8.0, 6.0), (3.0, 5.5)):
+        torch.nn.init.constant_(model.weight, value)
+        model.num_batches_tracked.fill_(int(value))
+        average.on_validation_start(None, module)
+        assert float(model.weight.detach()) == mean
+        assert int(model.num_batches_tracked) == value, "what is counted is not averaged"
+        average.on_train_epoch_end(None, module)
+        assert float(model.weight.detach()) == value
+    other = LastAverage(2)
+    other.load_state_dict(average.state_dict())
+    assert [float(one["weight"]) for one in other.last] == [8.0, 3.0]
+
+
+def test_only_one_average() -> None:
+    for fields in ({"average_last": -1}, {"average_last": 3, "average": 0.9}):
+        with refused("trainer.average_last", expected="from 0", got="", remedy="10"):
+            Trainer(**fields)
+
+
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
 def test_a_decay_is_from_zero_to_below_one(decay: float) -> None:
     with refused("trainer.average", expected="below 1", got=repr(decay), remedy="0.99"):

@@ -98,7 +98,7 @@ class Series(Data):
         parts = []
         for first, stop in zip([self.history, *bounds], [*bounds, len(series)], strict=True):
             # Where the horizon begins; the history may reach back into the part before.
-            starts = torch.arange(max(first, self.history), stop - self.horizon + 1)
+            starts = torch.tensor(range(max(first, self.history), stop - self.horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
