@@ -33,7 +33,7 @@ def test_every_example_once_in_full_batches_of_one_length(seed):
     assert sorted(i for batch in batches for i in batch) == list(range(60))
     assert len(loader(seed)) == len(batches)
     assert max(map(tokens, batches)) <= MOST
-    spans = sorted(((int(x.max()), int(x.min())) for x in (LENGTHS[b].amax(1) for b in batches)))
+    spans = sorted((int(x.max()), int(x.min())) for x in (LENGTHS[b].amax(1) for b in batches))
     assert all(shorter[0] <= longer[1] for shorter, longer in itertools.pairwise(spans))
     assert sum(tokens(batch) for batch in batches) / (MOST * len(batches)) > 0.8
 
@@ -58,9 +58,7 @@ def test_continues_in_the_middle_of_an_epoch():
 
 
 def test_one_example_too_long_is_a_batch():
-    alone = BucketLoader(
-        lambda index: Batch((index,), index), torch.tensor([3, 99, 4]), 10, None
-    )
+    alone = BucketLoader(lambda index: Batch((index,), index), torch.tensor([3, 99, 4]), 10, None)
     assert epoch(alone, 0) == [[1], [2, 0]]
 
 

@@ -52,7 +52,13 @@ def test_captions_name_the_digits_that_are_there_in_their_order() -> None:
         [BEGIN, FIRST + 4, FIRST + 7, END],
         [BEGIN, FIRST + 1, FIRST + 2, FIRST + 3],
     ]
-    assert batch.target.tolist() == [FIRST + 4, FIRST + 7, END, *(FIRST + i for i in (1, 2, 3)), END]
+    assert batch.target.tolist() == [
+        FIRST + 4,
+        FIRST + 7,
+        END,
+        *(FIRST + i for i in (1, 2, 3)),
+        END,
+    ]
     outputs = torch.arange(8.0)[:, None]
     assert batch.counted(outputs)[:, 0].tolist() == [0, 1, 2, 4, 5, 6, 7], "none of padding"
     assert spelled(torch.tensor([[FIRST, PAD, FIRST + 1]])) == ["zero"]
@@ -70,7 +76,10 @@ def test_pictures_show_what_their_captions_say() -> None:
     squares = pictures.view(50, 28, 3, 28).transpose(1, 2)
     shown = squares.flatten(2).sum(-1) > 0
     assert shown.sum(1).tolist() == [len(text.split()) for text in batch.references]
-    known = {bytes(image.flatten().tolist()): int(label) for image, label in zip(images, labels)}
+    known = {
+        bytes(image.flatten().tolist()): int(label)
+        for image, label in zip(images, labels, strict=True)
+    }
     words = [
         [known[bytes((square * 255).round().int().flatten().tolist())] for square in row[there]]
         for row, there in zip(squares, shown, strict=True)

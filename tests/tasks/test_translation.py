@@ -7,7 +7,7 @@ import torch
 
 from edgewise import models, tasks
 from edgewise.data import WritingBatch
-from edgewise.layers import PairScores
+from edgewise.layers import PairScores, Tokens
 from tests.errors import refused
 
 metrics = pytest.importorskip("edgewise.tasks.text_metrics")
@@ -62,7 +62,7 @@ def test_translations_are_what_the_model_likes_best() -> None:
         asked = torch.cat(parts)
         read = torch.cat([torch.cat([torch.tensor([begin]), part[:-1]]) for part in parts])
         return WritingBatch(
-            (asked, sizes + 1, read, sizes + 1),
+            (Tokens(asked, sizes + 1), Tokens(read, sizes + 1)),
             asked,
             prompt=torch.full((count, 1), begin),
             end=end,

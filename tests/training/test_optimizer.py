@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -64,7 +66,7 @@ def test_linear_rises_and_falls_on_straight_lines():
     factors = [linear(warmup=0.2, floor=0.1).factor(step, 10) for step in range(11)]
     assert factors[:3] == [0.5, 1.0, 1.0]
     assert factors[6] == pytest.approx(0.55)
-    falls = [a - b for a, b in zip(factors[2:], factors[3:], strict=False)]
+    falls = [a - b for a, b in itertools.pairwise(factors[2:])]
     assert falls == pytest.approx([0.9 / 8] * 8)
     assert factors[10] == pytest.approx(0.1)
 

@@ -96,4 +96,6 @@ def _print_notes(recipe: recipes.Recipe) -> None:
 def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
     if arguments.seed is not None:
         fields = {**fields, "seed": arguments.seed}
+    if arguments.start is not None:
+        fields = {**fields, "from": arguments.start}
     return recipes.with_values(recipes.find(arguments.recipe), fields)

@@ -156,6 +156,12 @@ def _add_training(
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    command.add_argument(
+        "--from",
+        dest="start",
+        metavar="DIR",
+        help="start from the weights of this run's text model",
+    )
     command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
     command.set_defaults(takes_fields=True)
 

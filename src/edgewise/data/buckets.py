@@ -10,8 +10,7 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
-from edgewise.data.splits import Splits
-from edgewise.errors import ArgumentError
+from edgewise.data.splits import TextSplits
 
 
 class BucketLoader(Loader):
@@ -39,15 +38,15 @@ class BucketLoader(Loader):
     def __len__(self) -> int:
         return len(self._sizes())
 
-    def _batches_of_epoch(self) -> list[Tensor]:
+    def _indices(self) -> list[Tensor]:
         batches = list(self._sorted().split(self._sizes()))
-        if self.seed is None:
+        mixed = self._mixed()
+        if mixed is None:
             return batches
-        order = torch.randperm(len(batches), generator=self._mixed())
-        return [batches[i] for i in order.tolist()]
+        return [batches[i] for i in torch.randperm(len(batches), generator=mixed).tolist()]
 
     def _sorted(self) -> Tensor:
-        order = self._order()
+        order = self._order(self._mixed())
         # The total decides among examples with the same longest text: the cuts stay where they are.
         for key in (self._total, self._longest):
             order = order[key[order].argsort(stable=True, descending=True)]
@@ -58,7 +57,7 @@ class BucketLoader(Loader):
         if self._cuts is None:
             self._cuts, held = [0], 0
             for total in self._total[self._sorted()].tolist():
-                if held and held + total > self.size * self.world:
+                if held and held + total > self._whole:
                     self._cuts.append(0)
                     held = 0
                 self._cuts[-1] += 1
@@ -67,11 +66,13 @@ class BucketLoader(Loader):
 
 
 @dataclass(frozen=True)
-class TokenSplits(Splits):
+class TokenSplits(TextSplits):
     """Splits whose batches hold about ``batch_size`` tokens.
 
     Attributes:
         lengths: of the examples of each split, by its name; see :class:`BucketLoader`.
+        model_arguments, train, val, test, batch_size, tokenizer: see :class:`TextSplits`.
+
     """
 
     lengths: dict[str, Tensor]
@@ -84,11 +85,3 @@ class TokenSplits(Splits):
             )
             for name, part in parts.items()
         }
-
-
-def check_tokens(tokens: int) -> None:
-    """The size of a batch in tokens."""
-    if tokens < 1:
-        raise ArgumentError(
-            "data.tokens", expected="at least 1", got=repr(tokens), remedy="choose for example 4096"
-        )

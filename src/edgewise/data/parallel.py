@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.buckets import TokenSplits, check_tokens
+from edgewise.data.buckets import TokenSplits
 from edgewise.data.files import find_raw
-from edgewise.data.splits import Data, Split
-from edgewise.data.tokenizer import Special, encode_all, special_id, train_tokenizer
+from edgewise.data.splits import Split
+from edgewise.data.text_data import TextData
+from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.data.writing import WritingBatch
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -34,10 +36,10 @@ Lines = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True)
-class Parallel(Data):
+class Parallel(TextData):
     """Files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped, for each of two languages.
 
-    Batches: inputs ``(source [N], sizes [B], target [M], target sizes [B])``, packed without
+    Batches: inputs ``(source, target)``, each :class:`edgewise.layers.Tokens` packed without
     padding, where the source ends with ``<eos>`` and the target begins with ``<bos>``; targets
     ``[M]`` are the same text one token on, up to ``<eos>``.
 
@@ -45,10 +47,15 @@ class Parallel(Data):
         folder: where the files are.
         source, target: the languages, which are the ends of the files' names.
         train, val, test: the beginnings of the names.
-        vocabulary: tokens that both languages share.
-        tokens: in a batch, those of both texts together.
+        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both languages share
+            the vocabulary.
+        batch_size: tokens of a batch, those of both texts together.
 
     """
+
+    kind: Kind = "bpe"
+    vocabulary_size: int | None = 10_000
+    batch_size: int = 4096
 
     folder: str = "."
     source: str = "en"
@@ -56,13 +63,11 @@ class Parallel(Data):
     train: str = "train"
     val: str = "val"
     test: str = "test"
-    vocabulary: int = 10_000
-    tokens: int = 4096
 
     provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
 
     def __post_init__(self) -> None:
-        check_tokens(self.tokens)
+        super().__post_init__()
         if self.source == self.target:
             raise ArgumentError(
                 "data.source, data.target",
@@ -82,9 +87,7 @@ class Parallel(Data):
             split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
             for split, name in names.items()
         }
-        tokenizer = train_tokenizer(
-            [*texts["train"][0], *texts["train"][1]], "bpe", self.vocabulary, special=SPECIAL
-        )
+        tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
         parts, lengths = {}, {}
         for split, lines in texts.items():
             pairs = Pairs.of(tokenizer, lines)
@@ -93,7 +96,8 @@ class Parallel(Data):
         return TokenSplits(
             {"vocabulary": tokenizer.get_vocab_size()},
             **parts,
-            batch_size=self.tokens,
+            batch_size=self.batch_size,
+            tokenizer=tokenizer,
             lengths=lengths,
         )
 
@@ -151,7 +155,7 @@ class Pairs:
         read, asked = torch.ones((2, len(target)), dtype=torch.bool)
         read[last] = asked[last - whole + 1] = False
         return WritingBatch(
-            (source, sizes, target[read], whole - 1),
+            (Tokens(source, sizes), Tokens(target[read], whole - 1)),
             target[asked],
             prompt=torch.full((len(which), 1), special_id(self.tokenizer, "bos")),
             end=special_id(self.tokenizer, "eos"),

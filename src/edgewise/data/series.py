@@ -95,7 +95,7 @@ class Series(Data):
                 remedy="read a longer history",
             )
         bounds = [round(len(series) * share) for share in (1 - self.val - self.test, 1 - self.test)]
-        parts = []
+        parts: list[Split] = []
         for first, stop in zip([self.history, *bounds], [*bounds, len(series)], strict=True):
             # Where the horizon begins; the history may reach back into the part before.
             starts = torch.tensor(range(max(first, self.history), stop - self.horizon + 1))
@@ -108,7 +108,8 @@ class Series(Data):
                 )
             parts.append(self._split(series, starts, season))
         sizes = {"history": self.history, "horizon": self.horizon, "season": season}
-        return Splits(sizes, *parts, batch_size=self.batch_size)
+        train, val, test = parts
+        return Splits(sizes, train, val, test, self.batch_size)
 
     def _split(self, series: Tensor, starts: Tensor, season: int) -> Split:
         steps, ahead = torch.arange(-self.history, 0), torch.arange(self.horizon)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,20 @@ class Split:
         target_scale: mean and standard deviation of its targets, where these are numbers with a
             unit. Those of the training split decide what the model predicts: standardised values,
             which are scaled back.
+        draw: how many examples an epoch draws of them; all where it is ``None``.
+        lengths: ``[count]``, where batches should be of examples of about the same length.
 
     """
 
     count: int
     make: Callable[[Tensor], Batch]
     target_scale: tuple[float, float] | None = None
+    draw: int | None = None
+    lengths: Tensor | None = None
+
+    def loader(self, batch_size: int, seed: int | None) -> Loader:
+        """Its batches; see :class:`Loader`."""
+        return Loader(self.make, self.count, batch_size, seed, draw=self.draw, lengths=self.lengths)
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,8 @@ class Splits:
     """A loaded and checked data set.
 
     Attributes:
-        model_arguments: what the model must be told about the data, such as ``in_width``.
+        model_arguments: what the model, or the task that completes it, must be told about the
+            data, such as ``in_width``.
         train, val, test: its parts.
         batch_size: examples in a batch.
 
@@ -52,9 +64,22 @@ class Splits:
         """A loader by the name of each split; only ``train`` is shuffled."""
         parts = {"train": self.train, "val": self.val, "test": self.test}
         return {
-            name: Loader(part.make, part.count, self.batch_size, seed if name == "train" else None)
+            name: part.loader(self.batch_size, seed if name == "train" else None)
             for name, part in parts.items()
         }
+
+
+@dataclass(frozen=True)
+class TextSplits(Splits):
+    """A data set of texts.
+
+    Attributes:
+        tokenizer: what made numbers of them; it is kept in the run folder.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Text models as training calls them: inputs in, scores of tokens out."""
+"""Models of pairs as training calls them: two texts in, scores of the second one's tokens out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from torch import Tensor, nn
 
 from edgewise.layers.encoder_decoder import PairModel
 from edgewise.layers.reader import Memory
+from edgewise.layers.tokens import Tokens
 
 
 class PairScores(nn.Module):
-    """Scores of each next token of packed targets, from a :class:`PairModel`.
+    """Scores of each next token of the target, from a :class:`PairModel`.
 
     Args:
         model: reads the source and the target.
@@ -19,16 +20,21 @@ class PairScores(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, source: Tensor, sizes: Tensor, target: Tensor, target_sizes: Tensor
-    ) -> Tensor:
-        """``[M, vocabulary]`` from packed ids ``[N]`` and ``[M]`` with ``[B]`` sizes each."""
-        packed = {"sizes": sizes, "decoder_sizes": target_sizes}
-        return self.model.logits(self.model(source, None, target, **packed))
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """``[M, vocabulary]`` for the M tokens of the targets, both packed or both padded."""
+        states = self.model(
+            source.ids,
+            source.mask,
+            target.ids,
+            target.mask,
+            sizes=source.sizes,
+            decoder_sizes=target.sizes,
+        )
+        if target.sizes is None:
+            states = states.flatten(0, 1) if target.mask is None else states[target.mask.bool()]
+        return self.model.logits(states)
 
-    def memory(self, source: Tensor, sizes: Tensor, *_: Tensor) -> Memory:
+    def memory(self, source: Tokens, padding: int) -> Memory:
         """The sources as :func:`edgewise.decoding.generate` wants them: padded side by side."""
-        parts = source.split(sizes.tolist())
-        ids = nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
-        mask = nn.utils.rnn.pad_sequence([part.new_ones(len(part)) for part in parts], True)
-        return self.model.encode(ids, mask)
+        padded = source.padded(padding)
+        return self.model.encode(padded.ids, padded.mask)

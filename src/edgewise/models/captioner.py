@@ -11,29 +11,12 @@ Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (with
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from edgewise import layers as ew
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.models.transformer_encoder import TransformerEncoder
-
-
-class Captioner(nn.Module):
-    """``eyes`` make a memory of an image, and the text model ``writes`` reads it."""
-
-    def __init__(self, eyes: nn.Module, writes: ew.TextModel) -> None:
-        super().__init__()
-        self.eyes, self.writes = eyes, writes
-
-    def forward(self, images: Tensor, ids: Tensor) -> Tensor:
-        """Scores of each next word, ``[B · T, vocabulary]`` for ids ``[B, T]``."""
-        states = self.writes(ids, memory=self.memory(images))
-        return self.writes.logits(states).flatten(0, 1)
-
-    def memory(self, images: Tensor) -> ew.Memory:
-        """What the decoder reads of images ``[B, C, height, width]``."""
-        return ew.Memory(self.eyes(images))
 
 
 def captioner(
@@ -51,7 +34,7 @@ def captioner(
     feed_forward: int = 128,
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> Captioner:
+) -> ew.Captioner:
     """Scores of captions of at most ``length`` words; ``model(images, ids)``."""
     patches = ew.PatchEmbedding((image_height, image_width), patch, channels, width)
     stacks = []
@@ -67,4 +50,4 @@ def captioner(
     eyes = nn.Sequential(patches, Learned2d(*patches.grid, width), nn.Dropout(dropout), stacks[0])
     words = ew.TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
     head = ew.LanguageHead(vocabulary, width)
-    return Captioner(eyes, ew.TextModel(words, ew.Reader(stacks[1], causal()), head))
+    return ew.Captioner(eyes, ew.TextModel(words, ew.Reader(stacks[1], causal()), head))

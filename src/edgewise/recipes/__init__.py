@@ -17,6 +17,8 @@ from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
+from edgewise.recipes.shakespeare import gpt_shakespeare
+from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 
@@ -25,6 +27,7 @@ RECIPES: dict[str, Recipe] = {
     for recipe in (
         attentive_esol,
         caption_digits,
+        bert_wikitext,
         digits,
         forecast,
         gat_cora,
@@ -32,12 +35,15 @@ RECIPES: dict[str, Recipe] = {
         gcn_cora,
         gin_esol,
         gin_mutag,
+        gpt_shakespeare,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,
+        sst2,
+        tag_ewt,
     )
 }
 """Every recipe by name."""

@@ -19,7 +19,7 @@ transformer_multi30k = Recipe(
         dropout=0.3,
         order="pre",
     ),
-    data=data.multi30k(vocabulary=10_000, tokens=4096),
+    data=data.multi30k(vocabulary_size=10_000, batch_size=4096),
     task=tasks.translation(smoothing=0.1, beams=5),
     optimizer=training.Optimizer("adam", lr=3e-3),
     schedule=training.noam(warmup=0.1),

@@ -21,6 +21,8 @@ class Recipe:
         model: one of ``models.MODELS`` with some of its arguments; the data add theirs.
         data, task, optimizer, schedule, trainer: the parts, with their numbers.
         seed: of the weights, the dropout and the order of the examples.
+        start: the folder of a run whose weights training starts from, "" for none; ``--from`` on
+            the command line, ``from`` among the fields.
 
     """
 
@@ -33,3 +35,4 @@ class Recipe:
     schedule: Schedule
     trainer: Trainer
     seed: int = 0
+    start: str = ""

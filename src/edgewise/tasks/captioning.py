@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from edgewise.decoding import generate
 from edgewise.errors import MissingExtraError
 from edgewise.tasks.next_token import NextToken
@@ -35,7 +33,7 @@ class Captioning(NextToken):
             raise MissingExtraError("torchmetrics", "train", "captions") from error
         return {"exact": Exact()}
 
-    def write(self, model: nn.Module, batch: Any) -> list[str]:
+    def write(self, model: Any, batch: Any) -> list[str]:
         images, ids = batch.inputs
         found = generate(
             model.writes,

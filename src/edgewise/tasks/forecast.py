@@ -44,7 +44,7 @@ class Forecast(Task):
 
     def metrics(self) -> dict[str, Metric]:
         try:
-            from edgewise.tasks.forecast_metrics import ForecastError, SeasonalRatio
+            from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
         except ImportError as error:
             raise MissingExtraError("torchmetrics", "train", "errors of a forecast") from error
-        return {"mae": ForecastError(), "seasonal_ratio": SeasonalRatio()}
+        return {"mae": AbsoluteDifference(), "seasonal_ratio": SeasonalRatio()}

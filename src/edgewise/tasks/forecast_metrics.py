@@ -7,7 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 
-class ForecastError(Metric):
+class AbsoluteDifference(Metric):
     """The mean of |forecast - value|."""
 
     full_state_update = False
@@ -31,7 +31,7 @@ class ForecastError(Metric):
         return self.own / self.count
 
 
-class SeasonalRatio(ForecastError):
+class SeasonalRatio(AbsoluteDifference):
     """The same over that of the last season repeated."""
 
     def compute(self) -> Tensor:

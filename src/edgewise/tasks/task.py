@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Task(ABC):
     """A loss and metrics, both of the outputs ``[M, ...]`` that count and their targets."""
+
+    takes: ClassVar[tuple[str, ...]] = ()
+    """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
+
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        """The model that is trained: the recipe's, and what this task puts on it.
+
+        Args:
+            model: made with what the data decide but for ``takes``.
+            told: what the data say of ``takes``.
+        """
+        return model
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -45,4 +58,8 @@ class Task(ABC):
 
     def notes(self) -> dict[str, str]:
         """What a reader must know to compare a metric, by its name: how it was measured."""
+        return {}
+
+    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
+        """Metrics that follow from the mean loss alone, at no cost."""
         return {}

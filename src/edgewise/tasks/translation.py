@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.layers import PairModel, PairScores
 from edgewise.tasks.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -44,6 +47,16 @@ class Translation(NextToken):
                     remedy=f"choose for example {usual}",
                 )
 
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        if not isinstance(model, PairModel):
+            raise ArgumentError(
+                "model",
+                expected="a model of pairs of texts, such as transformer or t5",
+                got=type(model).__name__,
+                remedy="combine models, data and tasks of one kind",
+            )
+        return PairScores(model)
+
     def writing_metrics(self) -> dict[str, Metric]:
         try:
             from edgewise.tasks.text_metrics import BLEU
@@ -51,17 +64,18 @@ class Translation(NextToken):
             raise MissingExtraError("torchmetrics", "train", "BLEU") from error
         return {"bleu": BLEU()}
 
-    def write(self, model: nn.Module, batch: Any) -> list[str]:
-        _, sizes, *_ = batch.inputs
+    def write(self, model: Any, batch: Any) -> list[str]:
+        source, _ = batch.inputs
+        longest = int(torch.as_tensor(source.lengths()).max())
         found = beam_search(
             model.model,
             batch.prompt,
             beams=self.beams,
-            max_new_tokens=round(self.most * int(sizes.max())),
+            max_new_tokens=round(self.most * longest),
             length_penalty=self.length_penalty,
             end=batch.end,
             padding=batch.padding,
-            memory=model.memory(*batch.inputs),
+            memory=model.memory(source, batch.padding),
         )
         texts: list[str] = batch.decode(found[:, 1:])
         return texts

@@ -68,9 +68,7 @@ class MovingAverage(Average, AfterStep):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps, self.average = state["steps"], state["average"]
 
-    def after_step(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def after_step(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.steps += 1
         share = max(1 / self.steps, 1 - self.decay)
         for name, weight in _weights(pl_module).items():

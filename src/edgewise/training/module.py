@@ -113,6 +113,8 @@ class Fitting(lightning.LightningModule):
         values = {
             f"{split}/{name}": round(float(meter.compute()), 6) for name, meter in meters.items()
         }
+        for name, value in self.task.from_loss(values[f"{split}/loss"]).items():
+            values[f"{split}/{name}"] = round(value, 6)
         for meter in meters.values():
             meter.reset()
         return values

@@ -11,7 +11,7 @@ from edgewise.training.settings import Trainer
 
 @cache  # Lightning clears the environment when it is done
 def place() -> tuple[int, int]:
-    """This process's number and how many there are, as torchrun and ``edgewise train`` say."""
+    """The number of this process and how many there are, as torchrun and ``edgewise train`` say."""
     if "LOCAL_RANK" not in os.environ:
         return 0, 1
     rank = int(os.environ.get("RANK", os.environ["LOCAL_RANK"]))

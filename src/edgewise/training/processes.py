@@ -44,7 +44,7 @@ def _reduced(trainer: lightning.Trainer, number: int, how: str) -> int | torch.T
 
 def gathered(own: dict[str, Any]) -> list[dict[str, Any]]:
     """Every process's own, in the order of their numbers."""
-    rank, world = place()
+    _, world = place()
     if world == 1 or not torch.distributed.is_initialized():
         return [own]
     every: list[Any] = [None] * world

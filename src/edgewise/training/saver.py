@@ -52,9 +52,7 @@ class Saver(AfterStep):
             pl_module.train_meters.load_state_dict(self._saved["meters"])
             restore_rng(self._saved["rng"])
 
-    def after_step(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
+    def after_step(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if not trainer.is_last_batch:  # the epoch's end follows, which is the better place
             self._save(trainer)
 

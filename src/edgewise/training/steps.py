@@ -11,7 +11,8 @@ import lightning.pytorch as lightning
 
 class AfterStep(lightning.Callback, ABC):
     """Calls :meth:`after_step` where the weights have changed, and not between two batches that
-    are accumulated."""
+    are accumulated.
+    """
 
     _steps = 0
 
