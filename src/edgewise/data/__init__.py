@@ -25,6 +25,7 @@ from edgewise.data.social import EdgeList as edge_list
 from edgewise.data.social import EgoFacebook as ego_facebook
 from edgewise.data.social import HollywoodActors as hollywood_actors
 from edgewise.data.splits import Data, Split, Splits, TextSplits
+from edgewise.data.summaries import WikiSummaries as wiki_summaries
 from edgewise.data.text import Shakespeare as shakespeare
 from edgewise.data.text import TextFiles as text_files
 from edgewise.data.text import WarAndPeace as war_and_peace
@@ -55,6 +56,7 @@ DATA: dict[str, type[Data]] = {
     "tsv": tsv,
     "tu": tu,
     "war_and_peace": war_and_peace,
+    "wiki_summaries": wiki_summaries,
     "wikitext2": wikitext2,
 }
 """Every data set by the name that recipes and run folders use."""
@@ -93,5 +95,6 @@ __all__ = [
     "tsv",
     "tu",
     "war_and_peace",
+    "wiki_summaries",
     "wikitext2",
 ]

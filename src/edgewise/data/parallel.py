@@ -19,6 +19,7 @@ from torch import Tensor
 from edgewise.data.batch import Batch
 from edgewise.data.buckets import TokenSplits
 from edgewise.data.files import find_raw
+from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.splits import Split
 from edgewise.data.text_data import TextData
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
@@ -92,7 +93,7 @@ class Parallel(TextData):
         for split, lines in texts.items():
             pairs = Pairs.of(tokenizer, lines)
             parts[split] = Split(len(lines[0]), pairs.take)
-            lengths[split] = torch.stack([pairs.source_sizes, pairs.target_sizes - 1], 1)
+            lengths[split] = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
         return TokenSplits(
             {"vocabulary": tokenizer.get_vocab_size()},
             **parts,
@@ -126,31 +127,28 @@ class Pairs:
     """Texts and their translations as ids, each on one packed axis.
 
     Attributes:
-        source, target: ids ``[N]`` and ``[M]``; each target is ``<bos> ... <eos>``.
-        source_sizes, target_sizes: ``[count]``.
+        source, target: their ids; each target is ``<bos> ... <eos>``.
         references: the translations as they are in the file.
         tokenizer: of both.
 
     """
 
-    source: Tensor
-    source_sizes: Tensor
-    target: Tensor
-    target_sizes: Tensor
+    source: PackedTexts
+    target: PackedTexts
     references: Sequence[str]
     tokenizer: Tokenizer
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
         """From the lines of two files."""
-        source = encode_all(tokenizer, lines[0], last="eos")
-        target = encode_all(tokenizer, lines[1], first="bos", last="eos")
-        return cls(*source, *target, lines[1], tokenizer)
+        source = PackedTexts(*encode_all(tokenizer, lines[0], last="eos"))
+        target = PackedTexts(*encode_all(tokenizer, lines[1], first="bos", last="eos"))
+        return cls(source, target, lines[1], tokenizer)
 
     def take(self, which: Tensor) -> Batch:
         """The batch of these pairs."""
-        source, sizes = taken(self.source, self.source_sizes, which)
-        target, whole = taken(self.target, self.target_sizes, which)
+        source, sizes = self.source.take(which)
+        target, whole = self.target.take(which)
         last = whole.cumsum(0) - 1
         read, asked = torch.ones((2, len(target)), dtype=torch.bool)
         read[last] = asked[last - whole + 1] = False
@@ -163,13 +161,6 @@ class Pairs:
             references=tuple(self.references[i] for i in which.tolist()),
             decode=decoder(self.tokenizer),
         )
-
-
-def taken(ids: Tensor, sizes: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-    """The ids of some texts on one packed axis, and their sizes."""
-    start, size = (sizes.cumsum(0) - sizes)[which], sizes[which]
-    shift = start - (size.cumsum(0) - size)
-    return ids[torch.arange(int(size.sum())) + shift.repeat_interleave(size)], size
 
 
 def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:

@@ -28,6 +28,7 @@ from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
 from edgewise.layers.scored import PairScores
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
+from edgewise.layers.sentence_scores import SentenceScores
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
 from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
@@ -76,6 +77,7 @@ __all__ = [
     "RecurrentReader",
     "Rescaled",
     "Residual",
+    "SentenceScores",
     "TextEmbedding",
     "TextModel",
     "TextScores",

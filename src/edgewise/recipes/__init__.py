@@ -18,6 +18,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
 from edgewise.recipes.shakespeare import gpt_shakespeare
+from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
@@ -43,6 +44,7 @@ RECIPES: dict[str, Recipe] = {
         sage_facebook,
         transformer_multi30k,
         sst2,
+        summarise_wikitext,
         tag_ewt,
     )
 }

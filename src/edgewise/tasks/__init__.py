@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewise.tasks.captioning import Captioning as captioning
 from edgewise.tasks.classification import Classification as classification
 from edgewise.tasks.consistency import Consistency as consistency
+from edgewise.tasks.extraction import Extraction as extraction
 from edgewise.tasks.forecast import Forecast as forecast
 from edgewise.tasks.language_modeling import LanguageModeling as language_modeling
 from edgewise.tasks.link_prediction import LinkPrediction as link_prediction
@@ -22,6 +23,7 @@ TASKS: dict[str, type[Task]] = {
     "captioning": captioning,
     "classification": classification,
     "consistency": consistency,
+    "extraction": extraction,
     "forecast": forecast,
     "language_modeling": language_modeling,
     "link_prediction": link_prediction,
@@ -40,6 +42,7 @@ __all__ = [
     "captioning",
     "classification",
     "consistency",
+    "extraction",
     "forecast",
     "language_modeling",
     "link_prediction",
