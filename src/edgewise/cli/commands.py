@@ -9,6 +9,7 @@ from edgewise import recipes
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
+from edgewise.training import RunFolder
 
 __all__ = [
     "KINDS",
@@ -48,6 +49,7 @@ def train(arguments: Namespace, fields: Fields) -> int:
     else:
         summary = recipes.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
         print(metrics_table(summary))
+    _print_notes(recipe)
     several = arguments.seeds or arguments.folds
     print(f"\n{out}: recipe.json, metrics.json" + ("" if several else " and more"))
     return 0
@@ -77,6 +79,7 @@ def compare(arguments: Namespace, fields: Fields) -> int:
 def test(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise test``."""
     print(metrics_table(recipes.evaluate_run(arguments.folder)))
+    _print_notes(recipes.load_recipe(RunFolder(arguments.folder)))
     return 0
 
 
@@ -108,6 +111,11 @@ def doctor(_arguments: Namespace, _fields: Fields) -> int:
 
     print(report())
     return 0
+
+
+def _print_notes(recipe: recipes.Recipe) -> None:
+    for name, note in recipe.task.notes().items():
+        print(f"{name}: {note}")
 
 
 def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:

@@ -6,12 +6,14 @@ from edgewise.layers.attention import LinearByHead, MultiHeadAttention
 from edgewise.layers.attention_pool import AttentionPool
 from edgewise.layers.block import AttentionBlock, Block, NodeBatchNorm, Residual, TransformerLayer
 from edgewise.layers.cache import Cache
+from edgewise.layers.captioner import Captioner
 from edgewise.layers.decoder import CrossBlock, DecoderLayer
 from edgewise.layers.dropout import Dropout
 from edgewise.layers.edge_transformer import EdgeTransformerLayer
 from edgewise.layers.edge_vectors import EdgeVectorLayer
 from edgewise.layers.encoder_decoder import EncoderDecoder, PairModel
 from edgewise.layers.feed_forward import FeedForward, GatedFeedForward, activation
+from edgewise.layers.forecaster import Forecaster
 from edgewise.layers.graph_network import GraphNetworkBlock
 from edgewise.layers.heads import PooledHead, TokenHead
 from edgewise.layers.jumping import JumpingKnowledge
@@ -25,7 +27,9 @@ from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
 from edgewise.layers.response import Response
+from edgewise.layers.scored import PairScores
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
+from edgewise.layers.sentence_scores import SentenceScores
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
 from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
@@ -39,6 +43,7 @@ __all__ = [
     "AttentionPool",
     "Block",
     "Cache",
+    "Captioner",
     "ClassToken",
     "CrossBlock",
     "DecoderLayer",
@@ -47,6 +52,7 @@ __all__ = [
     "EdgeVectorLayer",
     "EncoderDecoder",
     "FeedForward",
+    "Forecaster",
     "GatedFeedForward",
     "GraphLayer",
     "GraphNetworkBlock",
@@ -63,6 +69,7 @@ __all__ = [
     "MultiHopAttention",
     "NodeBatchNorm",
     "PairModel",
+    "PairScores",
     "PatchEmbedding",
     "Pool",
     "PooledHead",
@@ -72,6 +79,7 @@ __all__ = [
     "Rescaled",
     "Residual",
     "Response",
+    "SentenceScores",
     "TextEmbedding",
     "TextModel",
     "TextScores",

@@ -12,11 +12,12 @@ from edgewise.data import Loader, Splits, TextSplits
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import Rescaled
 from edgewise.recipes.fields import model_fields
+from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
 from edgewise.recipes.start import load_trunk
 from edgewise.recipes.vocabulary import check_vocabulary, keep_vocabulary, with_vocabulary
-from edgewise.training import RunFolder, evaluate, fit, seed_everything
+from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -46,14 +47,40 @@ def train(
             return metrics
     else:
         folder.refuse_existing()
+    model, loaders, tokenizer = _started(recipe, folder)
+    folder.create()
+    about = keep_vocabulary(folder, tokenizer)
+    folder.write_json("recipe.json", to_record(recipe) | about)
+    title = title or recipe.name
+    if recipe.trainer.devices > 1 and place()[1] == 1:
+        del model, loaders
+        launch(path, recipe.trainer.devices, title)
+        metrics = folder.read_json("metrics.json")
+        return metrics
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
+    """Train in this process, which may be one of several, into a folder that is there already."""
+    model, loaders, _ = _started(recipe, folder)
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def _started(
+    recipe: Recipe, folder: RunFolder
+) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
+    """What :func:`prepare` gives, with the weights that training starts from."""
     model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
     if recipe.start and not folder.checkpoint.is_file():
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, tokenizer, "data.tokenizer")
         load_trunk(model, start)
-    folder.create()
-    about = keep_vocabulary(folder, tokenizer)
-    folder.write_json("recipe.json", to_record(recipe) | about)
+    return model, loaders, tokenizer
+
+
+def _fit(
+    recipe: Recipe, model: nn.Module, loaders: dict[str, Loader], folder: RunFolder, title: str
+) -> dict[str, float]:
     seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
     return fit(
         model,
@@ -63,7 +90,7 @@ def train(
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         trainer=recipe.trainer,
-        title=title or recipe.name,
+        title=title,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -41,6 +41,24 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
 
         """
+
+    def writing_metrics(self) -> dict[str, Metric]:
+        """New metrics by name of what the model writes, updated ``(written, batch)``.
+
+        Writing takes far longer than reading, so these are of the test split alone.
+        """
+        return {}
+
+    def write(self, model: nn.Module, batch: Any) -> Any:
+        """What the model makes of the inputs without being shown the targets.
+
+        Only asked for where there are :meth:`writing_metrics`.
+        """
+        raise NotImplementedError
+
+    def notes(self) -> dict[str, str]:
+        """What a reader must know to compare a metric, by its name: how it was measured."""
+        return {}
 
     def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
         """Metrics that follow from the mean loss alone, at no cost."""
