@@ -29,7 +29,7 @@ sst2 = Recipe(
     task=tasks.text_classification(pool="mean", dropout=0.3),
     optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=8, clip_norm=1.0),
+    trainer=training.Trainer(epochs=5, clip_norm=1.0),
 )
 
 tag_ewt = Recipe(
@@ -40,5 +40,5 @@ tag_ewt = Recipe(
     task=tasks.tagging(dropout=0.2),
     optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=7, clip_norm=1.0),
+    trainer=training.Trainer(epochs=6, clip_norm=1.0),
 )
