@@ -91,3 +91,29 @@ def test_a_process_without_an_example_takes_part_and_counts_nothing():
     assert last.inputs[0].tolist() == [6]
     assert len(last.target) == 0
     assert last.counted(torch.ones(1, 2)).shape == (0, 2)
+
+
+def test_an_epoch_may_draw_a_part_of_many_examples():
+    loader = Loader(lambda i: Batch((i,), i), count=100, size=3, seed=0, draw=10)
+    seen = torch.cat([batch.target for batch in loader])
+    assert len(loader) == 4
+    assert len(seen) == len(set(seen.tolist())) == 10
+    loader.set_epoch(1)
+    assert seen.tolist() != torch.cat([batch.target for batch in loader]).tolist()
+    whole = Loader(lambda i: Batch((i,), i), count=5, size=3, draw=2)
+    assert sum(len(batch.target) for batch in whole) == 5, "validation leaves nothing out"
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_batches_of_like_length_hold_every_example_once(seed):
+    lengths = torch.randint(1, 50, (1000,), generator=torch.Generator().manual_seed(0))
+    loader = Loader(lambda i: Batch((i,), i), count=1000, size=8, seed=seed, lengths=lengths)
+    batches = [batch.target for batch in loader]
+    assert sorted(torch.cat(batches).tolist()) == list(range(1000))
+    spread = [int(lengths[index].max() - lengths[index].min()) for index in batches]
+    assert sum(spread) / len(spread) < 5
+    means = torch.stack([lengths[index].float().mean() for index in batches])
+    if seed is not None:
+        assert not bool((means.diff() >= -1).all()), "short and long batches take turns"
+        again = [batch.target for batch in loader]
+        assert all(torch.equal(a, b) for a, b in zip(batches, again, strict=True))

@@ -11,7 +11,17 @@ from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 
-__all__ = ["KINDS", "compare", "doctor", "list_names", "show", "test", "train", "verify"]
+__all__ = [
+    "KINDS",
+    "compare",
+    "doctor",
+    "generate",
+    "list_names",
+    "show",
+    "test",
+    "train",
+    "verify",
+]
 
 Fields = dict[str, str]
 
@@ -70,6 +80,21 @@ def test(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise test``."""
     print(metrics_table(recipes.evaluate_run(arguments.folder)))
     _print_notes(recipes.load_recipe(RunFolder(arguments.folder)))
+    return 0
+
+
+def generate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise generate``."""
+    import torch
+
+    from edgewise.decoding import Choose, Greedy, Sample
+
+    choose: Choose = Greedy()
+    if arguments.temperature:
+        limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
+        random = torch.Generator().manual_seed(arguments.seed)
+        choose = Sample(arguments.temperature, generator=random, **limits)
+    print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 

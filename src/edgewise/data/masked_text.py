@@ -25,12 +25,14 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class MaskedText(TextData):
     """Lines of texts, one after the other with ``<sep>`` between, cut into windows after ``<cls>``.
 
-    What is tested on is WikiText-2's test file. Of data sets with labels the training sentences
-    alone are read, without their labels, so that fine-tuning on them is tested on unseen text.
+    What is tested on is WikiText-2's test file, or files of your own. Of data sets with labels the
+    training sentences alone are read, without their labels, so that fine-tuning on them is tested
+    on unseen text.
 
     Attributes:
         sources: data sets at hand.
         paths: text files of your own, of which each line is a text.
+        test_paths: likewise, to test on instead.
         masked: the share of tokens to be found; see :func:`edgewise.data.masking.mask_tokens`.
         context: the most tokens of a window, with ``<cls>``.
         windows: how many windows an epoch draws; as many as fit side by side where it is 0.
@@ -44,6 +46,7 @@ class MaskedText(TextData):
     lowercase: bool = True
     sources: tuple[str, ...] = field(default=get_args(Source))
     paths: tuple[str, ...] = ()
+    test_paths: tuple[str, ...] = ()
     masked: float = 0.15
     context: int = 64
     windows: int = 0
@@ -64,9 +67,7 @@ class MaskedText(TextData):
     def lines(self) -> list[str]:
         """The texts, none of them empty."""
         found = [line for source in self.sources for line in LINES[source]()]
-        for path in self.paths:
-            found += read_text(Path(path)).splitlines()
-        found = [line.strip() for line in found if line.strip()]
+        found = _stripped(found + _lines(self.paths))
         if not found:
             raise ArgumentError(
                 "data.sources, data.paths",
@@ -81,13 +82,13 @@ class MaskedText(TextData):
         every = max(2, round(1 / self.val))
         val = lines[every - 1 :: every]
         train = [line for i, line in enumerate(lines) if (i + 1) % every]
-        test = WikiText2().parts()[2].splitlines()
+        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
         tokenizer = self.make_tokenizer(train, SPECIAL)
         known = {"cls": special_id(tokenizer, "cls"), "mask": special_id(tokenizer, "mask")}
         known |= {"special": len(SPECIAL), "vocabulary": tokenizer.get_vocab_size()}
         splits = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
-            stream, _ = encode_all(tokenizer, [t.strip() for t in texts if t.strip()], last="sep")
+            stream, _ = encode_all(tokenizer, _stripped(texts), last="sep")
             check_some(name, stream)
             splits[name] = masked_windows(
                 stream,
@@ -105,6 +106,14 @@ class MaskedText(TextData):
             self.batch_size,
             tokenizer,
         )
+
+
+def _stripped(lines: list[str]) -> list[str]:
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _lines(paths: tuple[str, ...]) -> list[str]:
+    return [line for path in paths for line in read_text(Path(path)).splitlines()]
 
 
 def _multi30k() -> list[str]:

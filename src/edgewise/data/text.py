@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from edgewise.data.splits import Splits, TextSplits
@@ -87,7 +88,7 @@ class TextStream(TextData):
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
             train=training_windows(train, self.context, self.windows),
             val=held_out_windows(train, val, self.context, stride),
-            test=held_out_windows(train, test, self.context, stride),
+            test=held_out_windows(torch.cat([train, val]), test, self.context, stride),
             batch_size=self.batch_size,
             tokenizer=tokenizer,
         )
@@ -146,7 +147,7 @@ class WarAndPeace(TextStream):
         address = f"{RAW}/GITenberg/War-and-Peace_2600/{at}/2600-0.txt"
         text = raw_texts("war_and_peace", {name: address})[name]
         _, _, rest = text.partition("*** START OF")
-        body, _, _ = rest.partition("\n")[2].partition("*** END OF")
+        body, _, _ = rest.partition("\n")[2].partition("End of the Project Gutenberg")
         return body.strip() + "\n"
 
 

@@ -18,7 +18,7 @@ from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.models.transformer_encoder import TransformerEncoder
 
-PLACE = 0.5  # of positions at first: smaller, and words are long in learning where to look
+PLACE = 0.5  # of positions at first: much smaller, and words are late to learn where to look
 
 
 def captioner(
@@ -52,7 +52,8 @@ def captioner(
     place = Learned2d(*patches.grid, width, std=PLACE)
     eyes = nn.Sequential(patches, place, nn.Dropout(dropout), stacks[0])
     at = Learned(length, width, std=PLACE)
-    words = ew.TextEmbedding(vocabulary, width, positions=at, dropout=dropout, scale=width**0.5)
+    words = ew.TextEmbedding(vocabulary, width, positions=at, dropout=dropout)
+    nn.init.normal_(words.tokens.weight, std=width**-0.5)
     head = ew.LanguageHead(vocabulary, width)
     for stack in stacks:
         ew.xavier_start(stack)

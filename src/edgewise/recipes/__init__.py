@@ -17,11 +17,16 @@ from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import from_record, load_recipe, to_record
 from edgewise.recipes.seeds import evaluate_run, train_folds, train_seeds
-from edgewise.recipes.shakespeare import gpt_shakespeare
+from edgewise.recipes.shakespeare import (
+    gpt_shakespeare,
+    gpt_shakespeare_best,
+    gpt_shakespeare_long,
+)
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
+from edgewise.recipes.writing import write
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -37,6 +42,8 @@ RECIPES: dict[str, Recipe] = {
         gin_esol,
         gin_mutag,
         gpt_shakespeare,
+        gpt_shakespeare_best,
+        gpt_shakespeare_long,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,
@@ -79,4 +86,5 @@ __all__ = [
     "train_folds",
     "train_seeds",
     "with_values",
+    "write",
 ]

@@ -87,5 +87,7 @@ class Optimizer:
         if others:
             groups.append({"params": others, "weight_decay": 0.0})
         make: Any = OPTIMIZERS[self.name]
-        optimizer: torch.optim.Optimizer = make(groups, lr=self.lr, betas=(0.9, self.beta2))
+        optimizer: torch.optim.Optimizer = make(
+            groups, lr=self.lr, betas=(0.9, self.beta2), fused=True
+        )
         return optimizer
