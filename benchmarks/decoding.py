@@ -3,8 +3,8 @@
     python benchmarks/decoding.py [--tokens 512] [--rounds 3] [--threads 2]
 
 A GPT with nanoGPT's numbers for a CPU and an encoder-decoder write the same texts, with and without
-a cache; the two take turns, their tokens must be equal, and the fastest of each is compared, as
-other work on the machine only ever makes a run slower.
+a cache. The two take turns, their tokens must be equal, and the fastest of each is compared:
+whatever else the machine does only ever makes a run slower.
 """
 
 from __future__ import annotations

@@ -71,6 +71,28 @@ def test_counted_rows():
     assert chosen.tolist() == [[6, 7], [2, 3]]
 
 
+@pytest.mark.parametrize("seed", [4, None])
+def test_processes_share_each_batch_of_all(seed):
+    parts = [loader(seed=seed, count=10, size=3) for _ in range(2)]
+    for rank, part in enumerate(parts):
+        part.share(rank, 2)
+    whole = epoch(loader(seed=seed, count=10, size=6), 1)
+    shares = [epoch(part, 1) for part in parts]
+    assert [len(part) for part in parts] == [2, 2]
+    assert [a + b for a, b in zip(*shares, strict=True)] == [
+        batch[::2] + batch[1::2] for batch in whole
+    ]
+
+
+def test_a_process_without_an_example_takes_part_and_counts_nothing():
+    part = loader(seed=None, count=7, size=3)
+    part.share(1, 2)
+    *_, last = part
+    assert last.inputs[0].tolist() == [6]
+    assert len(last.target) == 0
+    assert last.counted(torch.ones(1, 2)).shape == (0, 2)
+
+
 def test_an_epoch_may_draw_a_part_of_many_examples():
     loader = Loader(lambda i: Batch((i,), i), count=100, size=3, seed=0, draw=10)
     seen = torch.cat([batch.target for batch in loader])
@@ -95,25 +117,3 @@ def test_batches_of_like_length_hold_every_example_once(seed):
         assert not bool((means.diff() >= -1).all()), "short and long batches take turns"
         again = [batch.target for batch in loader]
         assert all(torch.equal(a, b) for a, b in zip(batches, again, strict=True))
-
-
-@pytest.mark.parametrize("seed", [4, None])
-def test_processes_share_each_batch_of_all(seed):
-    parts = [loader(seed=seed, count=10, size=3) for _ in range(2)]
-    for rank, part in enumerate(parts):
-        part.share(rank, 2)
-    whole = epoch(loader(seed=seed, count=10, size=6), 1)
-    shares = [epoch(part, 1) for part in parts]
-    assert [len(part) for part in parts] == [2, 2]
-    assert [a + b for a, b in zip(*shares, strict=True)] == [
-        batch[::2] + batch[1::2] for batch in whole
-    ]
-
-
-def test_a_process_without_an_example_takes_part_and_counts_nothing():
-    part = loader(seed=None, count=7, size=3)
-    part.share(1, 2)
-    *_, last = part
-    assert last.inputs[0].tolist() == [6]
-    assert len(last.target) == 0
-    assert last.counted(torch.ones(1, 2)).shape == (0, 2)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.packed_texts import PackedTexts
-from edgewise.data.sentences import PARTS, Labelled, numbered
+from edgewise.data.packed_texts import PackedTexts, forgotten
+from edgewise.data.sentences import PARTS, Labelled, check_share, numbered
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.layers import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Tag = Literal["upos", "xpos", "deprel"]
 COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "deprel": 7}
@@ -32,6 +35,7 @@ class EWT(TextData):
         tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
+        forget: the share of tokens that training shows as ``<unk>``, others every time.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A word is
             one or several tokens.
 
@@ -41,6 +45,7 @@ class EWT(TextData):
     vocabulary_size: int | None = 8000
     tag: Tag = "upos"
     packed: bool = True
+    forget: float = 0.0
 
     provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
 
@@ -48,6 +53,7 @@ class EWT(TextData):
         super().__post_init__()
         if self.tag not in get_args(Tag):
             raise unknown_name("data.tag", self.tag, get_args(Tag))
+        check_share("forget", self.forget)
 
     def files(self) -> dict[str, tuple[str, str]]:
         """Text and name of the file of each split."""
@@ -64,7 +70,6 @@ class EWT(TextData):
         tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
         plain = (" ".join(words) for words in words_of(parts["train"]))
         tokenizer = self.make_tokenizer(plain, SPECIAL)
-        padding = special_id(tokenizer, "pad")
         splits, longest = {}, 0
         for name, sentences in parts.items():
             words = [pair for sentence in sentences for pair in sentence]
@@ -72,12 +77,31 @@ class EWT(TextData):
             texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
             counts = torch.tensor([len(sentence) for sentence in sentences])
             target = PackedTexts(numbered(words, tags, name), counts)
-            splits[name], most = _part(texts, target, None if self.packed else padding)
+            forget = self.forget * (name == "train")
+            splits[name], most = self._part(texts, target, tokenizer, forget)
             longest = max(longest, most)
         size = tokenizer.get_vocab_size()
         told = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
         return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+
+    def _part(
+        self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, forget: float
+    ) -> tuple[Split, int]:
+        """Batches of sentences, and the tokens of the longest."""
+        padding, unknown = (special_id(tokenizer, name) for name in ("pad", "unk"))
+        sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
+        lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
+
+        def make(index: Tensor) -> Batch:
+            ids, sizes = words.take(target.where(index))
+            if forget:
+                ids = forgotten(ids, forget, unknown, len(SPECIAL))
+            tokens = Tokens(ids, lengths[index])
+            tokens = tokens if self.packed else tokens.padded(padding)
+            return Batch((tokens, sizes), target.take(index)[0])
+
+        return Split(len(target), make, lengths=lengths), int(lengths.max())
 
 
 def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
@@ -128,18 +152,3 @@ def _no_empty_word(ids: Tensor, sizes: Tensor, unknown: int) -> tuple[Tensor, Te
     out = ids.new_full((int(filled.sum()),), unknown)
     out[(sizes > 0).repeat_interleave(filled)] = ids
     return out, filled
-
-
-def _part(words: PackedTexts, target: PackedTexts, padding: int | None) -> tuple[Split, int]:
-    """Batches of sentences, and the tokens of the longest."""
-    sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
-    lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
-
-    def make(index: Tensor) -> Batch:
-        ids, sizes = words.take(target.where(index))
-        tokens = Tokens(ids, lengths[index])
-        if padding is not None:
-            tokens = tokens.padded(padding)
-        return Batch((tokens, sizes), target.take(index)[0])
-
-    return Split(len(target), make, lengths=lengths), int(lengths.max())

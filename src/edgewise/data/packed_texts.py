@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from edgewise.data.packed import ranges
@@ -39,3 +40,19 @@ class PackedTexts:
         sizes = self.sizes.clamp(max=most)
         start = self.sizes.cumsum(0) - self.sizes
         return PackedTexts(self.ids[ranges(start, sizes)], sizes)
+
+
+def forgotten(ids: Tensor, share: float, unknown: int, special: int) -> Tensor:
+    """Ids of which each, but for special ones, is ``<unk>`` with this probability.
+
+    A model that is trained so learns to do without any single word (Iyyer et al., Deep unordered
+    composition, 2015).
+
+    Args:
+        ids: of tokens.
+        share: the probability.
+        unknown: the id of ``<unk>``.
+        special: ids below it are special tokens.
+    """
+    lost = (torch.rand(ids.shape) < share) & (ids >= special)
+    return torch.where(lost, unknown, ids)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.packed_texts import PackedTexts
+from edgewise.data.packed_texts import PackedTexts, forgotten
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts, read_text
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Labelled = list[tuple[str, str]]
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
@@ -32,6 +35,7 @@ class LabelledSentences(TextData):
         longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
+        forget: the share of tokens that training shows as ``<unk>``, others every time.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
@@ -40,12 +44,14 @@ class LabelledSentences(TextData):
     vocabulary_size: int | None = 8000
     longest: int = 0
     packed: bool = True
+    forget: float = 0.0
 
     provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("longest", 0, 128)
+        check_share("forget", self.forget)
 
     @abstractmethod
     def files(self) -> dict[str, tuple[str, str]]:
@@ -55,19 +61,43 @@ class LabelledSentences(TextData):
         parts = {name: read_labelled(*file) for name, file in self.files().items()}
         labels = sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
-        padding = special_id(tokenizer, "pad")
         splits, longest = {}, 0
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.longest) if self.longest else texts
             target = numbered(found, labels, name)
-            splits[name] = _part(texts, target, None if self.packed else padding)
+            splits[name] = self._part(texts, target, tokenizer, self.forget * (name == "train"))
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
         told = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
         return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+
+    def _part(
+        self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, forget: float
+    ) -> Split:
+        padding, unknown = (special_id(tokenizer, name) for name in ("pad", "unk"))
+
+        def make(index: Tensor) -> Batch:
+            ids, sizes = texts.take(index)
+            if forget:
+                ids = forgotten(ids, forget, unknown, len(SPECIAL))
+            tokens = Tokens(ids, sizes)
+            return Batch((tokens if self.packed else tokens.padded(padding),), target[index])
+
+        return Split(len(texts), make, lengths=texts.sizes)
+
+
+def check_share(name: str, share: float) -> None:
+    """A probability below 1."""
+    if not 0 <= share < 1:
+        raise ArgumentError(
+            f"data.{name}",
+            expected="a share from 0 to below 1",
+            got=repr(share),
+            remedy="choose for example 0.1",
+        )
 
 
 def read_labelled(text: str, name: str) -> Labelled:
@@ -104,21 +134,13 @@ def numbered(found: Labelled, labels: list[str], name: str) -> Tensor:
     return torch.tensor([places[label] for _, label in found])
 
 
-def _part(texts: PackedTexts, target: Tensor, padding: int | None) -> Split:
-    def make(index: Tensor) -> Batch:
-        tokens = Tokens(*texts.take(index))
-        return Batch((tokens if padding is None else tokens.padded(padding),), target[index])
-
-    return Split(len(texts), make, lengths=texts.sizes)
-
-
 @dataclass(frozen=True)
 class TSV(LabelledSentences):
     """Your own labelled sentences.
 
     Attributes:
         train, val, test: files, plain or gzipped.
-        longest, packed: see :class:`LabelledSentences`.
+        longest, packed, forget: see :class:`LabelledSentences`.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """

@@ -15,12 +15,13 @@ class Learned(nn.Module):
     Args:
         length: how many positions there are.
         width: of the features.
+        std: of the vectors before they learn.
     """
 
-    def __init__(self, length: int, width: int) -> None:
+    def __init__(self, length: int, width: int, *, std: float = 0.02) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(length, width))
-        nn.init.normal_(self.table, std=0.02)
+        nn.init.normal_(self.table, std=std)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """``[..., T, width]`` from x of that shape and positions ``[..., T]``, else 0, 1, ...
@@ -52,11 +53,12 @@ class Learned2d(nn.Module):
     Args:
         rows, columns: of the grid.
         width: of the features.
+        std: of the vectors before they learn.
     """
 
-    def __init__(self, rows: int, columns: int, width: int) -> None:
+    def __init__(self, rows: int, columns: int, width: int, *, std: float = 0.02) -> None:
         super().__init__()
-        self.row, self.column = Learned(rows, width), Learned(columns, width)
+        self.row, self.column = (Learned(count, width, std=std) for count in (rows, columns))
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """``[..., rows · columns, width]`` from x of that shape, the nodes in raster order.

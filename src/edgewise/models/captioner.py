@@ -18,6 +18,8 @@ from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.models.transformer_encoder import TransformerEncoder
 
+PLACE = 0.5  # of positions at first: much smaller, and words are late to learn where to look
+
 
 def captioner(
     image_height: int,
@@ -47,7 +49,12 @@ def captioner(
             for _ in range(count)
         ]
         stacks.append(TransformerEncoder(layer, nn.LayerNorm(width), reads))
-    eyes = nn.Sequential(patches, Learned2d(*patches.grid, width), nn.Dropout(dropout), stacks[0])
-    words = ew.TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
+    place = Learned2d(*patches.grid, width, std=PLACE)
+    eyes = nn.Sequential(patches, place, nn.Dropout(dropout), stacks[0])
+    at = Learned(length, width, std=PLACE)
+    words = ew.TextEmbedding(vocabulary, width, positions=at, dropout=dropout)
+    nn.init.normal_(words.tokens.weight, std=width**-0.5)
     head = ew.LanguageHead(vocabulary, width)
+    for stack in stacks:
+        ew.xavier_start(stack)
     return ew.Captioner(eyes, ew.TextModel(words, ew.Reader(stacks[1], causal()), head))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from edgewise import data, models, tasks, training
+from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Recipe
 
 # One trunk for all, so that `--from` can carry its weights over.
@@ -25,20 +25,20 @@ sst2 = Recipe(
     name="sst2",
     summary="BERT, small, on film reviews: praise or not; --from a run of bert-wikitext fine-tunes",
     model=partial(trunk, dropout=0.3),
-    data=data.sst2(lowercase=True, vocabulary_size=8000, batch_size=32),
+    data=data.sst2(lowercase=True, vocabulary_size=8000, forget=0.2, batch_size=32),
     task=tasks.text_classification(pool="mean", dropout=0.3),
     optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=8, clip_norm=1.0),
+    trainer=training.Trainer(epochs=5, clip_norm=1.0),
 )
 
 tag_ewt = Recipe(
     name="tag-ewt",
     summary="BERT, small, on English web texts: the part of speech of each word",
-    model=partial(trunk, dropout=0.2),
-    data=data.ewt(vocabulary_size=8000, batch_size=32),
+    model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
+    data=data.ewt(vocabulary_size=6000, forget=0.1, batch_size=32),
     task=tasks.tagging(dropout=0.2),
     optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=10, clip_norm=1.0),
+    trainer=training.Trainer(epochs=6, clip_norm=1.0),
 )
