@@ -32,11 +32,12 @@ and the standard deviation over the seeds or folds. Minutes are of the processor
 train and validate all of them.
 """
 SECTIONS = {
-    "Citation networks": """The public split of Cora: 140 labelled papers, 500 to validate, 1000
-to test. No other labels are used.""",
-    "Whole graphs and molecules": """Cross-validation tests on each fold in turn. The epoch is
-chosen on a part of the other folds, and the test fold is looked at once, after that. Results in the
-literature that choose the epoch on the test folds are several points higher and not comparable.""",
+    "Citation networks": """\
+The public split of Cora: 140 labelled papers, 500 to validate, 1000 to test. No other labels are used.""",
+    "Whole graphs and molecules": """\
+Cross-validation tests on each fold in turn. The epoch is chosen without the test fold, which is
+looked at once, after that. Results in the literature that choose the epoch on the test folds are
+several points higher and not comparable.""",
     "Links and recommendation": "",
     "Others": "",
 }
