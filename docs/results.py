@@ -33,7 +33,7 @@ train and validate all of them.
 """
 SECTIONS = {
     "Citation networks": """\
-The public split of Cora: 140 labelled papers, 500 to validate, 1000 to test, and no other labels.""",
+The public split of Cora: 140 labelled papers, 500 to validate, 1000 to test; no other labels.""",
     "Whole graphs and molecules": """\
 Cross-validation tests on each fold in turn. The epoch is chosen without the test fold, which is
 looked at once, after that. Results in the literature that choose the epoch on the test folds are
