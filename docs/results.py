@@ -152,13 +152,15 @@ def repeats(metrics: dict[str, Any], protocol: Protocol) -> str:
     """Over what the mean was taken."""
     if not (protocol.folds or protocol.seeds):
         return "one seed"
-    count = len(metrics["cpu_seconds"]["values"])
+    count = len(metrics[protocol.metrics[0]]["values"])
     return f"{count} folds" if protocol.folds else f"seeds 0 to {count - 1}"
 
 
 def minutes(metrics: dict[str, Any]) -> str:
     """The processor's, for all runs together."""
-    spent = metrics["cpu_seconds"]
+    spent = metrics.get("cpu_seconds")
+    if spent is None:  # of a run before these were recorded
+        return "not recorded"
     total = sum(spent["values"]) if isinstance(spent, dict) else spent
     return f"{total / 60:.1f}"
 
