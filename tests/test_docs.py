@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise import encodings, graphs
+from edgewise import encodings, graphs, recipes
+from edgewise.data.tokenizer import KINDS
 from edgewise.interop import huggingface
+from edgewise.recipes.train import prepare
 from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,3 +125,26 @@ def test_the_code_of_the_hugging_face_page_runs(
     exec(writing, scope)
     for kind in huggingface.FAMILIES:
         assert f"`{kind}`" in page, kind
+
+
+def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tokenizers")
+    monkeypatch.chdir(tmp_path)
+    book = "it was a dark and stormy night. " * 99
+    (tmp_path / "book.txt").write_text(book)
+    prepared = []
+    monkeypatch.setattr(recipes, "train", lambda recipe, _: prepared.append(prepare(recipe)))
+    page = (ROOT / "docs" / "text.md").read_text()
+    training, tokens, packed = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(training, {})
+    model, loaders = prepared[0]
+    assert model(*next(iter(loaders["train"])).inputs).shape == (12 * 64, len(set(book)))
+    scope: dict[str, object] = {}
+    exec(tokens, scope)
+    assert scope["sizes"].tolist() == [4, 7]
+    exec(packed, scope)
+    torch.testing.assert_close(scope["same"], scope["model"](scope["batch"]))
+    for kind in KINDS:
+        assert f"| `{kind}` |" in page, kind
+    for named in re.findall(r"edgewise train ([\w-]+)", page):
+        assert named in recipes.RECIPES

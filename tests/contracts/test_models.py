@@ -38,6 +38,11 @@ def small(name: str) -> nn.Module:
         model = make(NODES, width=WIDTH)
     elif name in models.RECOMMENDERS:
         model = make(USERS, NODES - USERS, width=WIDTH)
+    elif name in models.CAPTION_MODELS:
+        model = make(IMAGE, IMAGE, CHANNELS, OUT, NODES, patch=4, width=WIDTH)
+    elif name in models.SERIES_MODELS:
+        model = make(NODES, 5, 3, width=WIDTH)
+        nn.init.normal_(model.head.weight)  # which begins with zero
     else:
         model = make(IMAGE, CHANNELS, OUT)
     return model.double().eval()
@@ -48,6 +53,11 @@ def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
     torch.manual_seed(1)
     if name in models.IMAGE_MODELS:
         return (torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True),)
+    if name in models.CAPTION_MODELS:
+        images = torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True)
+        return images, torch.randint(OUT, (3, NODES))
+    if name in models.SERIES_MODELS:
+        return (torch.randn(3, NODES, dtype=torch.double, requires_grad=True),)
     if name in models.READOUT_MODELS:  # two graphs on one node axis, and distinct edges
         x = torch.randn(nodes, IN, dtype=torch.double, requires_grad=True)
         return x, graphs.from_dense(random_graph(nodes).dense()), graphs.membership([3, nodes - 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from edgewise.data import Batch, Loader
@@ -68,3 +69,51 @@ def test_counted_rows():
     assert torch.equal(Batch((), target).counted(outputs), outputs)
     chosen = Batch((), target, torch.tensor([3, 1])).counted(outputs)
     assert chosen.tolist() == [[6, 7], [2, 3]]
+
+
+def test_an_epoch_may_draw_a_part_of_many_examples():
+    loader = Loader(lambda i: Batch((i,), i), count=100, size=3, seed=0, draw=10)
+    seen = torch.cat([batch.target for batch in loader])
+    assert len(loader) == 4
+    assert len(seen) == len(set(seen.tolist())) == 10
+    loader.set_epoch(1)
+    assert seen.tolist() != torch.cat([batch.target for batch in loader]).tolist()
+    whole = Loader(lambda i: Batch((i,), i), count=5, size=3, draw=2)
+    assert sum(len(batch.target) for batch in whole) == 5, "validation leaves nothing out"
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_batches_of_like_length_hold_every_example_once(seed):
+    lengths = torch.randint(1, 50, (1000,), generator=torch.Generator().manual_seed(0))
+    loader = Loader(lambda i: Batch((i,), i), count=1000, size=8, seed=seed, lengths=lengths)
+    batches = [batch.target for batch in loader]
+    assert sorted(torch.cat(batches).tolist()) == list(range(1000))
+    spread = [int(lengths[index].max() - lengths[index].min()) for index in batches]
+    assert sum(spread) / len(spread) < 5
+    means = torch.stack([lengths[index].float().mean() for index in batches])
+    if seed is not None:
+        assert not bool((means.diff() >= -1).all()), "short and long batches take turns"
+        again = [batch.target for batch in loader]
+        assert all(torch.equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+@pytest.mark.parametrize("seed", [4, None])
+def test_processes_share_each_batch_of_all(seed):
+    parts = [loader(seed=seed, count=10, size=3) for _ in range(2)]
+    for rank, part in enumerate(parts):
+        part.share(rank, 2)
+    whole = epoch(loader(seed=seed, count=10, size=6), 1)
+    shares = [epoch(part, 1) for part in parts]
+    assert [len(part) for part in parts] == [2, 2]
+    assert [a + b for a, b in zip(*shares, strict=True)] == [
+        batch[::2] + batch[1::2] for batch in whole
+    ]
+
+
+def test_a_process_without_an_example_takes_part_and_counts_nothing():
+    part = loader(seed=None, count=7, size=3)
+    part.share(1, 2)
+    *_, last = part
+    assert last.inputs[0].tolist() == [6]
+    assert len(last.target) == 0
+    assert last.counted(torch.ones(1, 2)).shape == (0, 2)

@@ -51,3 +51,25 @@ def test_no_larger_error_than_was_measured(name, metric, most, tmp_path):
 
 def test_digits(tmp_path):
     assert train(find("digits"), tmp_path / "digits")["test/accuracy"] >= 0.97
+
+
+def test_forecast(tmp_path):
+    pytest.importorskip("statsmodels")
+    assert train(find("forecast"), tmp_path / "forecast")["test/seasonal_ratio"] <= 0.5
+
+
+@needs("MNIST")
+def test_captions(tmp_path):
+    assert train(find("caption-digits"), tmp_path / "captions")["test/exact"] >= 0.95
+
+
+@needs("multi30k")
+def test_translation(tmp_path):
+    assert train(find("transformer-multi30k"), tmp_path / "translation")["test/bleu"] >= 30
+
+
+@needs("wikitext-2")
+def test_summaries(tmp_path):
+    metrics = train(find("summarise-wikitext"), tmp_path / "summaries")
+    for kind in ("rouge1", "rouge2", "rougeL"):
+        assert metrics[f"test/{kind}"] > metrics[f"test/lead_{kind}"]

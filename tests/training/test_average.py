@@ -12,25 +12,25 @@ pytest.importorskip("lightning", reason="Lightning is not installed")
 from edgewise import recipes
 from edgewise.tasks import regression
 from edgewise.training import RunFolder, Trainer
-from edgewise.training.average import Average
+from edgewise.training.average import LastAverage, MovingAverage
 from edgewise.training.module import Fitting
 from tests.errors import refused
 
 
 def test_the_average_by_its_formula() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
-    average, module = Average(0.75), Fitting(model, regression())
+    average, module = MovingAverage(0.75), Fitting(model, regression())
     values, expected = [4.0, 8.0, 3.0, 1.0, 5.0, 9.0], None
     for step, value in enumerate(values, 1):
         torch.nn.init.constant_(model.weight, value)
-        average.on_train_batch_end(None, module, None, None, 0)
+        average.after_step(None, module)
         share = max(1 / step, 0.25)
         expected = value if expected is None else expected + share * (value - expected)
     average.on_validation_start(None, module)
     assert float(model.weight.detach()) == pytest.approx(expected)
     average.on_train_epoch_end(None, module)
     assert float(model.weight.detach()) == values[-1]
-    other = Average(0.75)
+    other = MovingAverage(0.75)
     other.load_state_dict(average.state_dict())
     assert (other.steps, float(other.average["weight"])) == (6, pytest.approx(expected))
 
@@ -45,6 +45,28 @@ def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path
     logs = [RunFolder(folder).read_log() for folder in folders]
     assert [row["train/loss"] for row in logs[0]] == [row["train/loss"] for row in logs[1]]
     assert [row["val/loss"] for row in logs[0]] != [row["val/loss"] for row in logs[1]]
+
+
+def test_the_mean_of_the_last_epochs() -> None:
+    model = torch.nn.BatchNorm1d(1)
+    average, module = LastAverage(2), Fitting(model, regression())
+    for value, mean in ((4.0, 4.0), (8.0, 6.0), (3.0, 5.5)):
+        torch.nn.init.constant_(model.weight, value)
+        model.num_batches_tracked.fill_(int(value))
+        average.on_validation_start(None, module)
+        assert float(model.weight.detach()) == mean
+        assert int(model.num_batches_tracked) == value, "what is counted is not averaged"
+        average.on_train_epoch_end(None, module)
+        assert float(model.weight.detach()) == value
+    other = LastAverage(2)
+    other.load_state_dict(average.state_dict())
+    assert [float(one["weight"]) for one in other.last] == [8.0, 3.0]
+
+
+def test_only_one_average() -> None:
+    for fields in ({"average_last": -1}, {"average_last": 3, "average": 0.9}):
+        with refused("trainer.average_last", expected="from 0", got="", remedy="10"):
+            Trainer(**fields)
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])

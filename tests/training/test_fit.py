@@ -50,6 +50,31 @@ def job() -> Job:
     return Job(nn.Linear(2, 2), {"train": loader(0, 0), "val": loader(20), "test": loader(40)})
 
 
+def test_accumulated_batches_are_one_batch(job, tmp_path):
+    """Three batches of 8, 8 and 4, in steps of two: 16 and 4 examples at once."""
+    start = {name: value.clone() for name, value in job.model.state_dict().items()}
+    job.fit(tmp_path / "two", accumulate=2, epochs=1)
+    model = nn.Linear(2, 2)
+    model.load_state_dict(start)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    batches = list(job.loaders["train"])
+    for step in (batches[:2], batches[2:]):
+        optimizer.zero_grad()
+        losses = [torch.nn.functional.cross_entropy(model(*b.inputs), b.target) for b in step]
+        (sum(losses) / 2).backward()  # a last step of one batch weighs it as a half
+        optimizer.step()
+    for name, value in job.model.state_dict().items():
+        torch.testing.assert_close(value, model.state_dict()[name])
+
+
+def test_bf16_multiplies_in_bfloat16_and_keeps_float32(job, tmp_path):
+    seen = set()
+    job.model.register_forward_hook(lambda _, __, out: seen.add((out.dtype, job.model.training)))
+    job.fit(tmp_path / "run", precision="bf16")
+    assert (torch.bfloat16, True) in seen
+    assert {value.dtype for value in job.model.state_dict().values()} == {torch.float32}
+
+
 def test_files_and_metrics(job, tmp_path):
     metrics = job.fit(tmp_path / "run")
     assert {file.name for file in (tmp_path / "run").iterdir()} == FILES

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
 
-from edgewise.training import Optimizer, Trainer, constant, cosine
+from edgewise.training import Optimizer, Trainer, constant, cosine, linear, noam
 from tests.errors import refused
 
 
@@ -60,10 +62,34 @@ def test_cosine_rises_and_falls():
     assert {constant().factor(step, 10) for step in range(10)} == {1}
 
 
+def test_linear_rises_and_falls_on_straight_lines():
+    factors = [linear(warmup=0.2, floor=0.1).factor(step, 10) for step in range(11)]
+    assert factors[:3] == [0.5, 1.0, 1.0]
+    assert factors[6] == pytest.approx(0.55)
+    falls = [a - b for a, b in itertools.pairwise(factors[2:])]
+    assert falls == pytest.approx([0.9 / 8] * 8)
+    assert factors[10] == pytest.approx(0.1)
+
+
+def test_noam_is_the_formula_of_the_paper_in_units_of_its_peak():
+    width, warmup, steps = 512, 40, 400
+    paper = [width**-0.5 * min(t**-0.5, t * warmup**-1.5) for t in range(1, steps + 1)]
+    factors = [noam(warmup=warmup / steps).factor(step, steps) for step in range(steps)]
+    assert factors == pytest.approx([rate / max(paper) for rate in paper])
+    assert max(factors) == factors[warmup - 1] == 1
+    assert noam(warmup=0.0).factor(3, 10) == 0.5
+
+
 @pytest.mark.parametrize("fields", [{"warmup": -0.1}, {"floor": 1.1}])
-def test_bad_schedule(fields):
+@pytest.mark.parametrize("schedule", [cosine, linear])
+def test_bad_schedule(fields, schedule):
     with refused(f"schedule.{next(iter(fields))}", expected="from 0 to 1", got="", remedy="0.1"):
-        cosine(**fields)
+        schedule(**fields)
+
+
+def test_bad_warmup():
+    with refused("schedule.warmup", expected="from 0 to 1", got="4000", remedy="0.1"):
+        noam(warmup=4000)
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from edgewise.recipes import find, train, with_values
-from edgewise.training import Interrupted, RunFolder
+from edgewise.recipes import Recipe, find, train, with_values
+from edgewise.training import Interrupted, RunFolder, noam
 
 pytest.importorskip("lightning")
 
@@ -164,6 +165,44 @@ def test_killed_after_the_last_epoch_of_a_run_without_progress(
             train(stopping, tmp_path / "run")
     train(stopping, tmp_path / "run", resume=True)
     assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+SLOW = {
+    "data.batch_size": 64,
+    "trainer.accumulate": 3,  # of 20 batches an epoch: the last step is of two
+    "trainer.average_last": 2,
+    "trainer.clip_norm": 0.5,
+}
+
+
+def every_feature() -> Recipe:
+    """Steps of several batches, a mean over epochs, and a rate of its own at each step."""
+    return replace(with_values(RECIPE, SLOW), schedule=noam(warmup=0.2))
+
+
+@pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
+def test_killed_at_any_batch_with_accumulation_averages_and_noam(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgewise.training.module import Fitting
+
+    whole = tmp_path / "whole"
+    train(every_feature(), whole)
+    original, seen = Fitting.training_step, []
+
+    def training_step(self: Fitting, given: object, batch_idx: int) -> torch.Tensor:
+        seen.append(batch_idx)
+        if len(seen) == batch + 1:
+            ctrl_c()
+        return original(self, given, batch_idx)
+
+    monkeypatch.setattr(Fitting, "training_step", training_step)
+    with pytest.raises(Interrupted):
+        train(every_feature(), tmp_path / "run")
+    train(every_feature(), tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", whole)
+    repeated = len(seen) - 1 - 60
+    assert 0 <= repeated <= 2, "what is repeated is the begun step alone"
 
 
 def test_finished_run_is_not_trained_again(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,19 @@ from edgewise import recipes
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
+from edgewise.training import RunFolder
 
-__all__ = ["KINDS", "compare", "doctor", "list_names", "show", "test", "train", "verify"]
+__all__ = [
+    "KINDS",
+    "compare",
+    "doctor",
+    "generate",
+    "list_names",
+    "show",
+    "test",
+    "train",
+    "verify",
+]
 
 Fields = dict[str, str]
 
@@ -38,6 +49,7 @@ def train(arguments: Namespace, fields: Fields) -> int:
     else:
         summary = recipes.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
         print(metrics_table(summary))
+    _print_notes(recipe)
     several = arguments.seeds or arguments.folds
     print(f"\n{out}: recipe.json, metrics.json" + ("" if several else " and more"))
     return 0
@@ -67,6 +79,22 @@ def compare(arguments: Namespace, fields: Fields) -> int:
 def test(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise test``."""
     print(metrics_table(recipes.evaluate_run(arguments.folder)))
+    _print_notes(recipes.load_recipe(RunFolder(arguments.folder)))
+    return 0
+
+
+def generate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise generate``."""
+    import torch
+
+    from edgewise.decoding import Choose, Greedy, Sample
+
+    choose: Choose = Greedy()
+    if arguments.temperature:
+        limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
+        random = torch.Generator().manual_seed(arguments.seed)
+        choose = Sample(arguments.temperature, generator=random, **limits)
+    print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 
@@ -85,7 +113,14 @@ def doctor(_arguments: Namespace, _fields: Fields) -> int:
     return 0
 
 
+def _print_notes(recipe: recipes.Recipe) -> None:
+    for name, note in recipe.task.notes().items():
+        print(f"{name}: {note}")
+
+
 def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
     if arguments.seed is not None:
         fields = {**fields, "seed": arguments.seed}
+    if arguments.start is not None:
+        fields = {**fields, "from": arguments.start}
     return recipes.with_values(recipes.find(arguments.recipe), fields)

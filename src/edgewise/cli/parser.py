@@ -151,11 +151,37 @@ def _add_training(
         add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+    _add_writing(add)
+
+
+def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.generate,
+        "generate",
+        "let a trained language model write",
+        'edgewise generate runs/gpt-shakespeare --prompt "ROMEO:" --temperature 0.8',
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+    command.add_argument("--prompt", required=True, metavar="TEXT", help="what it goes on from")
+    command.add_argument("--tokens", type=int, default=300, metavar="N", help="how many (300)")
+    help_ = "below 1 surer, above 1 freer, 0 always the likeliest (0.8)"
+    command.add_argument("--temperature", type=float, default=0.8, metavar="T", help=help_)
+    command.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
+    help_ = "choose among the fewest whose probabilities reach P"
+    command.add_argument("--top-p", type=float, metavar="P", help=help_)
+    command.add_argument(SEED, type=int, default=0, metavar="N", help="the same text again (0)")
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    command.add_argument(
+        "--from",
+        dest="start",
+        metavar="DIR",
+        help="start from the weights of this run's text model",
+    )
     command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
     command.set_defaults(takes_fields=True)
 

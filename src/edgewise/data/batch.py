@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,7 +30,8 @@ class Batch:
         if self.target.device == device:
             return self
         select = None if self.select is None else self.select.to(device)
-        return Batch(tuple(x.to(device) for x in self.inputs), self.target.to(device), select)
+        inputs = tuple(x.to(device) for x in self.inputs)
+        return replace(self, inputs=inputs, target=self.target.to(device), select=select)
 
     def counted(self, outputs: Tensor) -> Tensor:
         """The rows ``[M, ...]`` of the outputs that count, in the order of ``target``."""

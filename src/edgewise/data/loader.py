@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
+
+POOL = 32  # batches that are sorted by length together
 
 
 class Loader:
@@ -19,6 +22,9 @@ class Loader:
         count: how many examples there are.
         size: examples in a batch; the last one may be smaller.
         seed: shuffles, differently in every epoch; ``None`` keeps the order.
+        draw: how many of them an epoch draws; all where it is ``None``, or nothing is shuffled.
+        lengths: ``[count]``; a batch holds examples of about the same length, which packs or pads
+            better: :data:`POOL` batches are drawn, sorted, cut, and served in a shuffled order.
 
     Lightning tells the epoch to what a loader calls its ``sampler``, and saves and restores its
     ``state_dict()``: how many batches of the epoch have been served.
@@ -26,15 +32,29 @@ class Loader:
     """
 
     def __init__(
-        self, make: Callable[[Tensor], Batch], count: int, size: int, seed: int | None = None
+        self,
+        make: Callable[[Tensor], Batch],
+        count: int,
+        size: int,
+        seed: int | None = None,
+        *,
+        draw: int | None = None,
+        lengths: Tensor | None = None,
     ) -> None:
         self.make, self.count, self.size, self.seed = make, count, size, seed
+        self.drawn = count if draw is None or seed is None else min(draw, count)
+        self.lengths = lengths
         if seed is not None:
             self.sampler = self
+        self.rank, self.world = 0, 1
         self._epoch = self._served = self._skip = 0
 
+    def share(self, rank: int, world: int) -> None:
+        """Serve one of ``world`` processes, which together serve batches so many times as large."""
+        self.rank, self.world = rank, world
+
     def __len__(self) -> int:
-        return math.ceil(self.count / self.size)
+        return math.ceil(self.drawn / self._whole)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of this epoch."""
@@ -54,12 +74,46 @@ class Loader:
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:
-        batches = self._order().split(self.size)
+        batches = self._indices()
         for self._served, index in enumerate(batches[first:], first + 1):
-            yield self.make(index)
+            yield self._own(index)
 
-    def _order(self) -> Tensor:
-        if self.seed is None or self.count < 2:  # seeding takes as long as a small step
+    def _own(self, index: Tensor) -> Batch:
+        """The part for this process; where there are too few, a batch of which nothing counts."""
+        own = index[self.rank :: self.world]
+        if len(own):
+            return self.make(own)
+        batch = self.make(index[:1])
+        return replace(batch, target=batch.target[:0], select=torch.empty(0, dtype=torch.long))
+
+    @property
+    def _whole(self) -> int:
+        """Examples in a batch, over all processes."""
+        return self.size * self.world
+
+    def _indices(self) -> Sequence[Tensor]:
+        """The examples of every batch, over all processes."""
+        mixed = self._mixed()
+        order = self._order(mixed)
+        if self.lengths is None or mixed is None:
+            cut: Sequence[Tensor] = self._by_length(order).split(self._whole)
+            return cut
+        pools = [self._by_length(pool) for pool in order.split(POOL * self._whole)]
+        batches = [batch for pool in pools for batch in pool.split(self._whole)]
+        return [batches[i] for i in torch.randperm(len(batches), generator=mixed)]
+
+    def _order(self, mixed: torch.Generator | None) -> Tensor:
+        if mixed is None:
             return torch.arange(self.count)
-        mixed = torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
-        return torch.randperm(self.count, generator=mixed)
+        return torch.randperm(self.count, generator=mixed)[: self.drawn]
+
+    def _mixed(self) -> torch.Generator | None:
+        """What shuffles this epoch."""
+        if self.seed is None or self.count < 2:  # seeding takes as long as a small step
+            return None
+        return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
+
+    def _by_length(self, order: Tensor) -> Tensor:
+        if self.lengths is None:
+            return order
+        return order[self.lengths[order].argsort(stable=True)]

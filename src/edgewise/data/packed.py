@@ -83,13 +83,13 @@ class PackedGraphs:
         stop = size.cumsum(0)
         members = Intervals((stop - size)[place], stop[place], int(size.sum()))
         degree = self.edge_start.diff()[distinct]
-        edge = _ranges(self.edge_start[distinct], degree)
+        edge = ranges(self.edge_start[distinct], degree)
         index = self.edge_index[:, edge] + (stop - size).repeat_interleave(degree)
         graph = Edges(index, members.num_sources, members.num_sources, (size, size))
-        return self.x[_ranges(self.node_start[distinct], size)], graph, members, self.edges[edge]
+        return self.x[ranges(self.node_start[distinct], size)], graph, members, self.edges[edge]
 
 
-def _ranges(start: Tensor, length: Tensor) -> Tensor:
+def ranges(start: Tensor, length: Tensor) -> Tensor:
     """``start[0], start[0] + 1, ...``, ``length[0]`` of them, then from ``start[1]``, and so on."""
     shift = start - (length.cumsum(0) - length)
     return torch.arange(int(length.sum())) + shift.repeat_interleave(length)

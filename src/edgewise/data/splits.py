@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class TargetScale(NamedTuple):
@@ -36,12 +39,20 @@ class Split:
         make: the batch of an index ``[B]`` of them.
         target_scale: of its targets, where these are numbers with a unit; that of the training
             split is the model's.
+        draw: how many examples an epoch draws of them; all where it is ``None``.
+        lengths: ``[count]``, where batches should be of examples of about the same length.
 
     """
 
     count: int
     make: Callable[[Tensor], Batch]
     target_scale: TargetScale | None = None
+    draw: int | None = None
+    lengths: Tensor | None = None
+
+    def loader(self, batch_size: int, seed: int | None) -> Loader:
+        """Its batches; see :class:`Loader`."""
+        return Loader(self.make, self.count, batch_size, seed, draw=self.draw, lengths=self.lengths)
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,8 @@ class Splits:
     """A loaded and checked data set.
 
     Attributes:
-        model_arguments: what the model must be told about the data, such as ``in_width``.
+        model_arguments: what the model, or the task that completes it, must be told about the
+            data, such as ``in_width``.
         train, val, test: its parts.
         batch_size: examples in a batch.
 
@@ -65,9 +77,22 @@ class Splits:
         """A loader by the name of each split; only ``train`` is shuffled."""
         parts = {"train": self.train, "val": self.val, "test": self.test}
         return {
-            name: Loader(part.make, part.count, self.batch_size, seed if name == "train" else None)
+            name: part.loader(self.batch_size, seed if name == "train" else None)
             for name, part in parts.items()
         }
+
+
+@dataclass(frozen=True)
+class TextSplits(Splits):
+    """A data set of texts.
+
+    Attributes:
+        tokenizer: what made numbers of them; it is kept in the run folder.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ from edgewise.layers.attention import LinearByHead, MultiHeadAttention
 from edgewise.layers.attention_pool import AttentionPool
 from edgewise.layers.block import AttentionBlock, Block, NodeBatchNorm, Residual, TransformerLayer
 from edgewise.layers.cache import Cache
+from edgewise.layers.captioner import Captioner
 from edgewise.layers.decoder import CrossBlock, DecoderLayer
 from edgewise.layers.dropout import Dropout
 from edgewise.layers.edge_transformer import EdgeTransformerLayer
 from edgewise.layers.edge_vectors import EdgeVectorLayer
 from edgewise.layers.encoder_decoder import EncoderDecoder, PairModel
 from edgewise.layers.feed_forward import FeedForward, GatedFeedForward, activation
+from edgewise.layers.forecaster import Forecaster
 from edgewise.layers.graph_network import GraphNetworkBlock
 from edgewise.layers.heads import PooledHead, TokenHead
 from edgewise.layers.jumping import JumpingKnowledge
@@ -25,10 +27,14 @@ from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.rescale import Rescaled
 from edgewise.layers.response import Response
+from edgewise.layers.scored import PairScores
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
+from edgewise.layers.sentence_scores import SentenceScores
 from edgewise.layers.sequential import GraphLayer, GraphSequential
 from edgewise.layers.start import normal_start, xavier_start
 from edgewise.layers.text import LanguageHead, TextEmbedding, TextModel
+from edgewise.layers.text_outputs import TextScores, TokenScores, WordScores
+from edgewise.layers.tokens import Tokens
 from edgewise.layers.walks import ImportancePooling, walk_neighbours
 
 __all__ = [
@@ -37,6 +43,7 @@ __all__ = [
     "AttentionPool",
     "Block",
     "Cache",
+    "Captioner",
     "ClassToken",
     "CrossBlock",
     "DecoderLayer",
@@ -45,6 +52,7 @@ __all__ = [
     "EdgeVectorLayer",
     "EncoderDecoder",
     "FeedForward",
+    "Forecaster",
     "GatedFeedForward",
     "GraphLayer",
     "GraphNetworkBlock",
@@ -61,6 +69,7 @@ __all__ = [
     "MultiHopAttention",
     "NodeBatchNorm",
     "PairModel",
+    "PairScores",
     "PatchEmbedding",
     "Pool",
     "PooledHead",
@@ -70,10 +79,15 @@ __all__ = [
     "Rescaled",
     "Residual",
     "Response",
+    "SentenceScores",
     "TextEmbedding",
     "TextModel",
+    "TextScores",
     "TokenHead",
+    "TokenScores",
+    "Tokens",
     "TransformerLayer",
+    "WordScores",
     "activation",
     "diffuse",
     "learned_score",

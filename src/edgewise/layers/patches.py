@@ -11,25 +11,29 @@ class PatchEmbedding(nn.Module):
     """A linear map of every ``patch × patch`` square, in raster order (Dosovitskiy et al., 2021).
 
     Args:
-        image_size: height and width in pixels, a multiple of ``patch``.
+        image_size: height and width in pixels, each a multiple of ``patch``; or both in one.
         patch: side of a square in pixels.
         channels: C.
         width: of the features that come out.
     """
 
-    def __init__(self, image_size: int, patch: int, channels: int, width: int) -> None:
+    def __init__(
+        self, image_size: int | tuple[int, int], patch: int, channels: int, width: int
+    ) -> None:
         super().__init__()
-        if image_size % patch:
+        height, across = (image_size,) * 2 if isinstance(image_size, int) else image_size
+        if height % patch or across % patch:
             raise ArgumentError(
                 "patch",
                 expected=f"a divisor of the image size {image_size}",
                 got=repr(patch),
                 remedy="choose another patch or crop the images",
             )
-        self.num_patches = (image_size // patch) ** 2
+        self.grid = height // patch, across // patch
+        self.num_patches = self.grid[0] * self.grid[1]
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """``[B, patches, width]`` from images ``[B, C, image_size, image_size]``."""
+        """``[B, patches, width]`` from images ``[B, C, height, width]``."""
         projected: Tensor = self.project(images)
         return projected.flatten(2).transpose(1, 2)

@@ -10,7 +10,9 @@ from torch import nn
 from edgewise.errors import unknown_name
 from edgewise.layers import PairModel, TextModel
 from edgewise.models.bert import bert
+from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
+from edgewise.models.forecaster import forecaster
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
@@ -68,6 +70,13 @@ TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": tran
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
+CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
+"""``f(image_height, image_width, channels, vocabulary, length)``, called ``model(images, ids
+[B, T]) -> [B · T, vocabulary]``."""
+
+SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
+"""``f(history, horizon, season)``, called ``model(history [B, T]) -> [B, horizon]``."""
+
 TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bert": bert,
     "roberta": roberta,
@@ -105,6 +114,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **GRAPH_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
+    **CAPTION_MODELS,
+    **SERIES_MODELS,
     **TEXT_MODELS,
     **PAIR_MODELS,
     **READOUT_MODELS,
@@ -124,6 +135,7 @@ def about(name: str) -> dict[str, str]:
 
 
 __all__ = [
+    "CAPTION_MODELS",
     "EDGE_MODELS",
     "GRAPH_MODELS",
     "IMAGE_MODELS",
@@ -133,11 +145,14 @@ __all__ = [
     "PAIR_MODELS",
     "READOUT_MODELS",
     "RECOMMENDERS",
+    "SERIES_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
     "about",
     "bert",
+    "captioner",
     "edge_transformer",
+    "forecaster",
     "gat",
     "gatv2",
     "gcn",

@@ -18,6 +18,7 @@ from torch import nn
 from edgewise import layers as ew
 from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, complete
+from edgewise.layers.block import Order
 from edgewise.models.transformer_encoder import TransformerEncoder
 
 
@@ -33,26 +34,27 @@ def transformer(
     last_norm: bool | None = None,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
     decoder_graph: Pattern = causal(),  # noqa: B008
-    **layer: Any,
+    act: str = "relu",
+    score: str = "dot",
+    order: Order = "post",
 ) -> ew.PairModel:
     """States of target tokens; one vocabulary for both texts, unless the target has its own.
 
-    ``last_norm`` adds a norm after the last layers, by default where the order is ``"pre"``; with
-    it ``model.core`` is ``torch.nn.Transformer``. ``layer``: ``act``, ``score``, ``order``.
+    ``last_norm``: after the last layers, as in ``torch.nn.Transformer``; by default if ``"pre"``.
     """
-    last_norm = layer.get("order") == "pre" if last_norm is None else last_norm
+    last_norm = order == "pre" if last_norm is None else last_norm
+    layer: dict[str, Any] = {"act": act, "score": score, "order": order, "dropout": dropout}
     readers = []
     for kind, reads in ((ew.TransformerLayer, graph), (ew.DecoderLayer, decoder_graph)):
-        stacked = [kind(width, heads, feed_forward, dropout=dropout, **layer) for _ in range(depth)]
+        stacked = [kind(width, heads, feed_forward, **layer) for _ in range(depth)]
         norm = nn.LayerNorm(width) if last_norm else nn.Identity()
         readers.append(ew.Reader(TransformerEncoder(stacked, norm, reads), reads))
     ew.xavier_start(core := ew.EncoderDecoder(*readers))
-    source, target = (
-        ew.TextEmbedding(n, width, positions=Sinusoidal(width), dropout=dropout, scale=width**0.5)
-        if n is not None
-        else None
+    scaled: dict[str, Any] = {"width": width, "dropout": dropout, "scale": width**0.5}
+    source, *target = (
+        ew.TextEmbedding(n, positions=Sinusoidal(width), **scaled)
         for n in (vocabulary, target_vocabulary)
+        if n is not None
     )
-    assert source is not None
     head = ew.LanguageHead(target_vocabulary or vocabulary, width)
-    return ew.PairModel(source, core, head, target_embedding=target)
+    return ew.PairModel(source, core, head, target_embedding=next(iter(target), None))

@@ -28,7 +28,7 @@ def recipe_fields(recipe: Recipe) -> dict[str, Field]:
     found = {f"model.{n}": f for n, f in model_fields(recipe.model, recipe.data.provides).items()}
     for part in PARTS:
         found |= {f"{part}.{n}": f for n, f in part_fields(getattr(recipe, part)).items()}
-    return found | {"seed": Field(recipe.seed, int)}
+    return found | {"seed": Field(recipe.seed, int), "from": Field(recipe.start, str)}
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
@@ -37,7 +37,7 @@ def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Fi
     return {
         name: Field(model.keywords.get(name, parameter.default), hints[name])
         for name, parameter in inspect.signature(model.func).parameters.items()
-        if name not in provided
+        if name not in provided and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 
@@ -62,6 +62,6 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)
     model = partial(recipe.model.func, **{**recipe.model.keywords, **changes.pop("model", {})})
-    own = changes.pop("", {})
+    own = {"start" if name == "from" else name: v for name, v in changes.pop("", {}).items()}
     parts = {part: replace(getattr(recipe, part), **new) for part, new in changes.items()}
     return replace(recipe, model=model, **parts, **own)

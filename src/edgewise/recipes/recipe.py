@@ -46,6 +46,8 @@ class Recipe:
         model: one of ``models.MODELS`` with some of its arguments; the data add theirs.
         data, task, optimizer, schedule, trainer: the parts, with their numbers.
         seed: of the weights, the dropout and the order of the examples.
+        start: the folder of a run whose weights training starts from, "" for none; ``--from`` on
+            the command line, ``from`` among the fields.
         protocol: how it is measured. Decides nothing about a run, and is not recorded with it.
 
     """
@@ -59,4 +61,5 @@ class Recipe:
     schedule: Schedule
     trainer: Trainer
     seed: int = 0
+    start: str = ""
     protocol: Protocol | None = None

@@ -54,7 +54,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
         if use not in MODELS:
             raise unknown_name("model", use, MODELS)
         bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
-        values = {"seed": record["seed"]}
+        values = {"seed": record["seed"], "from": record.get("from", "")}
         for part in ("model", *PARTS):
             values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
     except (KeyError, TypeError, AttributeError) as error:

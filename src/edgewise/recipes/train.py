@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from edgewise.data import Loader, Splits
+from edgewise.data import Loader, Splits, TextSplits
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import Rescaled
 from edgewise.recipes.fields import model_fields
+from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import differences, load_recipe, to_record
-from edgewise.training import RunFolder, evaluate, fit, seed_everything
+from edgewise.recipes.start import load_trunk
+from edgewise.recipes.vocabulary import check_vocabulary, keep_vocabulary, with_vocabulary
+from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 def train(
@@ -41,9 +47,40 @@ def train(
             return metrics
     else:
         folder.refuse_existing()
-    model, loaders = prepare(recipe)
+    model, loaders, tokenizer = _started(recipe, folder)
     folder.create()
-    folder.write_json("recipe.json", to_record(recipe))
+    about = keep_vocabulary(folder, tokenizer)
+    folder.write_json("recipe.json", to_record(recipe) | about)
+    title = title or recipe.name
+    if recipe.trainer.devices > 1 and place()[1] == 1:
+        del model, loaders
+        launch(path, recipe.trainer.devices, title)
+        metrics = folder.read_json("metrics.json")
+        return metrics
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
+    """Train in this process, which may be one of several, into a folder that is there already."""
+    model, loaders, _ = _started(recipe, folder)
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def _started(
+    recipe: Recipe, folder: RunFolder
+) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
+    """What :func:`prepare` gives, with the weights that training starts from."""
+    model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
+    if recipe.start and not folder.checkpoint.is_file():
+        start = RunFolder(Path(recipe.start))
+        check_vocabulary(start, tokenizer, "data.tokenizer")
+        load_trunk(model, start)
+    return model, loaders, tokenizer
+
+
+def _fit(
+    recipe: Recipe, model: nn.Module, loaders: dict[str, Loader], folder: RunFolder, title: str
+) -> dict[str, float]:
     seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
     return fit(
         model,
@@ -53,7 +90,7 @@ def train(
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
         trainer=recipe.trainer,
-        title=title or recipe.name,
+        title=title,
     )
 
 
@@ -64,6 +101,10 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
         EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
 
     """
+    return _prepared(with_vocabulary(recipe, None))[:2]
+
+
+def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
     seed_everything(recipe.seed)
@@ -73,7 +114,7 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
     batch = next(iter(loaders["val"]))
     with torch.no_grad():
         recipe.task.loss(batch.counted(model.eval()(*batch.inputs)), batch.target)
-    return model, loaders
+    return model, loaders, splits.tokenizer if isinstance(splits, TextSplits) else None
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
@@ -85,7 +126,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
             f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
             f"{recipe.name} --out {path} --resume`."
         )
-    model, loaders = prepare(recipe)
+    model, loaders, _ = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
 
@@ -98,6 +139,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
 
     """
     arguments: dict[str, Any] = dict(splits.model_arguments)
+    told = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
     strange = [name for name in arguments if name not in wanted]
     if strange:
@@ -107,7 +149,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy="combine models and data of one kind",
         )
-    model: nn.Module = recipe.model(**arguments)
+    model = recipe.task.complete(recipe.model(**arguments), told)
     scale = splits.train.target_scale
     return Rescaled(model, *scale) if scale else model
 

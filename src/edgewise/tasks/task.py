@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Task(ABC):
     """A loss and metrics, both of the outputs ``[M, ...]`` that count and their targets."""
+
+    takes: ClassVar[tuple[str, ...]] = ()
+    """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
+
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        """The model that is trained: the recipe's, and what this task puts on it.
+
+        Args:
+            model: made with what the data decide but for ``takes``.
+            told: what the data say of ``takes``.
+        """
+        return model
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -28,3 +41,25 @@ class Task(ABC):
             MissingExtraError: torchmetrics is not installed.
 
         """
+
+    def writing_metrics(self) -> dict[str, Metric]:
+        """New metrics by name of what the model writes, updated ``(written, batch)``.
+
+        Writing takes far longer than reading, so these are of the test split alone.
+        """
+        return {}
+
+    def write(self, model: nn.Module, batch: Any) -> Any:
+        """What the model makes of the inputs without being shown the targets.
+
+        Only asked for where there are :meth:`writing_metrics`.
+        """
+        raise NotImplementedError
+
+    def notes(self) -> dict[str, str]:
+        """What a reader must know to compare a metric, by its name: how it was measured."""
+        return {}
+
+    def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
+        """Metrics that follow from the mean loss alone, at no cost."""
+        return {}

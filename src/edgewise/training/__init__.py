@@ -5,7 +5,8 @@ from __future__ import annotations
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted
 from edgewise.training.optimizer import Optimizer
-from edgewise.training.schedule import SCHEDULES, Schedule, constant, cosine
+from edgewise.training.place import place
+from edgewise.training.schedule import SCHEDULES, Schedule, constant, cosine, linear, noam
 from edgewise.training.settings import Trainer
 from edgewise.training.start import evaluate, fit, seed_everything
 
@@ -20,5 +21,8 @@ __all__ = [
     "cosine",
     "evaluate",
     "fit",
+    "linear",
+    "noam",
+    "place",
     "seed_everything",
 ]

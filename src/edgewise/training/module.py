@@ -12,6 +12,7 @@ from torchmetrics import Metric
 
 from edgewise.training.interfaces import Batch, Task
 from edgewise.training.optimizer import Optimizer
+from edgewise.training.processes import total
 from edgewise.training.schedule import Constant, Schedule
 
 
@@ -62,6 +63,7 @@ class Fitting(lightning.LightningModule):
         self.train_meters, self.val_meters, self.test_meters = (self._meters() for _ in range(3))
         for _, meter in _each(self.train_meters):
             meter.persistent(True)
+        self.written = nn.ModuleDict(task.writing_metrics())
 
     def _meters(self) -> nn.ModuleDict:
         return nn.ModuleDict({"loss": MeanLoss(), **self.task.metrics()})
@@ -72,16 +74,29 @@ class Fitting(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        return self._measured(batch, self.train_meters)
+        loss = self._measured(batch, self.train_meters)
+        if self.trainer.world_size == 1:
+            return loss
+        # Gradients are averaged over processes, whose batches may be of different sizes.
+        count = len(batch.target)
+        return loss * (count * self.trainer.world_size / total(self.trainer, count))
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.val_meters)
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.test_meters)
+        if self.written:
+            texts = self.task.write(self.model, batch)
+            for _, meter in _each(self.written):
+                meter.update(texts, batch)
 
     def _measured(self, batch: Batch, meters: nn.ModuleDict) -> Tensor:
         outputs = batch.counted(self.model(*batch.inputs))
+        if outputs.dtype in (torch.bfloat16, torch.float16):
+            outputs = outputs.float()
+        if not len(batch.target):  # another process has all the examples of this batch
+            return outputs.sum() * 0
         loss = self.task.loss(outputs, batch.target)
         for name, meter in _each(meters):
             if name == "loss":
@@ -93,9 +108,13 @@ class Fitting(lightning.LightningModule):
     def finish(self, split: str) -> dict[str, float]:
         """The metrics of a split since the last call, such as ``{"val/loss": ...}``."""
         meters = dict(_each(getattr(self, f"{split}_meters")))
+        if split == "test":
+            meters |= dict(_each(self.written))
         values = {
             f"{split}/{name}": round(float(meter.compute()), 6) for name, meter in meters.items()
         }
+        for name, value in self.task.from_loss(values[f"{split}/loss"]).items():
+            values[f"{split}/{name}"] = round(value, 6)
         for meter in meters.values():
             meter.reset()
         return values

@@ -25,6 +25,7 @@ class Optimizer:
     Attributes:
         name: ``adam`` adds the decay to the gradient (L2), ``adamw`` shrinks the weight itself.
         lr: learning rate, before the schedule.
+        beta2: the share of the squared gradient's average that a step keeps; lower forgets sooner.
         weight_decay: its strength.
         decay_only: a regular expression; only parameters whose name it matches decay, as GCN's
             first layer, ``^layers\.1\.``. Empty: all of them.
@@ -33,6 +34,7 @@ class Optimizer:
 
     name: Name = "adamw"
     lr: float = 1e-3
+    beta2: float = 0.999
     weight_decay: float = 0.0
     decay_only: str = ""
 
@@ -47,6 +49,13 @@ class Optimizer:
                     got=repr(getattr(self, name)),
                     remedy="choose for example 0.001",
                 )
+        if not 0 <= self.beta2 < 1:
+            raise ArgumentError(
+                "optimizer.beta2",
+                expected="a share from 0 to below 1",
+                got=repr(self.beta2),
+                remedy="choose for example 0.999, or 0.99 for short runs",
+            )
         try:
             re.compile(self.decay_only)
         except re.error as error:
@@ -78,5 +87,7 @@ class Optimizer:
         if others:
             groups.append({"params": others, "weight_decay": 0.0})
         make: Any = OPTIMIZERS[self.name]
-        optimizer: torch.optim.Optimizer = make(groups, lr=self.lr)
+        optimizer: torch.optim.Optimizer = make(
+            groups, lr=self.lr, betas=(0.9, self.beta2), fused=True
+        )
         return optimizer

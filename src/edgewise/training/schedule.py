@@ -27,8 +27,42 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True)
-class Cosine(Schedule):
-    """A linear warm-up, then half a cosine down to ``floor``.
+class Warmed(Schedule):
+    """A linear warm-up, then what :meth:`after` says.
+
+    Attributes:
+        warmup: the share of the steps in which the rate rises.
+
+    """
+
+    warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        self._check_share("warmup")
+
+    def _check_share(self, name: str) -> None:
+        if not 0 <= getattr(self, name) <= 1:
+            raise ArgumentError(
+                f"schedule.{name}",
+                expected="a share from 0 to 1",
+                got=repr(getattr(self, name)),
+                remedy="choose for example 0.1",
+            )
+
+    def factor(self, step: int, steps: int) -> float:
+        rising = self.warmup * steps
+        if step < rising:
+            return (step + 1) / math.ceil(rising)
+        return self.after(step, rising, steps)
+
+    @abstractmethod
+    def after(self, step: int, rising: float, steps: int) -> float:
+        """The factor at ``step`` of ``steps``, of which the first ``rising`` were the warm-up."""
+
+
+@dataclass(frozen=True)
+class Falling(Warmed):
+    """A linear warm-up, then down to ``floor`` at the last step.
 
     Attributes:
         warmup: the share of the steps in which the rate rises.
@@ -36,28 +70,55 @@ class Cosine(Schedule):
 
     """
 
-    warmup: float = 0.1
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("warmup", "floor"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ArgumentError(
-                    f"schedule.{name}",
-                    expected="a share from 0 to 1",
-                    got=repr(getattr(self, name)),
-                    remedy="choose for example 0.1",
-                )
+        super().__post_init__()
+        self._check_share("floor")
 
-    def factor(self, step: int, steps: int) -> float:
-        rising = self.warmup * steps
-        if step < rising:
-            return (step + 1) / math.ceil(rising)
+    def after(self, step: int, rising: float, steps: int) -> float:
         done = min(1.0, (step - rising) / max(steps - rising, 1))
-        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
+        return self.floor + (1 - self.floor) * self.left(done)
+
+    @abstractmethod
+    def left(self, done: float) -> float:
+        """What is left, from 1 to 0, when this share of the way down is done."""
 
 
-constant, cosine = Constant, Cosine
+@dataclass(frozen=True)
+class Cosine(Falling):
+    """A linear warm-up, then half a cosine down to ``floor`` (Loshchilov and Hutter, 2017)."""
 
-SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "cosine": Cosine}
+    def left(self, done: float) -> float:
+        return (1 + math.cos(math.pi * done)) / 2
+
+
+@dataclass(frozen=True)
+class Linear(Falling):
+    """A linear warm-up, then a straight line down to ``floor``, as BERT and RoBERTa train."""
+
+    def left(self, done: float) -> float:
+        return 1 - done
+
+
+@dataclass(frozen=True)
+class Noam(Warmed):
+    r"""A linear warm-up, then :math:`\sqrt{w / t}` at step t after w steps of warm-up.
+
+    The first Transformer's, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et al., 2017), in
+    units of its peak :math:`(d w)^{-1/2}`, which is the optimizer's ``lr`` here.
+    """
+
+    def after(self, step: int, rising: float, steps: int) -> float:  # noqa: ARG002 - no end
+        return math.sqrt(max(math.ceil(rising), 1) / (step + 1))
+
+
+constant, cosine, linear, noam = Constant, Cosine, Linear, Noam
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "linear": Linear,
+    "noam": Noam,
+}
 """Every schedule by the name that run folders use."""

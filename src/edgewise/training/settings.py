@@ -12,6 +12,7 @@ from edgewise.errors import ArgumentError, unknown_name
 
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
+Precision = Literal["32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,15 @@ class Trainer:
         better: whether a higher or a lower value of it is better.
         average: the decay, a step, of a moving average of the weights, such as 0.99; the average is
             then what is validated, tested and kept. 0 takes the weights as they are.
+        average_last: the mean of the weights after each of the last so many epochs is validated,
+            tested and kept instead; 0 takes them as they are. Only one of the two averages.
+        accumulate: batches whose mean gradient makes one step; as if they were one batch.
+        precision: ``32``; ``bf16`` computes matrix products in bfloat16 and keeps the weights and
+            sums in float32.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
         accelerator: ``auto`` takes a GPU where there is one.
+        devices: how many GPUs, or processes on the CPU, take part in every step, each with a batch
+            of the data's size; as one would with a batch that many times as large.
         save_every: seconds between two checkpoints, which is what a killed run loses at most
             (saving takes longer breaks where it takes more than a twentieth of the time).
 
@@ -37,28 +45,28 @@ class Trainer:
     monitor: str = "val/accuracy"
     better: Better = "higher"
     average: float = 0.0
+    average_last: int = 0
+    accumulate: int = 1
+    precision: Precision = "32"
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
+    devices: int = 1
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
-        for name, known in (("better", get_args(Better)), ("accelerator", get_args(Accelerator))):
-            if getattr(self, name) not in known:
-                raise unknown_name(f"trainer.{name}", getattr(self, name), known)
-        if self.epochs < 1:
-            raise ArgumentError(
-                "trainer.epochs",
-                expected="at least 1",
-                got=repr(self.epochs),
-                remedy="choose for example 100",
-            )
-        if not 0 <= self.average < 1:
-            raise ArgumentError(
-                "trainer.average",
-                expected="a decay from 0 to below 1",
-                got=repr(self.average),
-                remedy="choose for example 0.99, or 0 to do without",
-            )
+        choices = {"better": Better, "accelerator": Accelerator, "precision": Precision}
+        for name, known in choices.items():
+            if getattr(self, name) not in get_args(known):
+                raise unknown_name(f"trainer.{name}", getattr(self, name), get_args(known))
+        for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
+            if getattr(self, name) < 1:
+                raise ArgumentError(
+                    f"trainer.{name}",
+                    expected="at least 1",
+                    got=repr(getattr(self, name)),
+                    remedy=f"choose for example {usual}",
+                )
+        self._check_averages()
         for name in ("patience", "clip_norm", "save_every"):
             if not getattr(self, name) >= 0:
                 raise ArgumentError(
@@ -67,6 +75,22 @@ class Trainer:
                     got=repr(getattr(self, name)),
                     remedy="choose 0 to do without",
                 )
+
+    def _check_averages(self) -> None:
+        if not 0 <= self.average < 1:
+            raise ArgumentError(
+                "trainer.average",
+                expected="a decay from 0 to below 1",
+                got=repr(self.average),
+                remedy="choose for example 0.99, or 0 to do without",
+            )
+        if self.average_last < 0 or (self.average_last and self.average):
+            raise ArgumentError(
+                "trainer.average_last",
+                expected="a number from 0, without trainer.average beside it",
+                got=f"{self.average_last!r} with trainer.average {self.average!r}",
+                remedy="choose for example 10, or 0 to do without",
+            )
 
     def check(self, metrics: Iterable[str]) -> None:
         """Refuse what cannot be, before a run.
@@ -87,4 +111,12 @@ class Trainer:
                 expected="a device of this machine",
                 got="gpu, and there is none",
                 remedy="choose auto or cpu",
+            )
+        gpus = torch.accelerator.device_count()
+        if self.accelerator != "cpu" and 0 < gpus < self.devices:
+            raise ArgumentError(
+                "trainer.devices",
+                expected=f"at most {gpus}, the GPUs of this machine",
+                got=repr(self.devices),
+                remedy="choose fewer, or trainer.accelerator cpu",
             )

@@ -1,0 +1,83 @@
+"""How much faster cached decoding is than reading everything again for each token.
+
+    python benchmarks/decoding.py [--tokens 512] [--rounds 3] [--threads 2]
+
+A GPT with nanoGPT's numbers for a CPU and an encoder-decoder write the same texts, with and without
+a cache; the two take turns, their tokens must be equal, and the fastest of each is compared, as
+other work on the machine only ever makes a run slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from edgewise import models
+from edgewise.decoding import generate
+
+VOCABULARY, SOURCE = 256, 64
+Write = Callable[[bool], Tensor]
+
+
+def language_model(tokens: int, batch: int) -> Write:
+    """Continue prompts of one token to so many."""
+    model = models.gpt(VOCABULARY, width=128, depth=4, heads=4, length=tokens).eval()
+    prompt = torch.randint(VOCABULARY, (batch, 1))
+    return lambda cached: generate(model, prompt, max_new_tokens=tokens - 1, cached=cached)
+
+
+def translator(tokens: int, batch: int) -> Write:
+    """Write so many tokens that read a source."""
+    sizes = {"width": 128, "depth": 4, "heads": 4, "feed_forward": 256}
+    model = models.transformer(VOCABULARY, **sizes, order="pre").eval()
+    memory = model.encode(torch.randint(VOCABULARY, (batch, SOURCE)))
+    prompt = torch.zeros(batch, 1, dtype=torch.long)
+    options = {"max_new_tokens": tokens - 1, "memory": memory}
+    return lambda cached: generate(model, prompt, **options, cached=cached)
+
+
+MODELS = {"gpt": language_model, "transformer": translator}
+
+
+def compare(write: Write, rounds: int) -> dict[bool, float]:
+    """Seconds with and without a cache.
+
+    Raises:
+        AssertionError: the tokens differ.
+    """
+    best = dict.fromkeys((True, False), float("inf"))
+    for _ in range(rounds):
+        texts = []
+        for cached in best:
+            start = time.perf_counter()
+            texts.append(write(cached))
+            best[cached] = min(best[cached], time.perf_counter() - start)
+        assert torch.equal(*texts), "the cache has changed the text"
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"{arguments.tokens} tokens, {arguments.threads} threads, best of {arguments.rounds}")
+    print(f"{'model':<12} {'texts':>5} {'cached s':>9} {'again s':>9} {'ratio':>6}")
+    with torch.no_grad():
+        for name, make in MODELS.items():
+            for batch in arguments.batch:
+                torch.manual_seed(0)
+                best = compare(make(arguments.tokens, batch), arguments.rounds)
+                ratio = best[False] / best[True]
+                print(f"{name:<12} {batch:>5} {best[True]:9.2f} {best[False]:9.2f} {ratio:6.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""`gpt-shakespeare`'s training step in Edgewise and in plain PyTorch, side by side.
+
+    EDGEWISE_DATA=../shared/data python benchmarks/gpt.py [--rounds N] [--steps N] [--train]
+
+The same model with the same weights gives the same loss and gradients, which is checked first. Then
+both take turns, a step each: forward, loss, backward, clipping, AdamW. The figure is plain / ours,
+by CPU time of each round's median step, the median of all rounds: above 1 Edgewise is faster.
+`--train` trains the plain model to the end and prints its loss on the whole last tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise import recipes
+from edgewise.data import Batch
+from edgewise.recipes.train import prepare
+
+
+class PlainBlock(nn.Module):
+    """A pre-norm Transformer layer as GPT-2 has it."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        query, key, value = self.qkv(self.norm1(x)).split(width, dim=-1)
+        query, key, value = (
+            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for part in (query, key, value)
+        )
+        read = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(read.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class PlainGPT(nn.Module):
+    """GPT in PyTorch alone, its head tied to the embedding."""
+
+    def __init__(self, vocabulary: int, length: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(PlainBlock(width, heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight)
+
+
+def plain_copy(model: nn.Module) -> PlainGPT:
+    """The plain model with the weights of ours."""
+    mine = {name.removeprefix("trunk."): value for name, value in model.state_dict().items()}
+    vocabulary, width = mine["embedding.tokens.weight"].shape
+    depth = sum(name.endswith("query.weight") for name in mine)
+    heads = model.trunk.reader.stack.layers[0].attention.sublayer.heads
+    length = mine["embedding.positions.table"].shape[0]
+    plain = PlainGPT(vocabulary, length, width, depth, heads)
+    weights = {
+        "tokens.weight": mine["embedding.tokens.weight"],
+        "positions.weight": mine["embedding.positions.table"],
+        "norm.weight": mine["reader.stack.norm.weight"],
+        "norm.bias": mine["reader.stack.norm.bias"],
+    }
+    for i in range(depth):
+        ours, theirs = f"reader.stack.layers.{i}", f"blocks.{i}"
+        for kind in ("weight", "bias"):
+            parts = [
+                mine[f"{ours}.attention.sublayer.{x}.{kind}"] for x in ("query", "key", "value")
+            ]
+            weights[f"{theirs}.qkv.{kind}"] = torch.cat(parts)
+            for theirs_name, ours_name in (
+                ("out", "attention.sublayer.output"),
+                ("up", "feed_forward.sublayer.0"),
+                ("down", "feed_forward.sublayer.3"),
+                ("norm1", "attention.norm"),
+                ("norm2", "feed_forward.norm"),
+            ):
+                weights[f"{theirs}.{theirs_name}.{kind}"] = mine[f"{ours}.{ours_name}.{kind}"]
+    plain.load_state_dict(weights)
+    return plain
+
+
+def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
+    """Loss and gradients of the embedding agree."""
+    losses = []
+    for one, call in (
+        (model, lambda: model(*batch.inputs)),
+        (plain, lambda: of_plain(plain, batch)),
+    ):
+        one.zero_grad()
+        loss = F.cross_entropy(call(), batch.target)
+        loss.backward()
+        losses.append(loss.detach())
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
+    gradients = model.trunk.embedding.tokens.weight.grad, plain.tokens.weight.grad
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
+    scores = plain(batch.inputs[0].ids).flatten(0, 1)
+    return batch.counted(scores)
+
+
+def stepper(
+    recipe: recipes.Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
+) -> Callable[[Batch], None]:
+    optimizer = recipe.optimizer.build(model)
+    parameters = list(model.parameters())
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(call(batch), batch.target).backward()
+        nn.utils.clip_grad_norm_(parameters, recipe.trainer.clip_norm)
+        optimizer.step()
+
+    return step
+
+
+def train_plain(recipe: recipes.Recipe, plain: PlainGPT, loaders: dict) -> float:
+    """Loss on the test split after the recipe's steps."""
+    optimizer = recipe.optimizer.build(plain)
+    total, step = recipe.trainer.epochs * len(loaders["train"]), 0
+    for epoch in range(recipe.trainer.epochs):
+        loaders["train"].set_epoch(epoch)
+        for batch in loaders["train"]:
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.optimizer.lr * recipe.schedule.factor(step, total)
+            optimizer.zero_grad()
+            F.cross_entropy(of_plain(plain, batch), batch.target).backward()
+            nn.utils.clip_grad_norm_(plain.parameters(), recipe.trainer.clip_norm)
+            optimizer.step()
+            step += 1
+    with torch.no_grad():
+        losses = [
+            F.cross_entropy(of_plain(plain, b), b.target, reduction="sum") for b in loaders["test"]
+        ]
+    return float(sum(losses)) / sum(len(b.target) for b in loaders["test"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=20, help="in a round, of each")
+    parser.add_argument("--train", action="store_true", help="train the plain model whole")
+    options = parser.parse_args()
+    recipe = recipes.find("gpt-shakespeare")
+    model, loaders = prepare(recipe)
+    model.train()
+    plain = plain_copy(model)
+    batches = [batch for batch, _ in zip(loaders["train"], range(options.steps), strict=False)]
+    check_same(model, plain, batches[0])
+    if options.train:
+        print(f"plain PyTorch: test/loss {train_plain(recipe, plain, loaders):.4f}")
+        return
+    steps = {
+        "ours": stepper(recipe, model, lambda batch: model(*batch.inputs)),
+        "plain": stepper(recipe, plain, lambda batch: of_plain(plain, batch)),
+    }
+    fastest: dict[str, list[float]] = {name: [] for name in steps}
+    for round_number in range(options.rounds + 1):
+        taken: dict[str, list[float]] = {name: [] for name in steps}
+        for batch in batches:  # one step each in turn, so that both see the same machine
+            for name in sorted(steps, reverse=bool(len(taken["ours"]) % 2)):
+                start = time.process_time()
+                steps[name](batch)
+                taken[name].append(time.process_time() - start)
+        if round_number:  # the first warms up
+            for name, seconds in taken.items():
+                fastest[name].append(statistics.median(seconds))
+    ratios = sorted(p / o for o, p in zip(fastest["ours"], fastest["plain"], strict=True))
+    for name, seconds in fastest.items():
+        print(f"{name:6} {1e3 * statistics.median(seconds):7.2f} ms a step")
+    print(
+        f"plain / ours {statistics.median(ratios):.3f} "
+        f"(from {ratios[0]:.3f} to {ratios[-1]:.3f} over {options.rounds} rounds)"
+    )
+
+
+if __name__ == "__main__":
+    main()

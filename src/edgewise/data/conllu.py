@@ -1,0 +1,145 @@
+"""Sentences whose words are annotated, in the CoNLL-U format of Universal Dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.packed_texts import PackedTexts
+from edgewise.data.sentences import PARTS, Labelled, numbered
+from edgewise.data.splits import Split, Splits, TextSplits
+from edgewise.data.text_data import TextData
+from edgewise.data.text_files import raw_texts
+from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.layers import Tokens
+
+Tag = Literal["upos", "xpos", "deprel"]
+COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "deprel": 7}
+WIDTH = 10
+SPECIAL: tuple[Special, ...] = ("pad", "unk")
+
+
+@dataclass(frozen=True)
+class EWT(TextData):
+    """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences, a tag a word.
+
+    Attributes:
+        tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
+        packed: whether a batch is one axis of tokens without padding, or padded to its longest;
+            the numbers are the same.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A word is
+            one or several tokens.
+
+    """
+
+    kind: Kind = "wordpiece"
+    vocabulary_size: int | None = 8000
+    tag: Tag = "upos"
+    packed: bool = True
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tag not in get_args(Tag):
+            raise unknown_name("data.tag", self.tag, get_args(Tag))
+
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Text and name of the file of each split."""
+        at = "UniversalDependencies/UD_English-EWT/master"
+        names = {name: f"en_ewt-ud-{name}.conllu" for name in ("train", "dev", "test")}
+        where = f"https://raw.githubusercontent.com/{at}"
+        sources = {f"{file}.gz": f"{where}/{file}" for file in names.values()}
+        texts = raw_texts("UD_English-EWT", sources)
+        found = {name: (texts[f"{file}.gz"], file) for name, file in names.items()}
+        return {"train": found["train"], "val": found["dev"], "test": found["test"]}
+
+    def load(self) -> Splits:
+        parts = {name: read_conllu(*file, self.tag) for name, file in self.files().items()}
+        tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
+        plain = (" ".join(words) for words in words_of(parts["train"]))
+        tokenizer = self.make_tokenizer(plain, SPECIAL)
+        padding = special_id(tokenizer, "pad")
+        splits, longest = {}, 0
+        for name, sentences in parts.items():
+            words = [pair for sentence in sentences for pair in sentence]
+            ids, sizes = encode_all(tokenizer, [word for word, _ in words])
+            texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
+            counts = torch.tensor([len(sentence) for sentence in sentences])
+            target = PackedTexts(numbered(words, tags, name), counts)
+            splits[name], most = _part(texts, target, None if self.packed else padding)
+            longest = max(longest, most)
+        size = tokenizer.get_vocab_size()
+        told = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
+        train, val, test = (splits[name] for name in PARTS)
+        return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+
+
+def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
+    """Word and tag of every word of each sentence.
+
+    Contracted forms (1-2) and words that are not in the text (1.1) are left out.
+
+    Raises:
+        ArgumentError: a sentence without words, or a line of another form; names the line.
+    """
+    column = COLUMNS[tag]
+    sentences: list[Labelled] = []
+    words: Labelled = []
+    for number, line in enumerate([*text.rstrip("\n").split("\n"), ""], 1):
+        if not line.strip():
+            if not words:
+                raise _unreadable(name, "a sentence without words that ends", number)
+            sentences.append(words)
+            words = []
+        elif not line.startswith("#"):
+            fields = line.split("\t")
+            if len(fields) != WIDTH:
+                raise _unreadable(name, f"{len(fields)} columns", number)
+            if fields[0].isdigit():
+                words.append((fields[1], fields[column]))
+    return sentences
+
+
+def words_of(sentences: list[Labelled]) -> list[list[str]]:
+    """The words alone."""
+    return [[word for word, _ in sentence] for sentence in sentences]
+
+
+def _unreadable(name: str, got: str, line: int) -> ArgumentError:
+    return ArgumentError(
+        name,
+        expected=f"CoNLL-U: words with {WIDTH} columns, and an empty line after each sentence",
+        got=f"{got} in line {line}",
+        remedy="correct this line",
+    )
+
+
+def _no_empty_word(ids: Tensor, sizes: Tensor, unknown: int) -> tuple[Tensor, Tensor]:
+    """A word that the tokenizer makes nothing of is unknown."""
+    if bool((sizes > 0).all()):
+        return ids, sizes
+    filled = sizes.clamp(min=1)
+    out = ids.new_full((int(filled.sum()),), unknown)
+    out[(sizes > 0).repeat_interleave(filled)] = ids
+    return out, filled
+
+
+def _part(words: PackedTexts, target: PackedTexts, padding: int | None) -> tuple[Split, int]:
+    """Batches of sentences, and the tokens of the longest."""
+    sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
+    lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
+
+    def make(index: Tensor) -> Batch:
+        ids, sizes = words.take(target.where(index))
+        tokens = Tokens(ids, lengths[index])
+        if padding is not None:
+            tokens = tokens.padded(padding)
+        return Batch((tokens, sizes), target.take(index)[0])
+
+    return Split(len(target), make, lengths=lengths), int(lengths.max())

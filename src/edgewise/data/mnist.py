@@ -1,0 +1,79 @@
+"""MNIST: 70,000 handwritten digits, 28×28 pixels, in the four files that LeCun published.
+
+Source: LeCun et al., Gradient-based learning applied to document recognition, 1998.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from urllib.request import urlopen
+
+import torch
+from torch import Tensor
+
+from edgewise.data.checks import check_labels
+from edgewise.data.files import find_raw
+from edgewise.errors import ArgumentError
+
+ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
+TIMEOUT = 60  # seconds without an answer
+PARTS = {"train": "train", "test": "t10k"}
+FILES = [f"{p}-{k}-ubyte.gz" for p in PARTS.values() for k in ("images-idx3", "labels-idx1")]
+SIDE, CLASSES = 28, 10
+
+
+def read_mnist(part: str) -> tuple[Tensor, Tensor]:
+    """Images ``[N, 28, 28]`` of bytes and digits ``[N]`` of ``train`` or ``test``.
+
+    Raises:
+        MissingDataError: a file is not there.
+        ArgumentError: a file is damaged.
+    """
+    raw = find_raw("MNIST", FILES, _download)
+    images = read_idx(raw / f"{PARTS[part]}-images-idx3-ubyte.gz")
+    labels = read_idx(raw / f"{PARTS[part]}-labels-idx1-ubyte.gz").long()
+    if images.shape[1:] != (SIDE, SIDE) or labels.dim() != 1 or len(images) != len(labels):
+        raise ArgumentError(
+            str(raw),
+            expected=f"images of {SIDE}×{SIDE} pixels and a label for each",
+            got=f"shapes {list(images.shape)} and {list(labels.shape)}",
+            remedy="download the files again",
+        )
+    check_labels(labels, CLASSES)
+    return images, labels
+
+
+def read_idx(path: Path) -> Tensor:
+    """The bytes of an idx file, gzipped, in the shape that its head states.
+
+    Raises:
+        ArgumentError: it is not such a file, or cut off.
+    """
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError) as error:
+        raise _damaged(path, str(error)) from error
+    if len(data) < 4 or data[:3] != b"\0\0\x08":
+        raise _damaged(path, f"a beginning of {data[:4].hex()}")
+    start = 4 + 4 * data[3]
+    shape = [int.from_bytes(data[i : i + 4], "big") for i in range(4, start, 4)]
+    if len(data) != start + math.prod(shape):
+        raise _damaged(path, f"{len(data) - start} bytes for a shape of {shape}")
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)[start:].reshape(shape)
+
+
+def _damaged(path: Path, got: str) -> ArgumentError:
+    return ArgumentError(
+        str(path),
+        expected="a gzipped idx file of bytes: two zeros, 8, the number of dimensions, their sizes",
+        got=got,
+        remedy="download it again",
+    )
+
+
+def _download(folder: Path) -> None:
+    for name in FILES:
+        with urlopen(f"{ADDRESS}/{name}", timeout=TIMEOUT) as answer:
+            (folder / name).write_bytes(answer.read())

@@ -1,0 +1,41 @@
+"""Many texts on one axis of tokens, from which any batch is cut without a loop over texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from edgewise.data.packed import ranges
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """S texts with N tokens, or words, in all.
+
+    Attributes:
+        ids: ``[N]``.
+        sizes: ``[S]``, how many each text has.
+
+    """
+
+    ids: Tensor
+    sizes: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids of these texts, one text after the other, and their sizes ``[B]``."""
+        return self.ids[self.where(index)], self.sizes[index]
+
+    def where(self, index: Tensor) -> Tensor:
+        """Where the ids of these texts are on the axis."""
+        start = self.sizes.cumsum(0) - self.sizes
+        return ranges(start[index], self.sizes[index])
+
+    def cut(self, most: int) -> PackedTexts:
+        """Every text without what comes after its first ``most``."""
+        sizes = self.sizes.clamp(max=most)
+        start = self.sizes.cumsum(0) - self.sizes
+        return PackedTexts(self.ids[ranges(start, sizes)], sizes)

@@ -1,0 +1,230 @@
+"""Parallel texts: two files of each split, in which line i of one is a translation of the other's.
+
+The two share one vocabulary of byte pairs (Sennrich et al., 2016), so that names and numbers are
+the same tokens in both.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from urllib.request import urlopen
+
+import torch
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.buckets import TokenSplits
+from edgewise.data.files import find_raw
+from edgewise.data.packed_texts import PackedTexts
+from edgewise.data.splits import Split
+from edgewise.data.text_data import TextData
+from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.writing import WritingBatch
+from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.layers import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+TIMEOUT = 60  # seconds without an answer
+SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
+Lines = tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Parallel(TextData):
+    """Files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped, for each of two languages.
+
+    Batches: inputs ``(source, target)``, each :class:`edgewise.layers.Tokens` packed without
+    padding, where the source ends with ``<eos>`` and the target begins with ``<bos>``; targets
+    ``[M]`` are the same text one token on, up to ``<eos>``.
+
+    Attributes:
+        folder: where the files are.
+        source, target: the languages, which are the ends of the files' names.
+        train, val, test: the beginnings of the names.
+        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both languages share
+            the vocabulary.
+        batch_size: tokens of a batch, those of both texts together.
+
+    """
+
+    kind: Kind = "bpe"
+    vocabulary_size: int | None = 10_000
+    batch_size: int = 4096
+
+    folder: str = "."
+    source: str = "en"
+    target: str = "de"
+    train: str = "train"
+    val: str = "val"
+    test: str = "test"
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source == self.target:
+            raise ArgumentError(
+                "data.source, data.target",
+                expected="two languages",
+                got=f"{self.source} twice",
+                remedy="name the ends of two files, such as en and de",
+            )
+
+    def place(self) -> Path:
+        """The folder of the files."""
+        return Path(self.folder)
+
+    def load(self) -> TokenSplits:
+        folder = self.place()
+        names = {"train": self.train, "val": self.val, "test": self.test}
+        texts = {
+            split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
+            for split, name in names.items()
+        }
+        tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
+        parts, lengths = {}, {}
+        for split, lines in texts.items():
+            pairs = Pairs.of(tokenizer, lines)
+            parts[split] = Split(len(lines[0]), pairs.take)
+            lengths[split] = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+        return TokenSplits(
+            {"vocabulary": tokenizer.get_vocab_size()},
+            **parts,
+            batch_size=self.batch_size,
+            tokenizer=tokenizer,
+            lengths=lengths,
+        )
+
+
+@dataclass(frozen=True)
+class Multi30k(Parallel):
+    """Captions of pictures in English, German, French and Czech: 29,000 pairs to train on.
+
+    ``data.test`` is ``test_2016_flickr`` or ``test_2017_flickr``; ``folder`` is not looked at.
+
+    Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
+    """
+
+    test: str = "test_2016_flickr"
+
+    def place(self) -> Path:
+        names = [f"{n}.{end}.gz" for n in self._names() for end in (self.source, self.target)]
+        return find_raw("multi30k", names, lambda folder: _download(folder, names))
+
+    def _names(self) -> list[str]:
+        return [self.train, self.val, self.test]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Texts and their translations as ids, each on one packed axis.
+
+    Attributes:
+        source, target: their ids; each target is ``<bos> ... <eos>``.
+        references: the translations as they are in the file.
+        tokenizer: of both.
+
+    """
+
+    source: PackedTexts
+    target: PackedTexts
+    references: Sequence[str]
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
+        """From the lines of two files."""
+        source = PackedTexts(*encode_all(tokenizer, lines[0], last="eos"))
+        target = PackedTexts(*encode_all(tokenizer, lines[1], first="bos", last="eos"))
+        return cls(source, target, lines[1], tokenizer)
+
+    def take(self, which: Tensor) -> Batch:
+        """The batch of these pairs."""
+        source, sizes = self.source.take(which)
+        target, whole = self.target.take(which)
+        last = whole.cumsum(0) - 1
+        read, asked = torch.ones((2, len(target)), dtype=torch.bool)
+        read[last] = asked[last - whole + 1] = False
+        return WritingBatch(
+            (Tokens(source, sizes), Tokens(target[read], whole - 1)),
+            target[asked],
+            prompt=torch.full((len(which), 1), special_id(self.tokenizer, "bos")),
+            end=special_id(self.tokenizer, "eos"),
+            padding=special_id(self.tokenizer, "pad"),
+            references=tuple(self.references[i] for i in which.tolist()),
+            decode=decoder(self.tokenizer),
+        )
+
+
+def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
+    """From ids ``[B, T]`` to texts, without what comes after ``<eos>``."""
+    end = special_id(tokenizer, "eos")
+
+    def decode(ids: Tensor) -> list[str]:
+        rows = [row[: row.index(end)] if end in row else row for row in ids.tolist()]
+        return [text.strip() for text in tokenizer.decode_batch(rows)]
+
+    return decode
+
+
+def read_parallel(source: Path, target: Path) -> Lines:
+    """The lines of two files, which are as many.
+
+    Raises:
+        MissingDataError: a file is not there.
+        ArgumentError: no lines, not as many, or an empty one; names the file and the line.
+
+    """
+    lines = _read(source), _read(target)
+    if len(lines[0]) != len(lines[1]):
+        raise ArgumentError(
+            f"{source.name}, {target.name}",
+            expected="as many lines in one as in the other: line i translates line i",
+            got=f"{len(lines[0])} and {len(lines[1])} lines",
+            remedy="find where they part, or take both files from one release",
+        )
+    return lines
+
+
+def _read(path: Path) -> list[str]:
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file. Remedy: name its folder with data.folder.")
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            # Not splitlines(), for which more than a line feed ends a line.
+            lines = [line.strip() for line in file.read().rstrip("\n").split("\n")]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ArgumentError(
+            str(path),
+            expected="lines of text in UTF-8",
+            got=str(error),
+            remedy="save or copy it again",
+        ) from error
+    empty = [number for number, line in enumerate(lines, 1) if not line]
+    if empty:
+        raise ArgumentError(
+            str(path),
+            expected="a text in every line",
+            got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
+            remedy="drop these lines from both files",
+        )
+    return lines
+
+
+def _found(folder: Path, name: str, end: str) -> Path:
+    plain = folder / f"{name}.{end}"
+    packed = plain.with_name(f"{plain.name}.gz")
+    return packed if packed.is_file() else plain
+
+
+def _download(folder: Path, names: list[str]) -> None:
+    for name in names:
+        with urlopen(f"{ADDRESS}/{name}", timeout=TIMEOUT) as answer:
+            (folder / name).write_bytes(answer.read())

@@ -1,0 +1,154 @@
+"""Sentences with a label each: ``sentence <tab> label``, one on a line."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.data.batch import Batch
+from edgewise.data.packed_texts import PackedTexts
+from edgewise.data.splits import Split, Splits, TextSplits
+from edgewise.data.text_data import TextData
+from edgewise.data.text_files import raw_texts, read_text
+from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.errors import ArgumentError
+from edgewise.layers import Tokens
+
+Labelled = list[tuple[str, str]]
+SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class LabelledSentences(TextData):
+    """Sentences, as ``<cls> tokens <sep>``, and their label.
+
+    Attributes:
+        longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
+        packed: whether a batch is one axis of tokens without padding, or padded to its longest;
+            the numbers are the same.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    kind: Kind = "wordpiece"
+    vocabulary_size: int | None = 8000
+    longest: int = 0
+    packed: bool = True
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("longest", 0, 128)
+
+    @abstractmethod
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Text and name of the file of each split."""
+
+    def load(self) -> Splits:
+        parts = {name: read_labelled(*file) for name, file in self.files().items()}
+        labels = sorted({label for _, label in parts["train"]})
+        tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
+        padding = special_id(tokenizer, "pad")
+        splits, longest = {}, 0
+        for name, found in parts.items():
+            ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
+            texts = PackedTexts(ids, sizes)
+            texts = texts.cut(self.longest) if self.longest else texts
+            target = numbered(found, labels, name)
+            splits[name] = _part(texts, target, None if self.packed else padding)
+            longest = max(longest, int(texts.sizes.max()))
+        size = tokenizer.get_vocab_size()
+        told = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
+        train, val, test = (splits[name] for name in PARTS)
+        return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+
+
+def read_labelled(text: str, name: str) -> Labelled:
+    """Sentence and label of each line.
+
+    Raises:
+        ArgumentError: a line without a sentence, or without a label; names the line.
+    """
+    found = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        sentence, _, label = line.rpartition("\t")
+        if not sentence.strip() or not label.strip():
+            raise ArgumentError(
+                name,
+                expected="lines of the form sentence <tab> label",
+                got=f"{line!r} in line {number}" if line.strip() else f"an empty line, {number}",
+                remedy="correct or drop this line",
+            )
+        found.append((sentence.strip(), label.strip()))
+    return found
+
+
+def numbered(found: Labelled, labels: list[str], name: str) -> Tensor:
+    """Labels as their place in ``labels``."""
+    places = {label: place for place, label in enumerate(labels)}
+    for text, label in found:
+        if label not in places:
+            raise ArgumentError(
+                f"data, {name}",
+                expected=f"one of the labels of the training split, {', '.join(labels)}",
+                got=f"{label!r} of {text[:40]!r}",
+                remedy="correct it, or add sentences with it to the training split",
+            )
+    return torch.tensor([places[label] for _, label in found])
+
+
+def _part(texts: PackedTexts, target: Tensor, padding: int | None) -> Split:
+    def make(index: Tensor) -> Batch:
+        tokens = Tokens(*texts.take(index))
+        return Batch((tokens if padding is None else tokens.padded(padding),), target[index])
+
+    return Split(len(texts), make, lengths=texts.sizes)
+
+
+@dataclass(frozen=True)
+class TSV(LabelledSentences):
+    """Your own labelled sentences.
+
+    Attributes:
+        train, val, test: files, plain or gzipped.
+        longest, packed: see :class:`LabelledSentences`.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    train: str = ""
+    val: str = ""
+    test: str = ""
+
+    def files(self) -> dict[str, tuple[str, str]]:
+        for name in PARTS:
+            if not getattr(self, name):
+                raise ArgumentError(
+                    f"data.{name}",
+                    expected="a file with sentence <tab> label on each line",
+                    got="none",
+                    remedy=f"name it with --data.{name}",
+                )
+        return {name: (read_text(Path(p)), p) for name, p in ((n, getattr(self, n)) for n in PARTS)}
+
+
+@dataclass(frozen=True)
+class SST2(LabelledSentences):
+    """Sentences of film reviews, praise or not (Socher et al., 2013): 6920, 872 and 1821.
+
+    Whole sentences alone, without the 67 thousand labelled phrases that GLUE adds.
+    """
+
+    def files(self) -> dict[str, tuple[str, str]]:
+        at = "clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236"
+        where = f"https://raw.githubusercontent.com/{at}/data/SST2"
+        names = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
+        texts = raw_texts("SST2", {file: f"{where}/{file}" for file in names.values()})
+        return {name: (texts[file], file) for name, file in names.items()}

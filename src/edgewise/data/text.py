@@ -1,0 +1,173 @@
+"""Plain text as one long stream of tokens, to learn which comes next."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.data.splits import Splits, TextSplits
+from edgewise.data.text_data import TextData
+from edgewise.data.text_files import raw_texts, read_text
+from edgewise.data.tokenizer import Special, encode_all
+from edgewise.data.windows import held_out_windows, training_windows
+from edgewise.errors import ArgumentError
+
+FILE = "input.txt"
+RAW = "https://raw.githubusercontent.com"
+
+
+@dataclass(frozen=True)
+class TextStream(TextData):
+    """One text in three parts, one after the other: to train, to validate and to test on.
+
+    A batch is windows ``[B, context]``. In training they begin anywhere; of the other two parts
+    every token is predicted exactly once, and what precedes it may be read across the border.
+
+    Attributes:
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. Of
+            characters all three parts make up the vocabulary, of other tokens the first alone.
+        context: the most tokens that are read.
+        windows: how many windows an epoch draws; as many as fit side by side where it is 0.
+        stride: in validation and test a window predicts its last ``stride`` tokens; all of them
+            where it is 0.
+        val, test: shares of the text, from its end.
+
+    """
+
+    context: int = 64
+    windows: int = 0
+    stride: int = 0
+    val: float = 0.02
+    test: float = 0.1
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("context", 1, 64)
+        self.at_least("windows", 0, 1000)
+        self.at_least("stride", 0, self.context)
+        if self.stride > self.context:
+            raise ArgumentError(
+                "data.stride",
+                expected=f"at most the context, {self.context}",
+                got=str(self.stride),
+                remedy="choose 0 for the whole context",
+            )
+        self.shares("val", "test")
+
+    @abstractmethod
+    def text(self) -> str:
+        """All of it."""
+
+    def parts(self) -> tuple[str, str, str]:
+        """The text to train on, to validate on and to test on."""
+        text = self.text()
+        last = int(len(text) * (1 - self.test))
+        first = int(len(text) * (1 - self.test - self.val))
+        return text[:first], text[first:last], text[last:]
+
+    def load(self) -> Splits:
+        parts = self.parts()
+        special: tuple[Special, ...] = ()
+        if self.kind == "words":  # white space, and so the end of a line, is lost
+            parts = tuple(part.replace("\n", " <eos> ") for part in parts)  # type: ignore[assignment]
+            special = ("unk", "eos")
+        learned = parts if self.kind == "characters" else parts[:1]
+        tokenizer = self.make_tokenizer(learned, special)
+        train, val, test = (encode_all(tokenizer, [part])[0] for part in parts)
+        for name, stream in (("val", val), ("test", test)):
+            check_some(name, stream)
+        stride = self.stride or self.context
+        return TextSplits(
+            {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
+            train=training_windows(train, self.context, self.windows),
+            val=held_out_windows(train, val, self.context, stride),
+            test=held_out_windows(torch.cat([train, val]), test, self.context, stride),
+            batch_size=self.batch_size,
+            tokenizer=tokenizer,
+        )
+
+
+def check_some(name: str, stream: Tensor) -> None:
+    """A part of a text has tokens."""
+    if not len(stream):
+        raise ArgumentError(
+            f"data.{name}",
+            expected="a share that holds some text",
+            got="none",
+            remedy="raise it, or give more text",
+        )
+
+
+@dataclass(frozen=True)
+class TextFiles(TextStream):
+    """Your own text.
+
+    Attributes:
+        paths: files in UTF-8, plain or gzipped, one after the other.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        context, windows, stride, val, test: see :class:`TextStream`.
+
+    """
+
+    paths: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        if not self.paths:
+            raise ArgumentError(
+                "data.paths",
+                expected="text files, separated by commas",
+                got="none",
+                remedy="name them with --data.paths",
+            )
+        return "".join(read_text(Path(path)) for path in self.paths)
+
+
+@dataclass(frozen=True)
+class Shakespeare(TextStream):
+    """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015)."""
+
+    def text(self) -> str:
+        at = f"{RAW}/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data"
+        return raw_texts("tinyshakespeare", {FILE: f"{at}/tinyshakespeare/{FILE}"})[FILE]
+
+
+@dataclass(frozen=True)
+class WarAndPeace(TextStream):
+    """Tolstoy's novel in English, 3.2 million characters, without Project Gutenberg's notes."""
+
+    def text(self) -> str:
+        name, at = "2600-0.txt.gz", "fa22ab90f00f627e83d14acabe32d91602d2365d"
+        address = f"{RAW}/GITenberg/War-and-Peace_2600/{at}/2600-0.txt"
+        text = raw_texts("war_and_peace", {name: address})[name]
+        _, _, rest = text.partition("*** START OF")
+        body, _, _ = rest.partition("\n")[2].partition("End of the Project Gutenberg")
+        return body.strip() + "\n"
+
+
+@dataclass(frozen=True)
+class WikiText2(TextStream):
+    """Wikipedia articles (Merity et al., 2016); trained on the *validation* file, tested on test.
+
+    The published training file is not part of it, so that published perplexities do not compare.
+    """
+
+    def text(self) -> str:
+        return "".join(self._files())
+
+    def parts(self) -> tuple[str, str, str]:
+        first, test = self._files()
+        border = int(len(first) * (1 - self.val))
+        return first[:border], first[border:], test
+
+    def _files(self) -> tuple[str, str]:
+        at = "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8"
+        where = f"{RAW}/{at}/word_language_model/data/wikitext-2"
+        texts = raw_texts("wikitext-2", {f"{n}.txt": f"{where}/{n}.txt" for n in ("valid", "test")})
+        return texts["valid.txt"], texts["test.txt"]

@@ -1,0 +1,19 @@
+"""The recipe on a series: CO2 over Mauna Loa by the week, a year ahead."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+forecast = Recipe(
+    name="forecast",
+    summary="Causal Transformer forecasts the CO2 of the next 52 weeks, against the last season",
+    model=partial(models.forecaster, width=32, depth=2, heads=4, feed_forward=64, dropout=0.1),
+    data=data.series(name="co2", history=156, horizon=52, batch_size=64),
+    task=tasks.forecast(),
+    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.linear(warmup=0.1),
+    trainer=training.Trainer(epochs=15, monitor="val/mae", better="lower", clip_norm=1.0),
+)

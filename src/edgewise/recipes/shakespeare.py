@@ -1,0 +1,45 @@
+"""Recipes on tiny Shakespeare, character by character; the test split is the whole last tenth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from edgewise import data, graphs, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+CONTEXT = 64
+MATRICES = r"(?<!norm\.)weight$|table$"  # what decays: not biases, not norms
+LAST: dict[str, Any] = {"monitor": "val/loss", "better": "lower"}
+gpt = partial(models.gpt, width=128, depth=4, heads=4, length=CONTEXT, act="gelu", dropout=0.0)
+
+gpt_shakespeare = Recipe(
+    name="gpt-shakespeare",
+    summary="GPT with nanoGPT's numbers for a CPU, 2000 steps",
+    model=gpt,
+    data=data.shakespeare(context=CONTEXT, batch_size=12, windows=12 * 200),
+    task=tasks.language_modeling(),
+    optimizer=training.Optimizer(lr=1e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
+    schedule=training.cosine(warmup=0.05, floor=0.1),
+    trainer=training.Trainer(epochs=10, clip_norm=1.0, **LAST),
+)
+
+gpt_shakespeare_best = Recipe(
+    name="gpt-shakespeare-best",
+    summary="As gpt-shakespeare in the same time, but rotary, gated, with a higher learning rate",
+    model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
+    data=data.shakespeare(context=128, batch_size=6, windows=6 * 200),
+    task=tasks.language_modeling(),
+    optimizer=training.Optimizer(lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
+    schedule=training.cosine(warmup=0.05),
+    trainer=training.Trainer(epochs=8, clip_norm=1.0, average=0.99, **LAST),
+)
+
+gpt_shakespeare_long = replace(
+    gpt_shakespeare_best,
+    name="gpt-shakespeare-long",
+    summary="As gpt-shakespeare-best, with twice its context and a window of 64 in each layer",
+    model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
+    data=data.shakespeare(context=256, batch_size=3, windows=3 * 200),
+)

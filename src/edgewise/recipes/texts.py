@@ -1,0 +1,44 @@
+"""Recipes that learn from sentences: labels of them, tags of their words, and hidden words."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+# One trunk for all, so that `--from` can carry its weights over.
+trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
+
+bert_wikitext = Recipe(
+    name="bert-wikitext",
+    summary="BERT, small, pre-trained on hidden words of WikiText-2 and the other texts at hand",
+    model=partial(trunk, dropout=0.1),
+    data=data.masked_text(context=64, batch_size=32, windows=32 * 400),
+    task=tasks.masked_language_modeling(),
+    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01, beta2=0.98),
+    schedule=training.cosine(warmup=0.1),
+    trainer=training.Trainer(epochs=14, clip_norm=1.0, monitor="val/loss", better="lower"),
+)
+
+sst2 = Recipe(
+    name="sst2",
+    summary="BERT, small, on film reviews: praise or not; --from a run of bert-wikitext fine-tunes",
+    model=partial(trunk, dropout=0.3),
+    data=data.sst2(lowercase=True, vocabulary_size=8000, batch_size=32),
+    task=tasks.text_classification(pool="mean", dropout=0.3),
+    optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
+    schedule=training.cosine(warmup=0.1),
+    trainer=training.Trainer(epochs=8, clip_norm=1.0),
+)
+
+tag_ewt = Recipe(
+    name="tag-ewt",
+    summary="BERT, small, on English web texts: the part of speech of each word",
+    model=partial(trunk, dropout=0.2),
+    data=data.ewt(vocabulary_size=8000, batch_size=32),
+    task=tasks.tagging(dropout=0.2),
+    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
+    schedule=training.cosine(warmup=0.1),
+    trainer=training.Trainer(epochs=10, clip_norm=1.0),
+)

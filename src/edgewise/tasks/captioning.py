@@ -1,0 +1,47 @@
+"""The next word of a caption; at the end, captions written word by word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgewise.decoding import generate
+from edgewise.errors import MissingExtraError
+from edgewise.tasks.next_token import NextToken
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class Captioning(NextToken):
+    """Outputs are scores ``[M, vocabulary]`` of the captions' words, and targets these ``[M]``.
+
+    The test split's captions are also written, and ``exact`` is the share without any mistake.
+
+    Attributes:
+        smoothing: see :class:`NextToken`.
+
+    """
+
+    smoothing: float = 0.0
+
+    def writing_metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.text_metrics import Exact
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "captions") from error
+        return {"exact": Exact()}
+
+    def write(self, model: Any, batch: Any) -> list[str]:
+        images, ids = batch.inputs
+        found = generate(
+            model.writes,
+            batch.prompt,
+            max_new_tokens=ids.shape[1],
+            end=batch.end,
+            padding=batch.padding,
+            memory=model.memory(images),
+        )
+        texts: list[str] = batch.decode(found[:, 1:])
+        return texts

@@ -1,0 +1,98 @@
+"""Which sentences make a summary? A score for each, a sigmoid loss, and ROUGE against lead-3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.layers import SentenceScores
+from edgewise.tasks.task import Task
+from edgewise.tasks.text import text_model
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+    from edgewise.data.summaries import Article
+
+
+@dataclass(frozen=True)
+class Extraction(Task):
+    r"""Outputs are scores ``[S]`` of sentences, and targets 1 for those of a summary.
+
+    .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
+
+    On the test split the best ``chosen`` sentences, in their order, are the summary; ``lead_`` is
+    the same of the first ones, ``longest_`` of the longest ones, and ``oracle_`` of those that a
+    greedy search for ROUGE finds with the reference in hand, which is what can be reached.
+
+    Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
+
+    Attributes:
+        chosen: sentences of a summary.
+        depth: layers in which the sentences of an article read each other.
+        heads: of these.
+        dropout: in these.
+
+    """
+
+    chosen: int = 3
+    depth: int = 2
+    heads: int = 4
+    dropout: float = 0.1
+
+    takes: ClassVar[tuple[str, ...]] = ("longest",)
+
+    def __post_init__(self) -> None:
+        for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):
+            if getattr(self, name) < least:
+                raise ArgumentError(
+                    f"task.{name}",
+                    expected=f"at least {least}",
+                    got=repr(getattr(self, name)),
+                    remedy="choose a larger number",
+                )
+
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
+        options = {"depth": self.depth, "heads": self.heads, "dropout": self.dropout}
+        return SentenceScores(text_model(model, told), **options)  # type: ignore[arg-type]
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, target)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.link_metrics import LinkAUC
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "summaries") from error
+        return {"auc": LinkAUC()}
+
+    def writing_metrics(self) -> dict[str, Metric]:
+        from edgewise.data.summaries import oracle
+        from edgewise.tasks.rouge import words
+        from edgewise.tasks.rouge_metric import ROUGES, Rouge
+
+        def lead(article: Article) -> str:
+            return " ".join(article.sentences[: self.chosen])
+
+        def longest(article: Article) -> str:
+            long = sorted(article.sentences, key=lambda text: -len(words(text)))[: self.chosen]
+            return " ".join(text for text in article.sentences if text in long)
+
+        def best(article: Article) -> str:
+            return " ".join(article.sentences[i] for i in oracle(article, self.chosen))
+
+        others = {"": None, "lead_": lead, "longest_": longest, "oracle_": best}
+        return {f"{who}{kind}": Rouge(kind, of) for who, of in others.items() for kind in ROUGES}
+
+    def write(self, model: Any, batch: Any) -> list[str]:
+        scores = batch.counted(model(*batch.inputs))
+        parts = scores.split([len(article.sentences) for article in batch.articles])
+        return [
+            " ".join(article.sentences[i] for i in sorted(part.topk(self.chosen).indices.tolist()))
+            for article, part in zip(batch.articles, parts, strict=True)
+        ]

@@ -1,0 +1,50 @@
+"""What comes next in a series: absolute errors, and how they compare with the last season's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class Forecast(Task):
+    """Outputs are ``[B, H]``, and targets ``[B, H, 2]``: the value, and the last season's.
+
+    ``mae`` is in the unit of the series; ``seasonal_ratio`` is the error as a multiple of that of a
+    forecast which repeats the last season, so that below 1 is better than that (after Hyndman and
+    Koehler, Another look at measures of forecast accuracy, 2006).
+
+    Attributes:
+        delta: errors count squared up to this and absolute beyond, in the unit of the series.
+
+    """
+
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise ArgumentError(
+                "task.delta",
+                expected="a number above 0",
+                got=repr(self.delta),
+                remedy="choose about the error that is still welcome",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.huber_loss(outputs, target[..., 0], delta=self.delta)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "errors of a forecast") from error
+        return {"mae": AbsoluteDifference(), "seasonal_ratio": SeasonalRatio()}

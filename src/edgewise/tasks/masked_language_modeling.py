@@ -1,0 +1,31 @@
+"""Which token was hidden: cross-entropy at the masked places, and how many are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgewise.errors import MissingExtraError
+from edgewise.tasks.language_modeling import LanguageModeling
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class MaskedLanguageModeling(LanguageModeling):
+    r"""Outputs are scores ``[M, vocabulary]`` at the M places that were chosen, in the whole batch.
+
+    .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
+
+    :func:`edgewise.data.masking.mask_tokens` chooses them.
+
+    Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
+    """
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from torchmetrics.classification import MulticlassAccuracy
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

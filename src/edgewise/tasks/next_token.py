@@ -1,0 +1,50 @@
+"""The next token of a text, with smoothed labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class NextToken(Task):
+    r"""Outputs are scores ``[M, vocabulary]`` of tokens, and targets these ``[M]``.
+
+    .. math:: L = -(1 - ε) \log p_y - \frac{ε}{V} \sum_t \log p_t
+
+    Paper: Szegedy et al., Rethinking the Inception architecture for computer vision, 2016
+
+    Attributes:
+        smoothing: ε, the share of certainty that goes to all tokens alike.
+
+    """
+
+    smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise ArgumentError(
+                "task.smoothing",
+                expected="a share from 0 to below 1",
+                got=repr(self.smoothing),
+                remedy="choose for example 0.1, or 0 to do without",
+            )
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, target, label_smoothing=self.smoothing)
+
+    def metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.text_metrics import TokenAccuracy
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        return {"accuracy": TokenAccuracy()}

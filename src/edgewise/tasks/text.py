@@ -1,0 +1,42 @@
+"""What the tasks of texts put on a text model, and what they ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from edgewise.encodings import Learned
+from edgewise.errors import ArgumentError
+from edgewise.layers import TextModel
+
+
+def text_model(model: nn.Module, told: Mapping[str, int]) -> TextModel:
+    """The model, if it is one of texts and reaches as far as the longest text.
+
+    Args:
+        model: what the recipe has made.
+        told: ``longest``, the most tokens of a text, and more.
+
+    Raises:
+        ArgumentError: it is of another kind, or has learned fewer positions.
+    """
+    if not isinstance(model, TextModel) or "longest" not in told:
+        raise ArgumentError(
+            "model",
+            expected="a model of texts, such as bert or gpt, and texts",
+            got=f"{type(model).__name__}, and data with {', '.join(told) or 'nothing to say'}",
+            remedy="combine models, data and tasks of one kind",
+        )
+    longest = told["longest"]
+    positions, padding = model.embedding.positions, model.embedding.padding
+    if isinstance(positions, Learned):
+        taken = 0 if padding is None else padding + 1  # rows that are no position
+        if positions.table.shape[0] - taken < longest:
+            raise ArgumentError(
+                "model.length",
+                expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
+                got=str(positions.table.shape[0]),
+                remedy="raise it, or let the data cut longer texts",
+            )
+    return model

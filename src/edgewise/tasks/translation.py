@@ -1,0 +1,86 @@
+"""The next token of a translation; at the end, translations found by beam search and their BLEU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from edgewise.decoding import beam_search
+from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.layers import PairModel, PairScores
+from edgewise.tasks.next_token import NextToken
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+@dataclass(frozen=True)
+class Translation(NextToken):
+    """Outputs are scores ``[M, vocabulary]`` of the target's tokens, and targets these ``[M]``.
+
+    The test split is also translated by beam search, for BLEU as sacrebleu measures it.
+
+    Attributes:
+        smoothing: see :class:`NextToken`.
+        beams: how many beginnings of a translation are kept.
+        length_penalty: see :func:`edgewise.decoding.beam_search`.
+        most: tokens that a translation has at most, for each token of the longest source beside it.
+
+    """
+
+    beams: int = 5
+    length_penalty: float = 1.0
+    most: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, usual in (("beams", 5), ("most", 2.0)):
+            if not getattr(self, name) >= 1:
+                raise ArgumentError(
+                    f"task.{name}",
+                    expected="at least 1",
+                    got=repr(getattr(self, name)),
+                    remedy=f"choose for example {usual}",
+                )
+
+    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        if not isinstance(model, PairModel):
+            raise ArgumentError(
+                "model",
+                expected="a model of pairs of texts, such as transformer or t5",
+                got=type(model).__name__,
+                remedy="combine models, data and tasks of one kind",
+            )
+        return PairScores(model)
+
+    def writing_metrics(self) -> dict[str, Metric]:
+        try:
+            from edgewise.tasks.text_metrics import BLEU
+        except ImportError as error:
+            raise MissingExtraError("torchmetrics", "train", "BLEU") from error
+        return {"bleu": BLEU()}
+
+    def write(self, model: Any, batch: Any) -> list[str]:
+        source, _ = batch.inputs
+        longest = int(torch.as_tensor(source.lengths()).max())
+        found = beam_search(
+            model.model,
+            batch.prompt,
+            beams=self.beams,
+            max_new_tokens=round(self.most * longest),
+            length_penalty=self.length_penalty,
+            end=batch.end,
+            padding=batch.padding,
+            memory=model.memory(source, batch.padding),
+        )
+        texts: list[str] = batch.decode(found[:, 1:])
+        return texts
+
+    def notes(self) -> dict[str, str]:
+        from edgewise.tasks.text_metrics import bleu_signature
+
+        return {"bleu": bleu_signature()}

@@ -1,0 +1,135 @@
+"""Articles, the sentences that summarise them, and ROUGE by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgewise import models, tasks
+from edgewise.data.summaries import Article, SummaryBatch, articles, oracle, sentences_of
+from edgewise.layers import SentenceScores, Tokens
+from edgewise.tasks.rouge import rouge_l, rouge_n
+from tests.errors import refused
+from tests.places import needs
+
+PAGE = """
+ = Lobster =
+
+ The lobster is a <unk> of the sea . It has claws .
+
+ = = Claws = =
+
+ One claw is large . The other cuts ( it is small ) . " Both are strong . "
+ = = = Size = = =
+
+ It weighs 5 @.@ 2 kg . Some weigh more !
+
+ = Stub =
+
+ A stub has no text after its lead .
+
+ = = Nothing = =
+
+ One sentence .
+"""
+
+
+def test_articles_are_cut_at_their_headings() -> None:
+    (article,) = articles(PAGE, 3)
+    assert article.title == "Lobster"
+    assert article.summary == "The lobster is a <unk> of the sea . It has claws ."
+    assert article.sentences == (
+        "One claw is large .",
+        "The other cuts ( it is small ) .",
+        '" Both are strong . "',
+        "It weighs 5 @.@ 2 kg .",
+        "Some weigh more !",
+    )
+
+
+def test_a_stop_inside_a_word_ends_no_sentence() -> None:
+    assert sentences_of("No. 1 was St. John . the next") == ["No. 1 was St. John . the next"]
+
+
+def test_rouge_by_hand() -> None:
+    written, wanted = "The cat sat on the mat .", "the cat lay on a mat"
+    assert rouge_n(written, wanted, 1) == pytest.approx(2 * 4 / (6 + 6))  # the, cat, on, mat
+    assert rouge_n(written, wanted, 2) == pytest.approx(2 * 1 / (5 + 5))  # the cat
+    assert rouge_l(written, wanted) == pytest.approx(2 * 4 / 12)
+    assert rouge_l("mat the cat", wanted) == pytest.approx(2 * 2 / 9)  # not mat, which is elsewhere
+    assert rouge_n("the the the", "the", 1) == pytest.approx(2 * 1 / 4), "each as often as in both"
+    assert rouge_n("", wanted, 1) == rouge_n("<unk>", "unk", 1) == rouge_l("dog", wanted) == 0
+
+
+def test_rouge_is_the_packages() -> None:
+    scorer = pytest.importorskip("rouge_score.rouge_scorer")
+    texts = "A dog, aged 3, ran home; the dog's home.", "the dog ran to its home, aged 3 or 4"
+    theirs = scorer.RougeScorer(["rouge1", "rouge2", "rougeL"]).score(texts[1], texts[0])
+    ours = [rouge_n(*texts, 1), rouge_n(*texts, 2), rouge_l(*texts)]
+    assert ours == pytest.approx([theirs[name].fmeasure for name in ("rouge1", "rouge2", "rougeL")])
+
+
+def test_the_oracle_takes_what_adds_most() -> None:
+    summary = "the lobster has two claws and lives in the sea"
+    sentences = ("the sea is cold", "it lives in the sea", "two claws", "the lobster has two claws")
+    article = Article("Lobster", sentences, summary)
+    assert oracle(article, 1) == [3]
+    assert oracle(article, 2) == [1, 3], "in their order, and not what is said already"
+    assert oracle(article, 4) == [1, 3], "no sentence that would lower it"
+
+
+def test_sentences_read_their_own_article_alone() -> None:
+    torch.manual_seed(0)
+    model = SentenceScores(models.bert(9, width=8, depth=1, heads=2), depth=1, heads=2, dropout=0.0)
+    model = model.double().eval()
+    ids, sizes = torch.randint(9, (14,)), torch.tensor([2, 3, 4, 1, 4])
+    both = model(Tokens(ids, sizes), torch.tensor([3, 2]))
+    first = model(Tokens(ids[:9], sizes[:3]), torch.tensor([3]))
+    second = model(Tokens(ids[9:], sizes[3:]), torch.tensor([2]))
+    torch.testing.assert_close(both, torch.cat([first, second]))
+    changed = ids.clone()
+    changed[0] = (changed[0] + 1) % 9
+    assert (model(Tokens(changed, sizes), torch.tensor([3, 2])) != both).tolist() == [
+        *[True] * 3,
+        *[False] * 2,
+    ]
+
+
+def test_the_best_sentences_in_their_order_are_the_summary() -> None:
+    one = Article("A", ("a b .", "c d .", "e f ."), "e f a b")
+    two = Article("B", ("g .", "h ."), "g")
+    batch = SummaryBatch((), torch.empty(5), articles=(one, two))
+    task = tasks.extraction(chosen=2)
+    written = task.write(lambda: torch.tensor([1.0, -1.0, 3.0, 0.0, 2.0]), batch)
+    assert written == ["a b . e f .", "g . h ."]
+    meters = task.writing_metrics()
+    for meter in meters.values():
+        meter.update(written, batch)
+    values = {name: float(meter.compute()) for name, meter in meters.items()}
+    assert values["rouge1"] == pytest.approx((1 + 2 / 3) / 2)
+    assert values["lead_rouge1"] == pytest.approx((0.5 + 2 / 3) / 2)
+    assert values["oracle_rouge1"] == pytest.approx(1.0)
+    assert values["rougeL"] == pytest.approx((0.5 + 2 / 3) / 2), "the order counts"
+
+
+@pytest.mark.parametrize("field", ["chosen", "heads"])
+def test_bad_fields(field: str) -> None:
+    with refused(f"task.{field}", expected="at least 1", got="0", remedy="larger"):
+        tasks.extraction(**{field: 0})
+
+
+@needs("wikitext-2")
+def test_the_articles_of_wikitext() -> None:
+    pytest.importorskip("tokenizers")
+    from edgewise import data
+
+    splits = data.wiki_summaries(vocabulary_size=500).load()
+    assert (splits.train.count, splits.val.count, splits.test.count) == (48, 12, 61)
+    batch = splits.test.make(torch.tensor([5, 0]))
+    tokens, counts = batch.inputs
+    sentences = [len(article.sentences) for article in batch.articles]
+    assert counts.tolist() == [n + 1 for n in sentences]
+    assert (len(tokens.sizes), len(batch.target)) == (sum(sentences) + 2, sum(sentences))
+    labels = batch.target.split(sentences)
+    for article, own in zip(batch.articles, labels, strict=True):
+        assert own.nonzero()[:, 0].tolist() == oracle(article, 3)

@@ -1,0 +1,100 @@
+"""The losses of pre-training, causal and masked, on a worked example; and what tasks complete."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import models
+from edgewise.data.batch import Batch
+from edgewise.layers import TextScores, Tokens, TokenScores, WordScores
+from edgewise.tasks import language_modeling, masked_language_modeling, tagging, text_classification
+from tests.errors import refused
+
+
+class Counting(nn.Module):
+    """A model whose scores can be written down: log of (1 + how often a token was read so far)."""
+
+    def forward(self, ids: Tensor, _mask: Tensor | None = None) -> Tensor:
+        seen = nn.functional.one_hot(ids, 3).cumsum(-2)
+        return (1.0 + seen).log()
+
+    def logits(self, states: Tensor) -> Tensor:
+        return states
+
+
+def scores(task, batch: Batch) -> Tensor:
+    """Loss of the worked model on a batch."""
+    net = TokenScores(Counting())  # type: ignore[arg-type]
+    return task.loss(batch.counted(net(*batch.inputs)), batch.target)
+
+
+def test_causal_loss_by_hand():
+    # Text 0 1 0 2. After 0 the counts + 1 are 2 1 1, after 0 1 they are 2 2 1, after 0 1 0: 3 2 1.
+    text = torch.tensor([[0, 1, 0, 2]])
+    batch = Batch((Tokens(text[:, :-1]),), text[:, 1:].flatten())
+    by_hand = -(math.log(1 / 4) + math.log(2 / 5) + math.log(1 / 6)) / 3
+    loss = float(scores(language_modeling(), batch))
+    assert loss == pytest.approx(by_hand)
+    follows = language_modeling().from_loss(loss)
+    assert follows["bits"] == pytest.approx(by_hand / math.log(2))
+    assert follows["perplexity"] == pytest.approx((4 * 5 / 2 * 6) ** (1 / 3))
+
+
+def test_masked_loss_by_hand():
+    # Two texts 0 0 1 and 1 1 0 of which the last of each is asked for, 1 and 0: the model has read
+    # 0 0 2 (hidden as 2), counts + 1 are 3 1 2; and 1 1 0 (kept as it is), 2 3 1.
+    shown = torch.tensor([[0, 0, 2], [1, 1, 0]])
+    batch = Batch((Tokens(shown), torch.tensor([2, 5])), torch.tensor([1, 0]))
+    by_hand = -(math.log(1 / 6) + math.log(2 / 6)) / 2
+    assert float(scores(masked_language_modeling(), batch)) == pytest.approx(by_hand)
+
+
+def test_masked_accuracy_is_the_share_that_is_found():
+    pytest.importorskip("torchmetrics")
+    found = masked_language_modeling().metrics()["accuracy"]
+    found.update(torch.eye(3), torch.tensor([0, 1, 0]))
+    assert float(found.compute()) == pytest.approx(2 / 3)
+
+
+def test_what_a_task_puts_on_a_model():
+    def bert() -> nn.Module:
+        return models.bert(11, width=8, depth=1, heads=2, feed_forward=8, length=6)
+
+    told = {"longest": 6, "out_width": 5}
+    tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
+    net = language_modeling().complete(bert(), {"longest": 6})
+    assert isinstance(net, TokenScores)
+    assert net(tokens).shape == (6, 11)
+    net = text_classification(pool="class").complete(bert(), told)
+    assert isinstance(net, TextScores)
+    assert net(tokens).shape == (2, 5)
+    net = tagging().complete(bert(), told)
+    assert isinstance(net, WordScores)
+    assert net(tokens, torch.tensor([1, 3, 2])).shape == (3, 5)
+
+
+def test_texts_longer_than_learned_positions_reach():
+    short = models.gpt(11, width=8, depth=1, heads=2, length=6)
+    with refused("model.length", expected="at least 7", got="6", remedy="cut longer texts"):
+        language_modeling().complete(short, {"longest": 7})
+    padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
+    with refused("model.length", expected="at least 7", got="6", remedy="raise it"):
+        tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
+    endless = models.llama(11, width=8, depth=1, heads=2)
+    assert language_modeling().complete(endless, {"longest": 7})
+
+
+def test_a_model_of_another_kind():
+    net = nn.Linear(2, 2)
+    with refused("model", expected="bert or gpt", got="Linear", remedy="of one kind"):
+        language_modeling().complete(net, {"longest": 7})
+
+
+@pytest.mark.parametrize("task", [text_classification, tagging])
+def test_dropout_out_of_range(task):
+    with refused("task.dropout", expected="from 0", got="1.0", remedy="0.1"):
+        task(dropout=1.0)
