@@ -80,13 +80,14 @@ class TextStream(TextData):
         learned = parts if self.kind == "characters" else parts[:1]
         tokenizer = self.make_tokenizer(learned, special)
         train, val, test = (encode_all(tokenizer, [part])[0] for part in parts)
+        windows = training_windows(train, self.context, self.windows)
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         stride = self.stride or self.context
         return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
-            train=training_windows(train, self.context, self.windows),
+            train=windows,
             val=held_out_windows(opening, val, self.context, stride),
             test=held_out_windows(train, test, self.context, stride),
             batch_size=self.batch_size,
