@@ -130,7 +130,7 @@ def test_the_code_of_the_hugging_face_page_runs(
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tokenizers")
     monkeypatch.chdir(tmp_path)
-    book = "it was a dark and stormy night. " * 99
+    book = "it was a dark and stormy night. " * 999
     (tmp_path / "book.txt").write_text(book)
     prepared = []
     monkeypatch.setattr(recipes, "train", lambda recipe, _: prepared.append(prepare(recipe)))

@@ -32,7 +32,7 @@ def decoded(splits, ids):
 def test_a_training_window_predicts_the_next_token_of_the_training_text(path):
     splits = text_files(paths=(path,), context=8, batch_size=4, val=0.1, test=0.2).load()
     assert splits.model_arguments == {"vocabulary": len(set(TEXT)), "longest": 8}
-    train = TEXT[: int(len(TEXT) * (1 - 0.2 - 0.1))]
+    train = TEXT[int(len(TEXT) * 0.1) : int(len(TEXT) * (1 - 0.2))]
     for batch in splits.loaders(0)["train"]:
         (tokens,) = batch.inputs
         assert tokens.ids.shape[1] == 8
@@ -46,18 +46,18 @@ def test_every_held_out_token_is_predicted_once_and_in_order(path, stride):
     splits = text_files(
         paths=(path,), context=8, stride=stride, batch_size=5, val=0.1, test=0.21
     ).load()
-    rest = int(len(TEXT) * (1 - 0.21 - 0.1))
-    whole = ""
-    for name in ("val", "test"):
+    first, last = int(len(TEXT) * 0.1), int(len(TEXT) * (1 - 0.21))
+    for name, begin, stop in (("val", 8, first), ("test", last, len(TEXT))):
+        whole = ""
         for batch in splits.loaders(0)[name]:
             (tokens,) = batch.inputs
             whole += decoded(splits, batch.target)
             # What stands before a target in its window is what stands before it in the text.
             rows = torch.arange(tokens.ids.numel()) if batch.select is None else batch.select
             seen = decoded(splits, tokens.ids.flatten()[rows])
-            end = rest + len(whole)
+            end = begin + len(whole)
             assert seen == TEXT[end - len(rows) - 1 : end - 1]
-    assert whole == TEXT[rest:]
+        assert whole == TEXT[begin:stop]
 
 
 def test_a_smaller_stride_lets_every_token_read_more():
@@ -71,7 +71,7 @@ def test_a_smaller_stride_lets_every_token_read_more():
 
 
 def test_an_epoch_draws_the_windows_that_were_asked_for_and_others_the_next_time(path):
-    splits = text_files(paths=(path,), context=8, windows=12, batch_size=5).load()
+    splits = text_files(paths=(path,), context=8, val=0.1, windows=12, batch_size=5).load()
     loader = splits.loaders(0)["train"]
     assert len(loader) == 3
     epochs = []
@@ -87,7 +87,9 @@ def test_an_epoch_draws_the_windows_that_were_asked_for_and_others_the_next_time
 def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
     file = tmp_path / "text.txt.gz"
     file.write_bytes(gzip.compress(b"a b a\nc a b\n" * 20))
-    splits = text_files(paths=(str(file),), kind="words", vocabulary_size=4, context=4).load()
+    splits = text_files(
+        paths=(str(file),), kind="words", vocabulary_size=4, context=4, val=0.1
+    ).load()
     assert splits.tokenizer.get_vocab() == {"<unk>": 0, "<eos>": 1, "a": 2, "b": 3}
     batch = next(iter(splits.loaders(0)["train"]))
     assert {int(i) for i in batch.target.unique()} == {0, 1, 2, 3}
@@ -117,12 +119,12 @@ def test_bad_input(path, tmp_path):
 
 
 def test_a_character_that_the_kept_vocabulary_lacks(path, tmp_path):
-    splits = text_files(paths=(path,), context=8).load()
+    splits = text_files(paths=(path,), context=8, val=0.1).load()
     (tmp_path / "tokenizer.json").write_text(splits.tokenizer.to_str())
     other = tmp_path / "other.txt"
     other.write_text(TEXT + "é" + TEXT)
-    with refused("texts", expected="no <unk>", got="'é' at character 400", remedy="unk"):
-        text_files(paths=(str(other),), context=8, tokenizer=str(tmp_path)).load()
+    with refused("texts", expected="no <unk>", got="'é' at character 320 of text 0", remedy="unk"):
+        text_files(paths=(str(other),), context=8, val=0.1, tokenizer=str(tmp_path)).load()
 
 
 @needs("tinyshakespeare")

@@ -24,6 +24,7 @@ EXTRAS = {
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),
+    "tokenizers": ("text", "reading text"),
     "rdkit": ("chem", "molecules"),
 }
 MODULES = {"scikit-learn": "sklearn"}

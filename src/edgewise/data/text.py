@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from edgewise.data.splits import Splits, TextSplits
@@ -23,10 +22,11 @@ RAW = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True)
 class TextStream(TextData):
-    """One text in three parts, one after the other: to train, to validate and to test on.
+    """One text in three parts: its beginning to validate on, its end to test on, the rest to train.
 
     A batch is windows ``[B, context]``. In training they begin anywhere; of the other two parts
-    every token is predicted exactly once, and what precedes it may be read across the border.
+    every token is predicted exactly once, but for the text's first ``context`` ones, which are
+    only read. The first windows of the test part read the end of the training text.
 
     Attributes:
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. Of
@@ -35,7 +35,7 @@ class TextStream(TextData):
         windows: how many windows an epoch draws; as many as fit side by side where it is 0.
         stride: in validation and test a window predicts its last ``stride`` tokens; all of them
             where it is 0.
-        val, test: shares of the text, from its end.
+        val, test: shares of the text, from its beginning and from its end.
 
     """
 
@@ -68,9 +68,8 @@ class TextStream(TextData):
     def parts(self) -> tuple[str, str, str]:
         """The text to train on, to validate on and to test on."""
         text = self.text()
-        last = int(len(text) * (1 - self.test))
-        first = int(len(text) * (1 - self.test - self.val))
-        return text[:first], text[first:last], text[last:]
+        first, last = int(len(text) * self.val), int(len(text) * (1 - self.test))
+        return text[first:last], text[:first], text[last:]
 
     def load(self) -> Splits:
         parts = self.parts()
@@ -81,14 +80,16 @@ class TextStream(TextData):
         learned = parts if self.kind == "characters" else parts[:1]
         tokenizer = self.make_tokenizer(learned, special)
         train, val, test = (encode_all(tokenizer, [part])[0] for part in parts)
+        windows = training_windows(train, self.context, self.windows)
+        opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         stride = self.stride or self.context
         return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
-            train=training_windows(train, self.context, self.windows),
-            val=held_out_windows(train, val, self.context, stride),
-            test=held_out_windows(torch.cat([train, val]), test, self.context, stride),
+            train=windows,
+            val=held_out_windows(opening, val, self.context, stride),
+            test=held_out_windows(train, test, self.context, stride),
             batch_size=self.batch_size,
             tokenizer=tokenizer,
         )
@@ -99,7 +100,7 @@ def check_some(name: str, stream: Tensor) -> None:
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a share that holds some text",
+            expected="a share that holds some text, and of the beginning more than one context",
             got="none",
             remedy="raise it, or give more text",
         )
@@ -162,9 +163,9 @@ class WikiText2(TextStream):
         return "".join(self._files())
 
     def parts(self) -> tuple[str, str, str]:
-        first, test = self._files()
-        border = int(len(first) * (1 - self.val))
-        return first[:border], first[border:], test
+        whole, test = self._files()
+        first = int(len(whole) * self.val)
+        return whole[first:], whole[:first], test
 
     def _files(self) -> tuple[str, str]:
         at = "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8"
