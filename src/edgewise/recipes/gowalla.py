@@ -16,7 +16,7 @@ lightgcn_gowalla = Recipe(
     task=tasks.recommendation(temperature=0.15),
     optimizer=training.Optimizer("adam", lr=0.02),
     schedule=training.cosine(warmup=0.0),
-    trainer=training.Trainer(epochs=20, monitor="val/recall@20"),
+    trainer=training.Trainer(epochs=32, monitor="val/recall@20"),
     protocol=Protocol(
         ("test/recall@20", "test/ndcg@20"),
         "0.1830, 0.1554 (LightGCN; He et al., 2020)",
