@@ -39,19 +39,26 @@ Cross-validation tests on each fold in turn. The epoch is chosen without the tes
 looked at once, after that. Results in the literature that choose the epoch on the test folds are
 several points higher and not comparable.""",
     "Links and recommendation": "",
+    "Sequences": "",
     "Others": "",
 }
 """Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
+SEQUENCES = ("Shakespeare", "SST2", "EWT", "Multi30k", "CaptionDigits", "Series", "WikiSummaries")
 PLACES = {
     "Planetoid": "Citation networks",
     **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "Molecules"), "Whole graphs and molecules"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
+    **dict.fromkeys(SEQUENCES, "Sequences"),
 }
 BASELINES = {
     "ionic-liquids-co2": {"descriptor-trees": "benchmarks/descriptor_trees.py --json FILE"}
 }
 """What is measured here for a recipe to be compared with, and by which script; in DIR/NAME.json."""
-NAMES = {"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"}
+NAMES = {
+    **{"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"},
+    **{"rouge1": "ROUGE-1", "rouge2": "2", "rougeL": "L", "bleu": "BLEU", "exact": "exactly right"},
+    **{"loss": "loss", "seasonal_ratio": "ratio to the last season"},
+}
 
 Measured = dict[str, dict[str, Any]]
 
@@ -143,7 +150,7 @@ def number(name: str, value: Any) -> str:
     """One number, or mean ± standard deviation."""
     several = value if isinstance(value, dict) else {"mean": value}
     parts = [several[part] for part in ("mean", "std") if part in several]
-    if name.endswith("accuracy"):
+    if name.endswith(("accuracy", "exact")):
         return " ± ".join(f"{100 * part:.2f}" for part in parts) + " %"
     return " ± ".join(f"{part:.4f}" for part in parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 caption_digits = Recipe(
     name="caption-digits",
@@ -16,4 +16,7 @@ caption_digits = Recipe(
     optimizer=training.Optimizer("adamw", lr=1.5e-3, weight_decay=0.05),
     schedule=training.cosine(warmup=0.05),
     trainer=training.Trainer(epochs=14, monitor="val/loss", better="lower", clip_norm=1.0),
+    protocol=Protocol(
+        ("test/exact",), "none", "captions exactly right, digits of MNIST's test part; greedy"
+    ),
 )

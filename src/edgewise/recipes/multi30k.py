@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 transformer_multi30k = Recipe(
     name="transformer-multi30k",
@@ -25,5 +25,10 @@ transformer_multi30k = Recipe(
     schedule=training.noam(warmup=0.1),
     trainer=training.Trainer(
         epochs=26, monitor="val/loss", better="lower", average_last=10, clip_norm=1.0
+    ),
+    protocol=Protocol(
+        ("test/bleu",),
+        "41.0 (Transformer-Tiny, text alone, a long run)",
+        "test 2016, beam 5, sacrebleu; mean of the last 10 epochs' weights",
     ),
 )

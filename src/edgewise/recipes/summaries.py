@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.texts import trunk
 
 summarise_wikitext = Recipe(
@@ -17,4 +17,10 @@ summarise_wikitext = Recipe(
     optimizer=training.Optimizer(lr=3e-4, weight_decay=0.01),
     schedule=training.linear(warmup=0.1),
     trainer=training.Trainer(epochs=8, clip_norm=1.0, monitor="val/auc"),
+    protocol=Protocol(
+        ("test/rouge1", "test/rouge2", "test/rougeL"),
+        "first three sentences .229, .060, .142; longest three .351, .082, .175",
+        "three sentences against the lead section: 61 articles of WikiText-2's test file, 48 of "
+        "its validation file to train on, 12 to choose the epoch",
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, graphs, models, tasks, training
-from edgewise.recipes.recipe import Recipe
+from edgewise.recipes.recipe import Protocol, Recipe
 
 # One trunk for all, so that `--from` can carry its weights over.
 trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
@@ -30,6 +30,12 @@ sst2 = Recipe(
     optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
     trainer=training.Trainer(epochs=5, clip_norm=1.0),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
+        "the published test sentences; from scratch",
+        seeds=3,
+    ),
 )
 
 tag_ewt = Recipe(
@@ -41,4 +47,5 @@ tag_ewt = Recipe(
     optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
     schedule=training.cosine(warmup=0.1),
     trainer=training.Trainer(epochs=6, clip_norm=1.0),
+    protocol=Protocol(("test/accuracy",), "none", "universal tags, the published test sentences"),
 )
