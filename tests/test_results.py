@@ -65,3 +65,10 @@ def test_what_is_missing_is_trained_and_what_is_there_is_not(
         RESULTS["collect"](measured, tmp_path, [NAME], True)
     assert calls == [(NAME, 10, False)]
     assert measured[NAME]["metrics"]["test/accuracy"]["values"] == [0.81, 0.83]
+
+
+def test_how_often_a_run_saved_makes_no_other_recipe_of_it(tmp_path: Path) -> None:
+    finished(tmp_path, trainer_save_every=60)
+    measured: dict[str, Any] = {}
+    RESULTS["collect"](measured, tmp_path, [NAME], False)
+    assert NAME in measured

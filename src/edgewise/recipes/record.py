@@ -79,13 +79,17 @@ def load_recipe(folder: RunFolder) -> Recipe:
     return from_record(folder.read_json("recipe.json"))
 
 
+DECIDES_NOTHING = ("trainer.save_every",)
+"""Fields that no number of a run depends on."""
+
+
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """The fields in which two recipes differ, as ``model.heads 8 and 4``."""
+    """The fields that matter in which two recipes differ, as ``model.heads 8 and 4``."""
     if recipe.name != other.name:
         return [f"recipe {recipe.name} and {other.name}"]
     theirs = recipe_fields(other)
     return [
         f"{name} {show_value(field.value)} and {show_value(theirs[name].value)}"
         for name, field in recipe_fields(recipe).items()
-        if name in theirs and field.value != theirs[name].value
+        if name in theirs and name not in DECIDES_NOTHING and field.value != theirs[name].value
     ]
