@@ -28,7 +28,8 @@ class Trainer:
             then what is validated, tested and kept. 0 takes the weights as they are.
         average_last: the mean of the weights after each of the last so many epochs is validated,
             tested and kept instead; 0 takes them as they are. Only one of the two averages.
-        accumulate: batches whose mean gradient makes one step; as if they were one batch.
+        accumulate: batches whose mean gradient makes one step, as if they were one batch; an
+            epoch's last step takes those that are left.
         precision: ``32``; ``bf16`` computes matrix products in bfloat16 and keeps the weights and
             sums in float32.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
