@@ -1,10 +1,11 @@
 """How much faster cached decoding is than reading everything again for each token.
 
-    python benchmarks/decoding.py [--tokens 512] [--rounds 3] [--threads 2]
+    python benchmarks/decoding.py [--tokens 512] [--batch 1 8] [--width 128] [--depth 4]
+        [--rounds 3] [--threads 2]
 
-A GPT with nanoGPT's numbers for a CPU and an encoder-decoder write the same texts, with and without
-a cache. The two take turns, their tokens must be equal, and the fastest of each is compared:
-whatever else the machine does only ever makes a run slower.
+A GPT, by default with nanoGPT's numbers for a CPU, and an encoder-decoder write the same texts,
+with and without a cache. The two take turns, their tokens must be equal, and the fastest of each is
+compared: whatever else the machine does only ever makes a run slower.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from torch import Tensor
 from edgewise import models
 from edgewise.decoding import generate
 
-VOCABULARY, SOURCE = 256, 64
+VOCABULARY, SOURCE, HEAD = 256, 64, 32
 Write = Callable[[bool], Tensor]
 
 
-def language_model(tokens: int, batch: int) -> Write:
+def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
     """Continue prompts of one token to so many."""
-    model = models.gpt(VOCABULARY, width=128, depth=4, heads=4, length=tokens).eval()
+    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 4 * width}
+    model = models.gpt(VOCABULARY, **sizes, length=tokens).eval()
     prompt = torch.randint(VOCABULARY, (batch, 1))
     return lambda cached: generate(model, prompt, max_new_tokens=tokens - 1, cached=cached)
 
 
-def translator(tokens: int, batch: int) -> Write:
+def translator(tokens: int, batch: int, width: int, depth: int) -> Write:
     """Write so many tokens that read a source."""
-    sizes = {"width": 128, "depth": 4, "heads": 4, "feed_forward": 256}
+    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 2 * width}
     model = models.transformer(VOCABULARY, **sizes, order="pre").eval()
     memory = model.encode(torch.randint(VOCABULARY, (batch, SOURCE)))
     prompt = torch.zeros(batch, 1, dtype=torch.long)
@@ -64,17 +66,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.tokens} tokens, {arguments.threads} threads, best of {arguments.rounds}")
+    size = arguments.width, arguments.depth
     print(f"{'model':<12} {'texts':>5} {'cached s':>9} {'again s':>9} {'ratio':>6}")
     with torch.no_grad():
         for name, make in MODELS.items():
             for batch in arguments.batch:
                 torch.manual_seed(0)
-                best = compare(make(arguments.tokens, batch), arguments.rounds)
+                best = compare(make(arguments.tokens, batch, *size), arguments.rounds)
                 ratio = best[False] / best[True]
                 print(f"{name:<12} {batch:>5} {best[True]:9.2f} {best[False]:9.2f} {ratio:6.1f}")
 

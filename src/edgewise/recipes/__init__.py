@@ -21,6 +21,7 @@ from edgewise.recipes.shakespeare import (
     gpt_shakespeare,
     gpt_shakespeare_best,
     gpt_shakespeare_long,
+    lstm_shakespeare,
 )
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
@@ -44,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
         gpt_shakespeare,
         gpt_shakespeare_best,
         gpt_shakespeare_long,
+        lstm_shakespeare,
         grand_cora,
         ionic_liquids_co2,
         lightgcn_gowalla,

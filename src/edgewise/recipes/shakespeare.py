@@ -50,3 +50,11 @@ gpt_shakespeare_long = replace(
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
     data=data.shakespeare(context=256, batch_size=3, windows=3 * 200),
 )
+
+lstm_shakespeare = replace(
+    gpt_shakespeare,
+    name="lstm-shakespeare",
+    summary="A recurrent baseline as large as gpt-shakespeare, on the same windows of text",
+    model=partial(models.lstm, width=224, depth=2, dropout=0.0),
+    optimizer=replace(gpt_shakespeare.optimizer, lr=4e-3),
+)
