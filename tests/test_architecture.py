@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases"},
+    {"scores", "biases", "ranges"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

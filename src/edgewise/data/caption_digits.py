@@ -15,6 +15,7 @@ from edgewise.data.sampled import SampledSplits
 from edgewise.data.splits import Data, Split
 from edgewise.data.writing import WritingBatch
 from edgewise.errors import ArgumentError
+from edgewise.ranges import check_least
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
@@ -61,13 +62,7 @@ class CaptionDigits(Data):
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("tested", 1), ("batch_size", 1), ("jitter", 0)):
-            if getattr(self, name) < least:
-                raise ArgumentError(
-                    f"data.{name}",
-                    expected=f"at least {least}",
-                    got=repr(getattr(self, name)),
-                    remedy="choose a larger number",
-                )
+            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",

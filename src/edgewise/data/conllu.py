@@ -10,13 +10,14 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.packed_texts import PackedTexts, forgotten
-from edgewise.data.sentences import PARTS, Labelled, check_share, numbered
+from edgewise.data.sentences import PARTS, Labelled, numbered
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.layers import Tokens
+from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,7 +54,7 @@ class EWT(TextData):
         super().__post_init__()
         if self.tag not in get_args(Tag):
             raise unknown_name("data.tag", self.tag, get_args(Tag))
-        check_share("forget", self.forget)
+        check_share("data.forget", self.forget, "choose for example 0.1")
 
     def files(self) -> dict[str, tuple[str, str]]:
         """Text and name of the file of each split."""

@@ -16,7 +16,8 @@ from torch import Tensor
 from edgewise.data.batch import Batch
 from edgewise.data.checks import check_features, check_labels, check_splits
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_least, check_share, check_shares
 
 CLASSES = 10
 
@@ -44,27 +45,10 @@ class Digits(Data):
     provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
 
     def __post_init__(self) -> None:
-        if min(self.val, self.test) <= 0 or self.val + self.test >= 1:
-            raise ArgumentError(
-                "data.val, data.test",
-                expected="shares above 0 that leave something to train on",
-                got=f"{self.val} and {self.test}",
-                remedy="choose for example 0.1 and 0.2",
-            )
-        if self.batch_size < 1:
-            raise ArgumentError(
-                "data.batch_size",
-                expected="at least 1",
-                got=repr(self.batch_size),
-                remedy="choose for example 64",
-            )
-        if not 0 <= self.warp < 1:
-            raise ArgumentError(
-                "data.warp",
-                expected="a share from 0 to below 1",
-                got=repr(self.warp),
-                remedy="choose for example 0.1",
-            )
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_share("data.warp", self.warp, "choose for example 0.1")
 
     def load(self) -> Splits:
         try:

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise.errors import ArgumentError
+from edgewise.ranges import check_shares
 
 TRIES = 50  # rounds of drawing again the pairs that are edges
 
@@ -58,13 +59,7 @@ def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSpl
         ArgumentError: a share is not above 0, or they leave nothing to train on.
 
     """
-    if min(val, test) <= 0 or val + test >= 1:
-        raise ArgumentError(
-            "data.val, data.test",
-            expected="shares above 0 that leave something to train on",
-            got=f"{val} and {test}",
-            remedy="choose for example 0.05 and 0.1",
-        )
+    check_shares({"data.val": val, "data.test": test}, "choose for example 0.05 and 0.1")
     count = pairs.shape[1]
     order = torch.randperm(count, generator=Generator().manual_seed(seed))
     sizes = [round(count * val), round(count * test)]

@@ -17,6 +17,7 @@ from edgewise.data.sampled import SampledSplits
 from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
+from edgewise.ranges import check_least
 
 RANKED = 2048  # users whose scores of all items are in memory at once
 
@@ -59,13 +60,7 @@ class Interactions(Data):
 
     def __post_init__(self) -> None:
         for name, least in (("negatives", 1), ("batch_size", 1), ("val_users", 0)):
-            if getattr(self, name) < least:
-                raise ArgumentError(
-                    f"data.{name}",
-                    expected=f"at least {least}",
-                    got=repr(getattr(self, name)),
-                    remedy="choose a larger number",
-                )
+            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
         if not 0 < self.val < 1:
             raise ArgumentError(
                 "data.val",

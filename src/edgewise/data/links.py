@@ -19,8 +19,8 @@ from edgewise.data.edge_splits import (
 )
 from edgewise.data.sampled import SampledSplits
 from edgewise.data.splits import Data, Split
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
+from edgewise.ranges import check_least
 
 
 class Pairs(NamedTuple):
@@ -62,13 +62,7 @@ class Links(Data):
 
     def __post_init__(self) -> None:
         for name in ("negatives", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(
-                    f"data.{name}",
-                    expected="at least 1",
-                    got=repr(getattr(self, name)),
-                    remedy="choose a larger number",
-                )
+            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
 
     @abstractmethod
     def read(self) -> Pairs:

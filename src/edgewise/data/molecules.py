@@ -22,6 +22,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
 from edgewise.errors import ArgumentError, unknown_name
+from edgewise.ranges import check_least
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
@@ -95,13 +96,7 @@ class Molecules(Data):
                 got="data.bonds=False",
                 remedy="set both, or neither",
             )
-        if self.batch_size < 1:
-            raise ArgumentError(
-                "data.batch_size",
-                expected="at least 1",
-                got=repr(self.batch_size),
-                remedy="choose for example 64",
-            )
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)

@@ -18,6 +18,7 @@ from edgewise.data.text_files import raw_texts, read_text
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,7 +52,7 @@ class LabelledSentences(TextData):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("longest", 0, 128)
-        check_share("forget", self.forget)
+        check_share("data.forget", self.forget, "choose for example 0.1")
 
     @abstractmethod
     def files(self) -> dict[str, tuple[str, str]]:
@@ -87,17 +88,6 @@ class LabelledSentences(TextData):
             return Batch((tokens if self.packed else tokens.padded(padding),), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)
-
-
-def check_share(name: str, share: float) -> None:
-    """A probability below 1."""
-    if not 0 <= share < 1:
-        raise ArgumentError(
-            f"data.{name}",
-            expected="a share from 0 to below 1",
-            got=repr(share),
-            remedy="choose for example 0.1",
-        )
 
 
 def read_labelled(text: str, name: str) -> Labelled:

@@ -19,6 +19,7 @@ from edgewise.data.checks import check_features
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.table import read_table
 from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
+from edgewise.ranges import check_least, check_shares
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
@@ -62,20 +63,9 @@ class Series(Data):
         if self.name not in SEASONS:
             raise unknown_name("data.name", self.name, get_args(Bundled))
         for name in ("history", "horizon", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(
-                    f"data.{name}",
-                    expected="at least 1",
-                    got=repr(getattr(self, name)),
-                    remedy="choose for example 52",
-                )
-        if min(self.val, self.test) <= 0 or self.val + self.test >= 1:
-            raise ArgumentError(
-                "data.val, data.test",
-                expected="shares above 0 that leave something to train on",
-                got=f"{self.val} and {self.test}",
-                remedy="choose for example 0.1 and 0.2",
-            )
+            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 52")
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
         if not (1 if self.path else 0) <= self.season <= self.history:
             raise ArgumentError(
                 "data.season",

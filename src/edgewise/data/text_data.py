@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from edgewise.data.splits import Data
 from edgewise.data.tokenizer import KINDS, Kind, Special, load_tokenizer, train_tokenizer
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import unknown_name
+from edgewise.ranges import check_least, check_shares
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,24 +46,12 @@ class TextData(Data, ABC):
 
     def at_least(self, name: str, least: int, good: int) -> None:
         """Refuse a smaller value of this field."""
-        if getattr(self, name) < least:
-            raise ArgumentError(
-                f"data.{name}",
-                expected=f"at least {least}",
-                got=repr(getattr(self, name)),
-                remedy=f"choose for example {good}",
-            )
+        check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
         """Refuse shares of the data that leave nothing to train on."""
-        values = [getattr(self, name) for name in names]
-        if min(values) <= 0 or sum(values) >= 1:
-            raise ArgumentError(
-                ", ".join(f"data.{name}" for name in names),
-                expected="shares above 0 that leave something to train on",
-                got=" and ".join(map(str, values)),
-                remedy="choose for example 0.1",
-            )
+        held_out = {f"data.{name}": getattr(self, name) for name in names}
+        check_shares(held_out, "choose for example 0.1")
 
     def make_tokenizer(self, texts: Iterable[str], special: Sequence[Special] = ()) -> Tokenizer:
         """The one that ``tokenizer`` names, or one trained on these texts."""

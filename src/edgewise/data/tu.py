@@ -20,6 +20,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.planetoid import expected_warnings
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.ranges import check_least
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,7 @@ class TU(Data):
 
     def __post_init__(self) -> None:
         self._folds()
-        if self.batch_size < 1:
-            raise ArgumentError(
-                "data.batch_size",
-                expected="at least 1",
-                got=repr(self.batch_size),
-                remedy="choose for example 32",
-            )
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)

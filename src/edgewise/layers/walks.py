@@ -9,6 +9,7 @@ from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers.sequential import GraphLayer
+from edgewise.ranges import check_least
 
 
 class ImportancePooling(GraphLayer):
@@ -60,10 +61,7 @@ def walk_neighbours(
 
     """
     for name, number in (("walks", walks), ("length", length), ("top", top)):
-        if number < 1:
-            raise ArgumentError(
-                name, expected="at least 1", got=repr(number), remedy="choose for example 32"
-            )
+        check_least(name, number, 1, "choose for example 32")
     if graph.num_targets != graph.num_sources:
         raise ArgumentError(
             "graph",

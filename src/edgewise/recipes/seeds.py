@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgewise.errors import ArgumentError
+from edgewise.ranges import check_least
 from edgewise.recipes.fields import recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import load_recipe, to_record
@@ -29,10 +30,7 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
         As :func:`edgewise.recipes.train`.
 
     """
-    if seeds < 1:
-        raise ArgumentError(
-            "--seeds", expected="at least 1", got=str(seeds), remedy="choose for example 10"
-        )
+    check_least("--seeds", seeds, 1, "choose for example 10")
     numbers = range(recipe.seed, recipe.seed + seeds)
     runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
     return _train_each("seed", recipe, runs, path, resume=resume)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_share
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -27,13 +28,7 @@ class Classification(Task):
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ArgumentError(
-                "task.label_smoothing",
-                expected="a share from 0 to below 1",
-                got=repr(self.label_smoothing),
-                remedy="choose for example 0.1",
-            )
+        check_share("task.label_smoothing", self.label_smoothing, "choose for example 0.1")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_from_zero, check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -42,20 +43,8 @@ class Consistency(Task):
     temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.weight >= 0:
-            raise ArgumentError(
-                "task.weight",
-                expected="a number from 0",
-                got=repr(self.weight),
-                remedy="choose for example 1.0",
-            )
-        if not self.temperature > 0:
-            raise ArgumentError(
-                "task.temperature",
-                expected="a number above 0",
-                got=repr(self.temperature),
-                remedy="choose for example 0.5",
-            )
+        check_from_zero("task.weight", self.weight, "choose for example 1.0")
+        check_positive("task.temperature", self.temperature, "choose for example 0.5")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if outputs.dim() == 2:

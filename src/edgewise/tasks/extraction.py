@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
 from edgewise.layers import SentenceScores
+from edgewise.ranges import check_least
 from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
@@ -49,13 +50,7 @@ class Extraction(Task):
 
     def __post_init__(self) -> None:
         for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):
-            if getattr(self, name) < least:
-                raise ArgumentError(
-                    f"task.{name}",
-                    expected=f"at least {least}",
-                    got=repr(getattr(self, name)),
-                    remedy="choose a larger number",
-                )
+            check_least(f"task.{name}", getattr(self, name), least, "choose a larger number")
 
     def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
         options = {"depth": self.depth, "heads": self.heads, "dropout": self.dropout}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,13 +32,7 @@ class Forecast(Task):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise ArgumentError(
-                "task.delta",
-                expected="a number above 0",
-                got=repr(self.delta),
-                remedy="choose about the error that is still welcome",
-            )
+        check_positive("task.delta", self.delta, "choose about the error that is still welcome")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(outputs, target[..., 0], delta=self.delta)

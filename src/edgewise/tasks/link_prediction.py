@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_least
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -27,13 +28,7 @@ class LinkPrediction(Task):
     hits: int = 50
 
     def __post_init__(self) -> None:
-        if self.hits < 1:
-            raise ArgumentError(
-                "task.hits",
-                expected="at least 1",
-                got=repr(self.hits),
-                remedy="choose for example 50",
-            )
+        check_least("task.hits", self.hits, 1, "choose for example 50")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, target)

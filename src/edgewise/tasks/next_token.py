@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_share
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,13 +32,7 @@ class NextToken(Task):
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
-            raise ArgumentError(
-                "task.smoothing",
-                expected="a share from 0 to below 1",
-                got=repr(self.smoothing),
-                remedy="choose for example 0.1, or 0 to do without",
-            )
+        check_share("task.smoothing", self.smoothing, "choose for example 0.1, or 0 to do without")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target, label_smoothing=self.smoothing)

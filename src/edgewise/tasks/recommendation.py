@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -39,13 +40,7 @@ class Recommendation(Task):
 
     def __post_init__(self) -> None:
         for name, value in (("temperature", self.temperature), ("k", self.k)):
-            if not value > 0:
-                raise ArgumentError(
-                    f"task.{name}",
-                    expected="a number above 0",
-                    got=repr(value),
-                    remedy="choose for example 0.1 and 20",
-                )
+            check_positive(f"task.{name}", value, "choose for example 0.1 and 20")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         outputs = outputs / self.temperature

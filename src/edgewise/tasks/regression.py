@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
+from edgewise.errors import MissingExtraError, unknown_name
+from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -36,13 +37,7 @@ class Regression(Task):
     def __post_init__(self) -> None:
         if self.kind not in get_args(Loss):
             raise unknown_name("task.kind", self.kind, get_args(Loss))
-        if not self.delta > 0:
-            raise ArgumentError(
-                "task.delta",
-                expected="a number above 0",
-                got=repr(self.delta),
-                remedy="choose about the error that is still welcome",
-            )
+        check_positive("task.delta", self.delta, "choose about the error that is still welcome")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if self.kind == "huber":

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import nn
 
-from edgewise.errors import ArgumentError
 from edgewise.layers import PooledHead, TextScores, TokenHead, WordScores
 from edgewise.layers.pooling import Pooling
+from edgewise.ranges import check_share
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.text import text_model
 
@@ -33,7 +33,7 @@ class TextClassification(Classification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_dropout(self.dropout)
+        check_share("task.dropout", self.dropout, "choose for example 0.1")
 
     def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, told)
@@ -57,20 +57,9 @@ class Tagging(Classification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_dropout(self.dropout)
+        check_share("task.dropout", self.dropout, "choose for example 0.1")
 
     def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, told)
         widths = trunk.embedding.tokens.embedding_dim, told["out_width"]
         return WordScores(trunk, TokenHead(*widths, dropout=self.dropout))
-
-
-def check_dropout(dropout: float) -> None:
-    """A share from 0 to below 1."""
-    if not 0 <= dropout < 1:
-        raise ArgumentError(
-            "task.dropout",
-            expected="a share from 0 to below 1",
-            got=repr(dropout),
-            remedy="choose for example 0.1",
-        )

@@ -12,6 +12,7 @@ from torch import nn
 from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, MissingExtraError
 from edgewise.layers import PairModel, PairScores
+from edgewise.ranges import check_least
 from edgewise.tasks.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -39,13 +40,7 @@ class Translation(NextToken):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, usual in (("beams", 5), ("most", 2.0)):
-            if not getattr(self, name) >= 1:
-                raise ArgumentError(
-                    f"task.{name}",
-                    expected="at least 1",
-                    got=repr(getattr(self, name)),
-                    remedy=f"choose for example {usual}",
-                )
+            check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
 
     def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
         if not isinstance(model, PairModel):

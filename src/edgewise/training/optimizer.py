@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import ArgumentError, unknown_name
+from edgewise.ranges import check_share
 
 Name = Literal["adam", "adamw"]
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -49,13 +50,9 @@ class Optimizer:
                     got=repr(getattr(self, name)),
                     remedy="choose for example 0.001",
                 )
-        if not 0 <= self.beta2 < 1:
-            raise ArgumentError(
-                "optimizer.beta2",
-                expected="a share from 0 to below 1",
-                got=repr(self.beta2),
-                remedy="choose for example 0.999, or 0.99 for short runs",
-            )
+        check_share(
+            "optimizer.beta2", self.beta2, "choose for example 0.999, or 0.99 for short runs"
+        )
         try:
             re.compile(self.decay_only)
         except re.error as error:

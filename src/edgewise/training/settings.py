@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from edgewise.errors import ArgumentError, unknown_name
+from edgewise.ranges import check_from_zero, check_least
 
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
@@ -60,22 +61,10 @@ class Trainer:
             if getattr(self, name) not in get_args(known):
                 raise unknown_name(f"trainer.{name}", getattr(self, name), get_args(known))
         for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
-            if getattr(self, name) < 1:
-                raise ArgumentError(
-                    f"trainer.{name}",
-                    expected="at least 1",
-                    got=repr(getattr(self, name)),
-                    remedy=f"choose for example {usual}",
-                )
+            check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
         for name in ("patience", "clip_norm", "save_every"):
-            if not getattr(self, name) >= 0:
-                raise ArgumentError(
-                    f"trainer.{name}",
-                    expected="a number from 0",
-                    got=repr(getattr(self, name)),
-                    remedy="choose 0 to do without",
-                )
+            check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to do without")
 
     def _check_averages(self) -> None:
         if not 0 <= self.average < 1:
