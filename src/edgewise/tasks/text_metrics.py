@@ -14,8 +14,8 @@ from edgewise.errors import MissingExtraError
 ORDER = 4  # BLEU counts runs of one to four words
 
 
-class TokenAccuracy(Metric):
-    """The share of tokens whose score is the highest."""
+class Share(Metric):
+    """How many are right, of how many."""
 
     full_state_update = False
     right: Tensor
@@ -26,13 +26,17 @@ class TokenAccuracy(Metric):
         self.add_state("right", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
+    def compute(self) -> Tensor:
+        return self.right / self.count
+
+
+class TokenAccuracy(Share):
+    """The share of tokens whose score is the highest."""
+
     def update(self, outputs: Tensor, target: Tensor) -> None:
         """Add scores ``[M, vocabulary]`` and tokens ``[M]``."""
         self.right += (outputs.argmax(-1) == target).sum()
         self.count += target.numel()
-
-    def compute(self) -> Tensor:
-        return self.right / self.count
 
 
 class BLEU(Metric):
@@ -65,25 +69,13 @@ class BLEU(Metric):
         return torch.tensor(score.score, dtype=torch.double)
 
 
-class Exact(Metric):
+class Exact(Share):
     """The share of texts that are written to the last character as they were wanted."""
-
-    full_state_update = False
-    right: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("right", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:
         """Add what was written for a batch."""
         self.right += sum(a == b for a, b in zip(texts, batch.references, strict=True))
         self.count += len(texts)
-
-    def compute(self) -> Tensor:
-        return self.right / self.count
 
 
 def bleu_signature() -> str:
