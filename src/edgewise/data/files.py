@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 from edgewise.errors import MissingDataError
+
+TIMEOUT = 60  # seconds without an answer
 
 
 def data_root() -> Path | None:
@@ -44,13 +50,34 @@ def find_raw(data: str, files: list[str], download: Callable[[Path], None]) -> P
     return raw
 
 
+def find_files(data: str, sources: Mapping[str, str]) -> Path:
+    """:func:`find_raw` for files that are on the web.
+
+    Args:
+        data: the folder of the set.
+        sources: the address of each file, by its name; it is gzipped where the name alone says so.
+    """
+    return find_raw(data, list(sources), partial(_fetch, sources))
+
+
+def _fetch(sources: Mapping[str, str], folder: Path) -> None:
+    for name, address in sources.items():
+        with urlopen(address, timeout=TIMEOUT) as answer:
+            content = answer.read()
+        if address.endswith(".gz"):
+            gzip.decompress(content)  # a page that says "not found" is no gzip file
+        elif name.endswith(".gz"):
+            content = gzip.compress(content)
+        (folder / name).write_bytes(content)
+
+
 def _download(raw: Path, data: str, files: list[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix="raw.part-", dir=raw.parent))
     try:
         try:
             download(part)
-        except OSError as error:
+        except (OSError, EOFError, HTTPException) as error:  # the last: it was cut off
             raise MissingDataError(
                 f"{data}: the download failed ({error}). Remedy: check the network, or set "
                 f"EDGEWISE_DATA to a folder that holds {data}/raw/{files[0]} and the other files."

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlopen
 
 from edgewise.data.edge_list import read_interactions
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.data.interactions import Chosen, Interactions
 
 ADDRESS = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/data/gowalla"
 FILES = ["train.txt", "test.txt"]
-TIMEOUT = 60  # seconds without an answer
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Gowalla(Interactions):
     """The given split; what is validated on is taken from its training part."""
 
     def read(self) -> Chosen:
-        raw = find_raw("gowalla", FILES, _download)
+        raw = find_files("gowalla", {name: f"{ADDRESS}/{name}" for name in FILES})
         return chosen_of(raw / FILES[0], raw / FILES[1])
 
 
@@ -49,9 +47,3 @@ def chosen_of(train: Path, test: Path) -> Chosen:
     parts = read_interactions(train), read_interactions(test)
     users, items = (max(int(part[row].max()) for part in parts) + 1 for row in (0, 1))
     return Chosen(*parts, users, items)
-
-
-def _download(folder: Path) -> None:
-    for name in FILES:
-        with urlopen(f"{ADDRESS}/{name}", timeout=TIMEOUT) as answer:
-            (folder / name).write_bytes(answer.read())

@@ -8,17 +8,15 @@ from __future__ import annotations
 import gzip
 import math
 from pathlib import Path
-from urllib.request import urlopen
 
 import torch
 from torch import Tensor
 
 from edgewise.data.checks import check_labels
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.errors import ArgumentError
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
-TIMEOUT = 60  # seconds without an answer
 PARTS = {"train": "train", "test": "t10k"}
 FILES = [f"{p}-{k}-ubyte.gz" for p in PARTS.values() for k in ("images-idx3", "labels-idx1")]
 SIDE, CLASSES = 28, 10
@@ -31,7 +29,7 @@ def read_mnist(part: str) -> tuple[Tensor, Tensor]:
         MissingDataError: a file is not there.
         ArgumentError: a file is damaged.
     """
-    raw = find_raw("MNIST", FILES, _download)
+    raw = find_files("MNIST", {name: f"{ADDRESS}/{name}" for name in FILES})
     images = read_idx(raw / f"{PARTS[part]}-images-idx3-ubyte.gz")
     labels = read_idx(raw / f"{PARTS[part]}-labels-idx1-ubyte.gz").long()
     if images.shape[1:] != (SIDE, SIDE) or labels.dim() != 1 or len(images) != len(labels):
@@ -71,9 +69,3 @@ def _damaged(path: Path, got: str) -> ArgumentError:
         got=got,
         remedy="download it again",
     )
-
-
-def _download(folder: Path) -> None:
-    for name in FILES:
-        with urlopen(f"{ADDRESS}/{name}", timeout=TIMEOUT) as answer:
-            (folder / name).write_bytes(answer.read())

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-from urllib.request import urlopen
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.buckets import TokenSplits
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.splits import Split
 from edgewise.data.text_data import TextData
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-TIMEOUT = 60  # seconds without an answer
 SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
 Lines = tuple[list[str], list[str]]
 
@@ -116,7 +114,7 @@ class Multi30k(Parallel):
 
     def place(self) -> Path:
         names = [f"{n}.{end}.gz" for n in self._names() for end in (self.source, self.target)]
-        return find_raw("multi30k", names, lambda folder: _download(folder, names))
+        return find_files("multi30k", {name: f"{ADDRESS}/{name}" for name in names})
 
     def _names(self) -> list[str]:
         return [self.train, self.val, self.test]
@@ -222,9 +220,3 @@ def _found(folder: Path, name: str, end: str) -> Path:
     plain = folder / f"{name}.{end}"
     packed = plain.with_name(f"{plain.name}.gz")
     return packed if packed.is_file() else plain
-
-
-def _download(folder: Path, names: list[str]) -> None:
-    for name in names:
-        with urlopen(f"{ADDRESS}/{name}", timeout=TIMEOUT) as answer:
-            (folder / name).write_bytes(answer.read())

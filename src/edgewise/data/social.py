@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from urllib.request import urlopen
 
 import torch
 
 from edgewise.data.edge_list import read_edges, read_memberships
 from edgewise.data.edge_splits import distinct, undirected
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.data.links import Links, Pairs
 from edgewise.errors import ArgumentError
 
 FACEBOOK = "https://snap.stanford.edu/data/facebook_combined.txt.gz"
 ACTORS = "https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/actor.dat.gz"
-TIMEOUT = 60  # seconds without an answer
 
 
 @dataclass(frozen=True)
@@ -78,11 +74,4 @@ def _one_kind(pairs: torch.Tensor) -> Pairs:
 
 def _raw(data: str, address: str) -> Path:
     name = address.rsplit("/", 1)[1]
-    return find_raw(data, [name], partial(_fetch, address)) / name
-
-
-def _fetch(address: str, folder: Path) -> None:
-    with urlopen(address, timeout=TIMEOUT) as answer:
-        content = answer.read()
-    gzip.decompress(content)  # a page that says "not found" is no gzip file
-    (folder / address.rsplit("/", 1)[1]).write_bytes(content)
+    return find_files(data, {name: address}) / name

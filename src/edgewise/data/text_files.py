@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.errors import ArgumentError, MissingDataError
 
 
@@ -31,22 +29,6 @@ def read_text(path: Path) -> str:
 
 
 def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
-    """Files of a known data set by their names; see :func:`edgewise.data.files.find_raw`.
-
-    Args:
-        data: the folder of the set.
-        sources: where each file can be downloaded, by its name.
-    """
-    folder = find_raw(data, list(sources), _downloads(sources))
+    """Files of a known data set by their names; see :func:`edgewise.data.files.find_files`."""
+    folder = find_files(data, sources)
     return {name: read_text(folder / name) for name in sources}
-
-
-def _downloads(sources: dict[str, str]) -> Callable[[Path], None]:
-    def download(folder: Path) -> None:
-        for name, address in sources.items():
-            with urllib.request.urlopen(address) as response:
-                content = response.read()
-            packed = name.endswith(".gz") and not address.endswith(".gz")
-            (folder / name).write_bytes(gzip.compress(content) if packed else content)
-
-    return download
