@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
-from edgewise.data.splits import TextSplits
+from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
@@ -65,23 +64,9 @@ class BucketLoader(Loader):
         return self._cuts
 
 
-@dataclass(frozen=True)
-class TokenSplits(TextSplits):
-    """Splits whose batches hold about ``batch_size`` tokens.
+class TokenSplit(Split):
+    """A split of texts whose batches hold about so many tokens; see :class:`BucketLoader`."""
 
-    Attributes:
-        lengths: of the examples of each split, by its name; see :class:`BucketLoader`.
-        model_arguments, train, val, test, batch_size, tokenizer: see :class:`TextSplits`.
-
-    """
-
-    lengths: dict[str, Tensor]
-
-    def loaders(self, seed: int) -> dict[str, Loader]:
-        parts = {"train": self.train, "val": self.val, "test": self.test}
-        return {
-            name: BucketLoader(
-                part.make, self.lengths[name], self.batch_size, seed if name == "train" else None
-            )
-            for name, part in parts.items()
-        }
+    def loader(self, batch_size: int, seed: int | None) -> Loader:
+        assert self.lengths is not None
+        return BucketLoader(self.make, self.lengths, batch_size, seed)

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.mnist import SIDE, read_mnist
-from edgewise.data.sampled import SampledSplits
-from edgewise.data.splits import Data, Split
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.writing import WritingBatch
 from edgewise.errors import ArgumentError
 from edgewise.ranges import check_least
@@ -71,7 +71,7 @@ class CaptionDigits(Data):
                 remedy="choose for example 2 and 4",
             )
 
-    def load(self) -> SampledSplits:
+    def load(self) -> Splits:
         images, labels = read_mnist("train")
         test_images, test_labels = read_mnist("test")
         kept = len(images) - len(images) // 12
@@ -92,14 +92,12 @@ class CaptionDigits(Data):
             plan = self._plan(self.tested, digits, Generator().manual_seed(seed))
             return Split(self.tested, lambda index: self._made(digits, plan.of(index)))
 
-        return SampledSplits(
+        return Splits(
             sizes,
-            Split(self.count, lambda index: draw(index, Generator().manual_seed(0))),
+            SampledSplit.of(draw, self.count, self.batch_size),
             fixed(val, self.split_seed),
             fixed(test, self.split_seed + 1),
             batch_size=self.batch_size,
-            draw=draw,
-            draw_size=self.batch_size,
         )
 
     def _plan(self, count: int, digits: Digits, generator: Generator) -> Plan:

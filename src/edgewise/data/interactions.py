@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.edge_splits import EdgeSplit, both_ways, check_edge_split
-from edgewise.data.sampled import SampledSplits
-from edgewise.data.splits import Data, Split
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ranges import check_least
@@ -73,7 +73,7 @@ class Interactions(Data):
     def read(self) -> Chosen:
         """Read the interactions from their files."""
 
-    def load(self) -> SampledSplits:
+    def load(self) -> Splits:
         chosen = self.read()
         sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
         random = Generator().manual_seed(self.split_seed)
@@ -89,14 +89,12 @@ class Interactions(Data):
         some = val[0].unique()
         if self.val_users:
             some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
-        return SampledSplits(
+        return Splits(
             sizes,
-            Split(train.shape[1], lambda index: draw(index, Generator().manual_seed(0))),
+            SampledSplit.of(draw, train.shape[1], self.batch_size),
             ranked(some, val, train),
             ranked(chosen.test[0].unique(), chosen.test, chosen.train),
             batch_size=RANKED,
-            draw=draw,
-            draw_size=self.batch_size,
         )
 
     def _draw(

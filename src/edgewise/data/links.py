@@ -17,8 +17,8 @@ from edgewise.data.edge_splits import (
     pair_keys,
     split_edges,
 )
-from edgewise.data.sampled import SampledSplits
-from edgewise.data.splits import Data, Split
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
 from edgewise.ranges import check_least
 
@@ -68,7 +68,7 @@ class Links(Data):
     def read(self) -> Pairs:
         """Read the edges from their file."""
 
-    def load(self) -> SampledSplits:
+    def load(self) -> Splits:
         pairs, left, right = self.read()
         nodes = max(left.stop, right.stop)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
@@ -91,15 +91,9 @@ class Links(Data):
             others = none(self.negatives * len(index), generator=generator)
             return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
 
-        return SampledSplits(
-            {"num_nodes": nodes},
-            Split(count, lambda index: draw(index, Generator().manual_seed(0))),
-            held_out(split.val),
-            held_out(split.test),
-            batch_size=1,
-            draw=draw,
-            draw_size=min(self.batch_size, max(count // 2, 1)),  # the others are read
-        )
+        size = min(self.batch_size, max(count // 2, 1))  # the others are read
+        parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
+        return Splits({"num_nodes": nodes}, *parts, batch_size=1)
 
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:

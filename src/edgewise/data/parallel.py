@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.buckets import TokenSplits
+from edgewise.data.buckets import TokenSplit
 from edgewise.data.files import find_files
 from edgewise.data.packed_texts import PackedTexts
-from edgewise.data.splits import Split
+from edgewise.data.splits import TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.data.writing import WritingBatch
@@ -79,7 +79,7 @@ class Parallel(TextData):
         """The folder of the files."""
         return Path(self.folder)
 
-    def load(self) -> TokenSplits:
+    def load(self) -> TextSplits:
         folder = self.place()
         names = {"train": self.train, "val": self.val, "test": self.test}
         texts = {
@@ -87,18 +87,13 @@ class Parallel(TextData):
             for split, name in names.items()
         }
         tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
-        parts, lengths = {}, {}
+        parts = {}
         for split, lines in texts.items():
             pairs = Pairs.of(tokenizer, lines)
-            parts[split] = Split(len(lines[0]), pairs.take)
-            lengths[split] = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
-        return TokenSplits(
-            {"vocabulary": tokenizer.get_vocab_size()},
-            **parts,
-            batch_size=self.batch_size,
-            tokenizer=tokenizer,
-            lengths=lengths,
-        )
+            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+            parts[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
+        told = {"vocabulary": tokenizer.get_vocab_size()}
+        return TextSplits(told, **parts, batch_size=self.batch_size, tokenizer=tokenizer)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
-from edgewise.data.splits import Splits
+from edgewise.data.splits import Split
 
 Draw = Callable[[Tensor, Generator], Batch]
 """The batch of these examples, with what is drawn for them taken from the generator."""
@@ -36,19 +36,26 @@ class SampledLoader(Loader):
         return Generator().manual_seed(mixed % 2**63)
 
 
-@dataclass(frozen=True)
-class SampledSplits(Splits):
-    """Splits whose training batches are drawn afresh in every epoch.
+@dataclass(frozen=True, kw_only=True)
+class SampledSplit(Split):
+    """A training split whose batches are drawn afresh in every epoch.
 
     Attributes:
-        draw: makes a training batch; ``train.count`` says how many examples there are.
-        draw_size: examples in such a batch; ``batch_size`` is for validation and test.
+        sample: makes a batch.
+        size: examples in it; the data set's ``batch_size`` is for validation and test.
 
     """
 
-    draw: Draw
-    draw_size: int
+    sample: Draw
+    size: int
 
-    def loaders(self, seed: int) -> dict[str, Loader]:
-        train = SampledLoader(self.draw, self.train.count, self.draw_size, seed)
-        return {**super().loaders(seed), "train": train}
+    @classmethod
+    def of(cls, sample: Draw, count: int, size: int) -> SampledSplit:
+        """Of ``count`` examples."""
+        return cls(
+            count, lambda index: sample(index, Generator().manual_seed(0)), sample=sample, size=size
+        )
+
+    def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
+        assert seed is not None
+        return SampledLoader(self.sample, self.count, self.size, seed)
