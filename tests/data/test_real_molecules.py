@@ -8,13 +8,7 @@ import torch
 pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 
 from edgewise.data import Split, Splits, esol, ionic_liquids, tu
-from edgewise.data.files import data_root
-
-
-def needs(name: str) -> pytest.MarkDecorator:
-    root = data_root()
-    missing = root is None or not (root / name / "raw").is_dir()
-    return pytest.mark.skipif(missing, reason=f"EDGEWISE_DATA holds no {name}")
+from tests.places import needs
 
 
 def splits_of(loaded: Splits) -> list[Split]:
