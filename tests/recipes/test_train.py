@@ -50,6 +50,11 @@ def test_a_folder_alone_can_be_tested(tmp_path):
     tested = evaluate_run(tmp_path / "run")
     assert tested == {name: metrics[name] for name in tested}
     assert {"test/accuracy", "test/loss"} <= tested.keys()
+    (tmp_path / "run" / "model.safetensors").unlink()
+    with pytest.raises(
+        MissingDataError, match=r"finish the run .* train digits --out .*run --resume"
+    ):
+        evaluate_run(tmp_path / "run")
 
 
 def test_weights_of_another_model(tmp_path):

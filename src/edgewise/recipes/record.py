@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewise import __version__
 from edgewise.data import DATA
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError, unknown_name
 from edgewise.models import MODELS
 from edgewise.recipes.fields import PARTS, recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
@@ -77,6 +77,15 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
 def load_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run folder."""
     return from_record(folder.read_json("recipe.json"))
+
+
+def check_finished(folder: RunFolder, recipe: Recipe) -> None:
+    """Refuse a run that has not kept its best weights yet."""
+    if not folder.weights.is_file():
+        raise MissingDataError(
+            f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
+            f"{recipe.name} --out {folder.path} --resume`."
+        )
 
 
 DECIDES_NOTHING = ("trainer.save_every",)

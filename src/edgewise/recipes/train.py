@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from edgewise.data import Loader, Splits, TextSplits
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError
 from edgewise.layers import Rescaled
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
-from edgewise.recipes.record import differences, load_recipe, to_record
+from edgewise.recipes.record import check_finished, differences, load_recipe, to_record
 from edgewise.recipes.start import load_trunk
 from edgewise.recipes.vocabulary import check_vocabulary, keep_vocabulary, with_vocabulary
 from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
@@ -121,11 +121,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
     """Metrics of a finished run's weights."""
     folder = RunFolder(path)
     recipe = load_recipe(folder)
-    if not folder.weights.is_file():
-        raise MissingDataError(
-            f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
-            f"{recipe.name} --out {path} --resume`."
-        )
+    check_finished(folder, recipe)
     model, loaders, _ = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)

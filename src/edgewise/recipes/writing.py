@@ -10,9 +10,9 @@ import torch
 from edgewise.data.text import TextStream
 from edgewise.data.tokenizer import FILE, encode_all, load_tokenizer
 from edgewise.decoding import Choose, generate
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError
 from edgewise.layers import TokenScores
-from edgewise.recipes.record import load_recipe
+from edgewise.recipes.record import check_finished, load_recipe
 from edgewise.recipes.vocabulary import check_vocabulary
 from edgewise.tasks import language_modeling
 from edgewise.training import RunFolder
@@ -64,11 +64,7 @@ def _load(run: RunFolder) -> tuple[TokenScores, Tokenizer, int]:
             got=f"a run of {recipe.name}",
             remedy="name another run folder",
         )
-    if not run.weights.is_file():
-        raise MissingDataError(
-            f"{run.weights}: no such file. Remedy: finish the run with `edgewise train "
-            f"{recipe.name} --out {run.path} --resume`."
-        )
+    check_finished(run, recipe)
     tokenizer = load_tokenizer(run.path / FILE)
     check_vocabulary(run, tokenizer, FILE)
     bare = recipe.model(vocabulary=tokenizer.get_vocab_size())
