@@ -43,7 +43,16 @@ several points higher and not comparable.""",
     "Others": "",
 }
 """Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
-SEQUENCES = ("Shakespeare", "SST2", "EWT", "Multi30k", "CaptionDigits", "Series", "WikiSummaries")
+SEQUENCES = (
+    "Shakespeare",
+    "SST2",
+    "EWT",
+    "MaskedText",
+    "Multi30k",
+    "CaptionDigits",
+    "Series",
+    "WikiSummaries",
+)
 PLACES = {
     "Planetoid": "Citation networks",
     **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "Molecules"), "Whole graphs and molecules"),

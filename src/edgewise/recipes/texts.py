@@ -13,12 +13,18 @@ trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, leng
 bert_wikitext = Recipe(
     name="bert-wikitext",
     summary="BERT, small, pre-trained on hidden words of WikiText-2 and the other texts at hand",
-    model=partial(trunk, dropout=0.1),
-    data=data.masked_text(context=64, batch_size=32, windows=32 * 400),
+    # Few steps: neighbours alone are read and more is hidden than BERT's 15 %, as both tell more.
+    model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
+    data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
     task=tasks.masked_language_modeling(),
-    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01, beta2=0.98),
+    optimizer=training.Optimizer(lr=2e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=14, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.Trainer(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "none",
+        "hidden tokens found, of two in five in WikiText-2's test file; epoch by validation loss",
+    ),
 )
 
 sst2 = Recipe(
