@@ -19,11 +19,17 @@ AT_LEAST = {
     "gin-mutag": ("MUTAG", "test/accuracy", 0.85),
     "sage-facebook": ("ego_facebook", "test/auc", 0.98),
     "lightgcn-gowalla": ("gowalla", "test/recall@20", 0.145),
+    "sst2": ("SST2", "test/accuracy", 0.80),
+    "tag-ewt": ("UD_English-EWT", "test/accuracy", 0.90),
+    "caption-digits": ("MNIST", "test/exact", 0.95),
+    "transformer-multi30k": ("multi30k", "test/bleu", 30),
 }
 AT_MOST = {
     "attentive-esol": ("esol", "test/rmse", 0.65),
     # Gradient-boosted trees on RDKit's descriptors (benchmarks/descriptor_trees.py): 0.0357.
     "ionic-liquids-co2": ("ionic_liquids", "test/mae", 0.0357),
+    "gpt-shakespeare": ("tinyshakespeare", "test/loss", 1.91),
+    "gpt-shakespeare-best": ("tinyshakespeare", "test/loss", 1.75),
 }
 
 
@@ -56,16 +62,6 @@ def test_digits(tmp_path):
 def test_forecast(tmp_path):
     pytest.importorskip("statsmodels")
     assert train(find("forecast"), tmp_path / "forecast")["test/seasonal_ratio"] <= 0.5
-
-
-@needs("MNIST")
-def test_captions(tmp_path):
-    assert train(find("caption-digits"), tmp_path / "captions")["test/exact"] >= 0.95
-
-
-@needs("multi30k")
-def test_translation(tmp_path):
-    assert train(find("transformer-multi30k"), tmp_path / "translation")["test/bleu"] >= 30
 
 
 @needs("wikitext-2")
