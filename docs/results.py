@@ -59,10 +59,22 @@ PLACES = {
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }
-BASELINES = {
-    "ionic-liquids-co2": {"descriptor-trees": "benchmarks/descriptor_trees.py --json FILE"}
+BESIDE = {
+    "ionic-liquids-co2": {
+        "descriptor-trees": (
+            "the same splits",
+            "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
+        ),
+    },
+    "sst2": {
+        "sst2-tuned": (
+            "the same, fine-tuned from `bert-wikitext`, whose minutes are its own",
+            "edgewise train sst2 --from runs/bert-wikitext --seeds 3 --out sst2-tuned",
+        ),
+    },
 }
-"""What is measured here for a recipe to be compared with, and by which script; in DIR/NAME.json."""
+"""What else is measured for a recipe to be compared with: how, and by which command; what it leaves
+is DIR/NAME.json, or a run in DIR/NAME."""
 NAMES = {
     **{"mae": "MAE", "rmse": "RMSE", "r2": "R²", "auc": "AUC", "mrr": "MRR", "ndcg@20": "nDCG@20"},
     **{"rouge1": "ROUGE-1", "rouge2": "2", "rougeL": "L", "bleu": "BLEU", "exact": "exactly right"},
@@ -100,9 +112,11 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
         found = measured_again(recipe, folder, train and not known)
         if found is not None:
             measured[name] = found
-        for baseline in BASELINES.get(name, {}):
-            if (runs / f"{baseline}.json").is_file():
-                measured[baseline] = json.loads((runs / f"{baseline}.json").read_text())
+        for other in BESIDE.get(name, {}):
+            if (runs / f"{other}.json").is_file():
+                measured[other] = json.loads((runs / f"{other}.json").read_text())
+            elif (run := RunFolder(runs / other)).has("metrics.json"):
+                measured[other] = {"metrics": run.read_json("metrics.json")}
 
 
 def page(measured: Measured) -> str:
@@ -132,12 +146,12 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         ours = numbers(metrics, protocol.metrics)
         how = f"{protocol.says}; {repeats(metrics, protocol)}"
         rows.append([f"`{recipe.name}`", ours, protocol.reference, how, minutes(metrics)])
-        for name, script in BASELINES.get(recipe.name, {}).items():
+        for name, (how, command) in BESIDE.get(recipe.name, {}).items():
             if name in measured:
                 metrics = measured[name]["metrics"]
                 theirs = numbers(metrics, protocol.metrics)
-                rows.append([f"*{name}*", theirs, "", "the same splits", minutes(metrics)])
-                commands.append(f"python {script}")
+                rows.append([f"*{name}*", theirs, "", how, minutes(metrics)])
+                commands.append(command)
     head = ["recipe", "ours", "reference", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
     about = [SECTIONS[title], ""] if SECTIONS[title] else []

@@ -15,7 +15,7 @@ caption_digits = Recipe(
     task=tasks.captioning(),
     optimizer=training.Optimizer("adamw", lr=1.5e-3, weight_decay=0.05),
     schedule=training.cosine(warmup=0.05),
-    trainer=training.Trainer(epochs=14, monitor="val/loss", better="lower", clip_norm=1.0),
+    trainer=training.Trainer(epochs=24, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(
         ("test/exact",), "none", "captions exactly right, digits of MNIST's test part; greedy"
     ),
