@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs, models
+from tests.layers.test_dropout import sparse
 
 IN, EDGE, WHOLE, OUT, WIDTH, IMAGE, CHANNELS = 6, 3, 2, 4, 8, 8, 2
 NODES, USERS = 7, 3
@@ -117,6 +119,20 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
     for weight, parameter in model.named_parameters():
         assert parameter.grad is not None, weight
         assert parameter.grad.isfinite().all(), weight
+
+
+@pytest.mark.parametrize("name", models.NODE_MODELS)
+def test_sparse_features_are_the_dense_ones(name: str) -> None:
+    x, graph = example(name)
+    x = F.dropout(x.detach(), 0.7)  # zeros that a sparse matrix leaves out, and empty rows
+    outs, grads = [], []
+    for features in (x, sparse(x)):
+        model = small(name)
+        outs.append(model(features, graph))
+        outs[-1].square().sum().backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(outs[1], outs[0])
+    torch.testing.assert_close(grads[1], grads[0])
 
 
 @pytest.mark.parametrize("name", SIMPLE)

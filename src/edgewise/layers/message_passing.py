@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.attention import Reduce, aggregate
 from edgewise.graphs import Pattern
+from edgewise.layers.linear import Linear
 from edgewise.layers.sequential import GraphLayer
 
 
@@ -23,8 +24,8 @@ class MessagePassing(GraphLayer):
 
     def __init__(self, in_width: int, out_width: int, *, reduce: Reduce = "sum") -> None:
         super().__init__()
-        self.own = nn.Linear(in_width, out_width)
-        self.message = nn.Linear(in_width, out_width, bias=False)
+        self.own = Linear(in_width, out_width)
+        self.message = Linear(in_width, out_width, bias=False)
         self.reduce: Reduce = reduce
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
-from edgewise.layers import Dropout, GraphLayer, GraphSequential
+from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
 
 
@@ -27,7 +27,7 @@ class GATv2Layer(GraphLayer):
     ) -> None:
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
-        self.target, self.source = (nn.Linear(in_width, heads * width) for _ in range(2))
+        self.target, self.source = (Linear(in_width, heads * width) for _ in range(2))
         self.score = nn.Parameter(torch.empty(heads, width))
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.target.weight, self.source.weight, self.score):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, TransformerLayer
+from edgewise.layers import GraphLayer, Linear, TransformerLayer
 from edgewise.layers.block import Norm
 
 
@@ -52,4 +52,4 @@ def graph_transformer(
         TransformerLayer(hidden, heads, 2 * hidden, norm=norm, dropout=dropout)
         for _ in range(depth)
     ]
-    return GraphTransformer(nn.Linear(in_width, hidden), layers, nn.Linear(hidden, out_width))
+    return GraphTransformer(Linear(in_width, hidden), layers, nn.Linear(hidden, out_width))

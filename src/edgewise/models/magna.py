@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.layers import Block, Dropout, GraphSequential, MultiHopAttention
+from edgewise.layers import Block, Dropout, GraphSequential, Linear, MultiHopAttention
 
 
 def magna(
@@ -30,7 +30,7 @@ def magna(
 
     A node's output depends on the nodes up to ``depth * hops`` steps away and on no others.
     """
-    layers: list[nn.Module] = [nn.Linear(in_width, hidden)]
+    layers: list[nn.Module] = [Linear(in_width, hidden)]
     for _ in range(depth):
         attention = MultiHopAttention(hidden, heads, hops=hops, alpha=alpha, dropout=dropout)
         layers.append(Block(attention, hidden, 4 * hidden, order="pre", dropout=dropout))

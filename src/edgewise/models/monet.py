@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import aggregate
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers import GraphLayer, GraphSequential
+from edgewise.layers import GraphLayer, GraphSequential, Linear
 
 
 class MoNetLayer(GraphLayer):
@@ -24,11 +24,11 @@ class MoNetLayer(GraphLayer):
     def __init__(self, in_width: int, out_width: int, kernels: int, *, place: int = 2) -> None:
         super().__init__()
         self.kernels = kernels
-        self.linear = nn.Linear(in_width, kernels * out_width, bias=False)
+        self.linear = Linear(in_width, kernels * out_width, bias=False)
         self.place = nn.Linear(place, place)
         self.mean = nn.Parameter(torch.randn(kernels, place))
         self.precision = nn.Parameter(torch.ones(kernels, place))
-        self.own = nn.Linear(in_width, out_width)
+        self.own = Linear(in_width, out_width)
 
     def forward(self, x: Tensor, graph: Pattern, place: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``place`` ``[E, place]`` (default: by the degrees)."""
