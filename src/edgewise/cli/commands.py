@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "show",
     "test",
     "train",
+    "translate",
     "verify",
 ]
 
@@ -95,6 +97,14 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
         random = torch.Generator().manual_seed(arguments.seed)
         choose = Sample(arguments.temperature, generator=random, **limits)
     print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    return 0
+
+
+def translate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise translate``."""
+    texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
+    for text in recipes.translate(arguments.folder, texts):
+        print(text)
     return 0
 
 

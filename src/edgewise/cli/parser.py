@@ -171,6 +171,16 @@ def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     help_ = "choose among the fewest whose probabilities reach P"
     command.add_argument("--top-p", type=float, metavar="P", help=help_)
     command.add_argument(SEED, type=int, default=0, metavar="N", help="the same text again (0)")
+    command = _command(
+        add,
+        commands.translate,
+        "translate",
+        "translate texts by a trained model",
+        'edgewise translate runs/transformer-multi30k "A man rides a bike."',
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+    help_ = "what is translated; without it, the lines of standard input"
+    command.add_argument("texts", nargs="*", metavar="TEXT", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

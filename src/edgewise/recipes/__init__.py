@@ -27,7 +27,7 @@ from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
-from edgewise.recipes.writing import write
+from edgewise.recipes.writing import translate, write
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -90,6 +90,7 @@ __all__ = [
     "train",
     "train_folds",
     "train_seeds",
+    "translate",
     "with_values",
     "write",
 ]

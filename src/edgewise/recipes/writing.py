@@ -1,24 +1,30 @@
-"""What a trained language model writes."""
+"""What a trained model writes: texts that go on, and translations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
+from edgewise.data.parallel import Pairs, Parallel
 from edgewise.data.text import TextStream
 from edgewise.data.tokenizer import FILE, encode_all, load_tokenizer
 from edgewise.decoding import Choose, generate
 from edgewise.errors import ArgumentError
 from edgewise.layers import TokenScores
+from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import check_finished, load_recipe
 from edgewise.recipes.vocabulary import check_vocabulary
-from edgewise.tasks import language_modeling
+from edgewise.tasks import language_modeling, translation
 from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+AT_ONCE = 32  # texts that are translated side by side
 
 
 def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
@@ -37,7 +43,11 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
         MissingDataError: there is no such run, or it has not finished.
         ArgumentError: it is no language model, the prompt is empty or has an unknown character.
     """
-    model, tokenizer, context = _load(RunFolder(path))
+    recipe = _recipe(path, language_modeling, TextStream, "a language model, as gpt-shakespeare")
+    assert isinstance(recipe.data, TextStream)
+    context = recipe.data.context
+    model, tokenizer = _load(RunFolder(path), recipe, {"longest": context})
+    assert isinstance(model, TokenScores)
     ids, _ = encode_all(tokenizer, [prompt])
     if not len(ids):
         raise ArgumentError(
@@ -54,21 +64,49 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
     return written
 
 
-def _load(run: RunFolder) -> tuple[TokenScores, Tokenizer, int]:
-    recipe = load_recipe(run)
-    data = recipe.data
-    if type(recipe.task) is not language_modeling or not isinstance(data, TextStream):
+@torch.no_grad()
+def translate(path: Path, texts: Sequence[str]) -> list[str]:
+    """Each text in the other language, by the model of a finished run; a blank one stays blank.
+
+    Args:
+        path: the run folder.
+        texts: in the language that the run calls ``data.source``.
+
+    Raises:
+        MissingDataError: there is no such run, or it has not finished.
+        ArgumentError: it is no run of translation.
+    """
+    recipe = _recipe(path, translation, Parallel, "translation, as transformer-multi30k")
+    model, tokenizer = _load(RunFolder(path), recipe, {})
+    found = [""] * len(texts)
+    asked = [i for i, text in enumerate(texts) if text.strip()]
+    for part in (asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)):
+        chosen = [texts[i].strip() for i in part]
+        batch = Pairs.of(tokenizer, (chosen, chosen)).take(torch.arange(len(part)))
+        for i, text in zip(part, recipe.task.write(model, batch), strict=True):
+            found[i] = text
+    return found
+
+
+def _recipe(path: Path, task: type, data: type, what: str) -> Recipe:
+    """The recipe of a run of this kind."""
+    recipe = load_recipe(RunFolder(path))
+    if type(recipe.task) is not task or not isinstance(recipe.data, data):
         raise ArgumentError(
-            str(run.path),
-            expected="a run of a language model, such as gpt-shakespeare",
+            str(path),
+            expected=f"a run of {what}",
             got=f"a run of {recipe.name}",
             remedy="name another run folder",
         )
+    return recipe
+
+
+def _load(run: RunFolder, recipe: Recipe, told: dict[str, int]) -> tuple[nn.Module, Tokenizer]:
+    """The trained model and the tokenizer of a finished run."""
     check_finished(run, recipe)
     tokenizer = load_tokenizer(run.path / FILE)
     check_vocabulary(run, tokenizer, FILE)
     bare = recipe.model(vocabulary=tokenizer.get_vocab_size())
-    model = recipe.task.complete(bare, {"longest": data.context})
+    model = recipe.task.complete(bare, told)
     run.load_weights(model)
-    assert isinstance(model, TokenScores)
-    return model.eval(), tokenizer, data.context
+    return model.eval(), tokenizer
