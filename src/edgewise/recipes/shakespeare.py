@@ -14,7 +14,7 @@ MATRICES = r"(?<!norm\.)weight$|table$"  # what decays: not biases, not norms
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT's recipe, on a sample)",
-    "nats a character on the whole last tenth, each character once",
+    "nats a character on the whole last tenth, each once, after half a context or more",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "better": "lower"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, length=CONTEXT, act="gelu", dropout=0.0)
@@ -23,19 +23,19 @@ gpt_shakespeare = Recipe(
     name="gpt-shakespeare",
     summary="GPT with nanoGPT's numbers for a CPU, 2000 steps",
     model=gpt,
-    data=data.shakespeare(context=CONTEXT, batch_size=12, windows=12 * 200),
+    data=data.shakespeare(context=CONTEXT, stride=CONTEXT // 2, batch_size=12, windows=12 * 200),
     task=tasks.language_modeling(),
     optimizer=training.Optimizer(lr=1e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
     schedule=training.cosine(warmup=0.05, floor=0.1),
     trainer=training.Trainer(epochs=10, clip_norm=1.0, **LAST),
-    protocol=PLAIN,
+    protocol=replace(PLAIN, seeds=3),
 )
 
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
     summary="As gpt-shakespeare in the same time, but rotary, gated, with a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
-    data=data.shakespeare(context=128, batch_size=6, windows=6 * 200),
+    data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.language_modeling(),
     optimizer=training.Optimizer(lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
     schedule=training.cosine(warmup=0.05),
@@ -48,7 +48,7 @@ gpt_shakespeare_long = replace(
     name="gpt-shakespeare-long",
     summary="As gpt-shakespeare-best, with twice its context and a window of 64 in each layer",
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
-    data=data.shakespeare(context=256, batch_size=3, windows=3 * 200),
+    data=data.shakespeare(context=256, stride=128, batch_size=3, windows=3 * 200),
 )
 
 lstm_shakespeare = replace(
@@ -57,4 +57,5 @@ lstm_shakespeare = replace(
     summary="A recurrent baseline as large as gpt-shakespeare, on the same windows of text",
     model=partial(models.lstm, width=224, depth=2, dropout=0.0),
     optimizer=replace(gpt_shakespeare.optimizer, lr=4e-3),
+    protocol=PLAIN,
 )
