@@ -70,3 +70,10 @@ def test_two_processes_share_batches_twice_as_large(seed):
     together = [sorted(a + b) for a, b in zip(*(epoch(part, 1) for part in parts), strict=True)]
     whole = BucketLoader(lambda index: Batch((index,), index), LENGTHS, 2 * MOST, seed)
     assert together == [sorted(batch) for batch in epoch(whole, 1)]
+
+
+def test_batches_are_cut_anew_for_other_shares():
+    part, whole = loader(None), BucketLoader(lambda i: Batch((i,), i), LENGTHS, 2 * MOST, None)
+    assert len(part) > len(whole)
+    part.share(0, 2)
+    assert len(part) == len(whole)

@@ -154,3 +154,28 @@ def test_a_file_is_whole_or_absent(tmp_path):
     with pytest.raises(OSError, match="disk full"):
         RunFolder(tmp_path).write("metrics.json", breaks)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_process_has_is_not_written_twice():
+    """A test batch of which nothing counts; see ``Loader.share``."""
+    from torchmetrics import SumMetric
+
+    from edgewise.training.module import Fitting
+
+    class Written(SumMetric):
+        def update(self, texts, _batch):
+            super().update(float(len(texts)))
+
+    class Writing(type(classification())):
+        def writing_metrics(self):
+            return {"texts": Written()}
+
+        def write(self, _model, batch):
+            return ["text"] * len(batch.inputs[0])
+
+    examples = Loader(lambda i: Batch((torch.ones(len(i), 2),), i % 2), 3, 1)
+    examples.share(1, 2)
+    module = Fitting(nn.Linear(2, 2).eval(), Writing())
+    for number, batch in enumerate(examples):
+        module.test_step(batch, number)
+    assert module.finish("test")["test/texts"] == 1

@@ -92,6 +92,26 @@ def test_what_one_process_says_is_said(tmp_path: Path) -> None:
     assert not RunFolder(tmp_path / "two").has("metrics.json")
 
 
+def test_the_one_that_failed_first_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the other, whose peer is gone."""
+    from edgewise.errors import EdgewiseError
+    from edgewise.recipes import launch
+
+    programs = ["import time; time.sleep(1); print('no peer'); exit(1)", "print('why'); exit(2)"]
+
+    def start(_path: Path, _devices: int, _title: str, said: list) -> list:
+        return [
+            subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=out)
+            for program, out in zip(programs, said, strict=True)
+        ]
+
+    monkeypatch.setattr(launch, "_start", start)
+    with pytest.raises(EdgewiseError, match="process 1 of 2 has failed: why"):
+        launch.launch(tmp_path, 2, "")
+
+
 def test_fit_alone_starts_no_processes(tmp_path: Path) -> None:
     loader = Loader(lambda i: Batch((torch.ones(len(i), 2),), i % 2), 4, 2)
     with refused("trainer.devices", expected="1", got="2", remedy="torchrun --nproc-per-node 2"):

@@ -34,6 +34,10 @@ class BucketLoader(Loader):
         self._longest, self._total = lengths.amax(1), lengths.sum(1)
         self._cuts: list[int] | None = None
 
+    def share(self, rank: int, world: int) -> None:
+        super().share(rank, world)
+        self._cuts = None
+
     def __len__(self) -> int:
         return len(self._sizes())
 

@@ -11,12 +11,14 @@ from edgewise.data.batch import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split
 
+RANKS = 2**48 + 21  # between the numbers of two processes
+
 Draw = Callable[[Tensor, Generator], Batch]
 """The batch of these examples, with what is drawn for them taken from the generator."""
 
 
 class SampledLoader(Loader):
-    """A :class:`Loader` whose draws, like its order, are decided by (seed, epoch, batch) alone.
+    """A :class:`Loader` whose draws are decided by (seed, epoch, batch) and the process alone.
 
     Args:
         draw: the batch of these examples and a generator.
@@ -31,9 +33,9 @@ class SampledLoader(Loader):
 
     def _generator(self) -> Generator:
         assert self.seed is not None
-        # Three numbers in one, so that a continued epoch draws what an unbroken one would.
+        # Four numbers in one, so that a continued epoch draws what an unbroken one would.
         mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
-        return Generator().manual_seed(mixed % 2**63)
+        return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
 
 
 @dataclass(frozen=True, kw_only=True)

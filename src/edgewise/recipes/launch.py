@@ -34,22 +34,23 @@ def launch(path: Path, devices: int, title: str) -> None:
     with ExitStack() as files, interruptible() as request:
         said: list[IO[bytes]] = [files.enter_context(TemporaryFile()) for _ in range(devices)]
         workers = _start(path, devices, title, said)
-        told = None
+        told, first = None, 0
         try:
             while any(code is None for code in _codes(workers)) and not any(_codes(workers)):
                 if request.signal is not None and told is None:
                     told = request.signal
                     workers[0].send_signal(told)  # they agree on the step after which they stop
                 time.sleep(0.05)
+            # The cause: the others fail after it, as nobody answers them.
+            first = next((rank for rank, code in enumerate(_codes(workers)) if code), 0)
         finally:
             _end(workers)
         if told is not None and any(_codes(workers)):
             raise Interrupted(told)
-        failed = [rank for rank, code in enumerate(_codes(workers)) if code]
-        if failed:
-            said[failed[0]].seek(0)
-            text = said[failed[0]].read().decode(errors="replace").strip() or "see above"
-            raise EdgewiseError(f"process {failed[0]} of {devices} has failed: {text}")
+        if any(_codes(workers)):
+            said[first].seek(0)
+            text = said[first].read().decode(errors="replace").strip() or "see above"
+            raise EdgewiseError(f"process {first} of {devices} has failed: {text}")
 
 
 def _start(path: Path, devices: int, title: str, said: Sequence[IO[bytes]]) -> list[Worker]:

@@ -89,7 +89,7 @@ class Fitting(lightning.LightningModule):
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.test_meters)
-        if self.written:
+        if self.written and len(batch.target):  # else another process has all of this batch
             texts = self.task.write(self.model, batch)
             for _, meter in _each(self.written):
                 meter.update(texts, batch)
