@@ -136,7 +136,7 @@ def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
 def test_training_forgets_other_tokens_every_time_and_validation_none():
     torch.manual_seed(0)
     ids = torch.arange(10_000) % 50
-    shown = forgotten(ids, 0.2, unknown=1, special=4)
+    shown = forgotten(ids, 0.2, hiding=1, special=4)
     lost = shown != ids
     assert bool((shown[lost] == 1).all())
     assert not bool(lost[ids < 4].any())

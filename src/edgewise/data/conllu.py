@@ -14,7 +14,7 @@ from edgewise.data.sentences import PARTS, Labelled, numbered
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts
-from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.tokenizer import Kind, Special, encode_all, hiding_id, special_id
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.layers import Tokens
 from edgewise.ranges import check_share
@@ -36,7 +36,8 @@ class EWT(TextData):
         tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
-        forget: the share of tokens that training shows as ``<unk>``, others every time.
+        forget: the share of tokens that training does not show, others every time: there is
+            ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A word is
             one or several tokens.
 
@@ -90,14 +91,14 @@ class EWT(TextData):
         self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, forget: float
     ) -> tuple[Split, int]:
         """Batches of sentences, and the tokens of the longest."""
-        padding, unknown = (special_id(tokenizer, name) for name in ("pad", "unk"))
+        padding, hiding = special_id(tokenizer, "pad"), hiding_id(tokenizer)
         sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
         def make(index: Tensor) -> Batch:
             ids, sizes = words.take(target.where(index))
             if forget:
-                ids = forgotten(ids, forget, unknown, len(SPECIAL))
+                ids = forgotten(ids, forget, hiding, len(SPECIAL))
             tokens = Tokens(ids, lengths[index])
             tokens = tokens if self.packed else tokens.padded(padding)
             return Batch((tokens, sizes), target.take(index)[0])

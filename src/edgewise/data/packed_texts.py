@@ -42,8 +42,8 @@ class PackedTexts:
         return PackedTexts(self.ids[ranges(start, sizes)], sizes)
 
 
-def forgotten(ids: Tensor, share: float, unknown: int, special: int) -> Tensor:
-    """Ids of which each, but for special ones, is ``<unk>`` with this probability.
+def forgotten(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:
+    """Ids of which each, but for special ones, is hidden with this probability.
 
     A model that is trained so learns to do without any single word (Iyyer et al., Deep unordered
     composition, 2015).
@@ -51,8 +51,8 @@ def forgotten(ids: Tensor, share: float, unknown: int, special: int) -> Tensor:
     Args:
         ids: of tokens.
         share: the probability.
-        unknown: the id of ``<unk>``.
+        hiding: the id that is shown instead.
         special: ids below it are special tokens.
     """
     lost = (torch.rand(ids.shape) < share) & (ids >= special)
-    return torch.where(lost, unknown, ids)
+    return torch.where(lost, hiding, ids)

@@ -15,7 +15,7 @@ from edgewise.data.packed_texts import PackedTexts, forgotten
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts, read_text
-from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.tokenizer import Kind, Special, encode_all, hiding_id, special_id
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 from edgewise.ranges import check_share
@@ -36,7 +36,8 @@ class LabelledSentences(TextData):
         longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
-        forget: the share of tokens that training shows as ``<unk>``, others every time.
+        forget: the share of tokens that training does not show, others every time: there is
+            ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
@@ -78,12 +79,12 @@ class LabelledSentences(TextData):
     def _part(
         self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, forget: float
     ) -> Split:
-        padding, unknown = (special_id(tokenizer, name) for name in ("pad", "unk"))
+        padding, hiding = special_id(tokenizer, "pad"), hiding_id(tokenizer)
 
         def make(index: Tensor) -> Batch:
             ids, sizes = texts.take(index)
             if forget:
-                ids = forgotten(ids, forget, unknown, len(SPECIAL))
+                ids = forgotten(ids, forget, hiding, len(SPECIAL))
             tokens = Tokens(ids, sizes)
             return Batch((tokens if self.packed else tokens.padded(padding),), target[index])
 

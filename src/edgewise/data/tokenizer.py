@@ -120,6 +120,12 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     return found
 
 
+def hiding_id(tokenizer: Tokenizer) -> int:
+    """What a hidden token is shown as: ``<mask>`` where the tokenizer has it, else ``<unk>``."""
+    mask: int | None = tokenizer.token_to_id("<mask>")
+    return special_id(tokenizer, "unk") if mask is None else mask
+
+
 def load_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a ``tokenizer.json``, or of a folder that holds one.
 
