@@ -83,7 +83,7 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
         data.series(history=20).load()
     holes = tmp_path / "holes.csv"
     holes.write_text("value\n1\n\n3\nnan\n")
-    with refused("data.column", expected="finite", got="row 4", remedy="correct"):
+    with refused("data.column", expected="finite", got="row 5", remedy="fill in"):
         counted(str(holes)).load()
 
 

@@ -32,6 +32,12 @@ def test_a_missing_column_suggests_the_nearest(tmp_path: Path) -> None:
         table.numbers("data.target", ["logs"])
 
 
+def test_a_column_without_a_name_is_a_column(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, ",sales\n0,3\n1,4\n"))  # what pandas.to_csv() writes
+    assert table.numbers("data.column", ["sales"])[:, 0].tolist() == [3, 4]
+    assert table.texts("data.column", "") == ["0", "1"]
+
+
 @pytest.mark.parametrize("value", ["", "high", "nan", "inf"])
 def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: str) -> None:
     table = read_table(written(tmp_path, f"smiles,y\nC,1\nCC,{value}\n"))
@@ -41,7 +47,13 @@ def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: 
 
 @pytest.mark.parametrize(
     ("text", "got"),
-    [("", "no rows"), ("a,b\n", "no rows"), ("a,b\n1,2\n3\n", "row 3"), ("a\n1,2\n", "row 2")],
+    [
+        ("", "no rows"),
+        ("a,b\n", "no rows"),
+        ("a,b\n1,2\n3\n", "row 3"),
+        ("a,b\n1,2\n\n3\n", "row 4"),
+        ("a\n1,2\n", "row 2"),
+    ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, got: str) -> None:
     path = written(tmp_path, text)

@@ -114,7 +114,9 @@ class Series(Data):
 
 
 def _of_table(path: Path, column: str) -> Tensor:
-    return read_table(path).numbers("data.column", [column])[:, 0]
+    # Without its row, all that comes after would be a step too early for its season.
+    remedy = "fill in this value, such as the mean of its neighbours, or name another column"
+    return read_table(path).numbers("data.column", [column], remedy)[:, 0]
 
 
 def _bundled(name: Bundled) -> Tensor:

@@ -21,16 +21,18 @@ class Table:
 
     Attributes:
         path: the file.
-        rows: one an entry; its line in the file is :meth:`line`.
+        rows: one an entry.
+        lines: their numbers in the file, where the header's is 1 and blank lines count.
 
     """
 
     path: Path
     rows: list[dict[str, str]]
+    lines: list[int]
 
     def line(self, row: int) -> int:
-        """The number of a row, counting the header as 1, as a spreadsheet shows it."""
-        return row + 2
+        """The number of a row, as an editor or a spreadsheet shows it."""
+        return self.lines[row]
 
     def texts(self, argument: str, column: str) -> list[str]:
         """A column as it is.
@@ -43,20 +45,30 @@ class Table:
             raise unknown_name(argument, column, self.rows[0])
         return [row[column] for row in self.rows]
 
-    def numbers(self, argument: str, columns: Sequence[str]) -> Tensor:
+    def numbers(
+        self,
+        argument: str,
+        columns: Sequence[str],
+        remedy: str = "correct or drop this row, or name another column",
+    ) -> Tensor:
         """Columns as floats ``[rows, columns]``.
+
+        Args:
+            argument: the field that names them.
+            columns: their names.
+            remedy: what to do about a value that is no number.
 
         Raises:
             ArgumentError: a column is not there, or a value is not a finite number; names its row.
 
         """
         values = [
-            [self._number(text, argument, column, row) for row, text in enumerate(texts)]
+            [self._number(text, argument, column, row, remedy) for row, text in enumerate(texts)]
             for column, texts in ((c, self.texts(argument, c)) for c in columns)
         ]
         return torch.tensor(values).reshape(len(columns), len(self.rows)).T.contiguous()
 
-    def _number(self, text: str, argument: str, column: str, row: int) -> float:
+    def _number(self, text: str, argument: str, column: str, row: int, remedy: str) -> float:
         try:
             number = float(text)
         except ValueError:
@@ -66,7 +78,7 @@ class Table:
                 argument,
                 expected=f"finite numbers in column {column!r}",
                 got=f"{text!r} in row {self.line(row)} of {self.path.name}",
-                remedy="correct or drop this row, or name another column",
+                remedy=remedy,
             )
         return number
 
@@ -85,16 +97,18 @@ def read_table(path: Path) -> Table:
         )
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as f:
-            reader = csv.DictReader(f, restkey="", restval=None, strict=True)
-            rows = list(reader)
+            # None stands for what is too much or too little: "" is the name that pandas gives a
+            # column of row numbers.
+            reader = csv.DictReader(f, restkey=None, restval=None, strict=True)
+            numbered = [(reader.line_num, row) for row in reader]
     except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
         raise _unusable(path, f"a file that cannot be read ({error})") from error
-    if not rows:
+    if not numbered:
         raise _unusable(path, "no rows")
-    for number, row in enumerate(rows, 2):
-        if "" in row or None in row.values():
+    for number, row in numbered:
+        if None in row or None in row.values():
             raise _unusable(path, f"more or fewer values in row {number}")
-    return Table(path, rows)
+    return Table(path, [row for _, row in numbered], [number for number, _ in numbered])
 
 
 def _unusable(path: Path, got: str) -> ArgumentError:
