@@ -74,6 +74,14 @@ def test_files_that_part_are_refused(tmp_path: Path) -> None:
         read_parallel(tmp_path / "a.en", tmp_path / "a.de")
 
 
+@pytest.mark.parametrize("end", [".en", ".en.gz"])
+def test_a_line_feed_alone_ends_a_line(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"a{end}"
+    text = "\ufeffa dog\r\ntwo\rdogs\u2028run\r\n\r\n".encode()
+    path.write_bytes(gzip.compress(text) if end.endswith(".gz") else text)
+    assert read_parallel(path, path) == (["a dog", "two\rdogs\u2028run"],) * 2
+
+
 def test_an_empty_line_is_refused_and_named(tmp_path: Path) -> None:
     write(tmp_path, a_en=EN, a_de=[*DE[:2], "  ", DE[3]])
     with refused(

@@ -112,6 +112,12 @@ def test_the_best_sentences_in_their_order_are_the_summary() -> None:
     assert values["rougeL"] == pytest.approx((0.5 + 2 / 3) / 2), "the order counts"
 
 
+def test_an_article_of_fewer_sentences_is_all_of_its_summary() -> None:
+    batch = SummaryBatch((), torch.empty(2), articles=(Article("B", ("g .", "h ."), "g"),))
+    written = tasks.extraction(chosen=3).write(lambda: torch.tensor([0.0, 2.0]), batch)
+    assert written == ["g . h ."]
+
+
 @pytest.mark.parametrize("field", ["chosen", "heads"])
 def test_bad_fields(field: str) -> None:
     with refused(f"task.{field}", expected="at least 1", got="0", remedy="larger"):

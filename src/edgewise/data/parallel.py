@@ -190,9 +190,10 @@ def _read(path: Path) -> list[str]:
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: name its folder with data.folder.")
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-            # Not splitlines(), for which more than a line feed ends a line.
-            lines = [line.strip() for line in file.read().rstrip("\n").split("\n")]
+        opened = gzip.open if path.suffix == ".gz" else open
+        # Neither splitlines() nor universal newlines, for which more than a line feed ends a line.
+        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            lines = [line.strip() for line in file.read().rstrip("\r\n").split("\n")]
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ArgumentError(
             str(path),

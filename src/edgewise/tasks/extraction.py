@@ -90,7 +90,8 @@ class Extraction(Task):
     def write(self, model: Any, batch: Any) -> list[str]:
         scores = batch.counted(model(*batch.inputs))
         parts = scores.split([len(article.sentences) for article in batch.articles])
+        best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
         return [
-            " ".join(article.sentences[i] for i in sorted(part.topk(self.chosen).indices.tolist()))
-            for article, part in zip(batch.articles, parts, strict=True)
+            " ".join(article.sentences[i] for i in sorted(chosen))
+            for article, chosen in zip(batch.articles, best, strict=True)
         ]
