@@ -95,6 +95,16 @@ def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
     assert {int(i) for i in batch.target.unique()} == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_lines_come_back_from_their_ids(tmp_path, kind):
+    file = tmp_path / "text.txt"
+    file.write_text("a b a\nc a b\n\n" * 20)
+    files = text_files(paths=(str(file),), kind=kind, context=4, val=0.1)
+    tokenizer = files.load().tokenizer
+    for text in ("a b\nc\n\na", "\na", "a\n", "b"):
+        assert files.decode(tokenizer, files.encode(tokenizer, text)) == text
+
+
 def test_bad_input(path, tmp_path):
     with refused("data.context", expected="less than the", got="400", remedy="shorten"):
         text_files(paths=(path,), context=400).load()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
@@ -16,6 +16,10 @@ from edgewise.data.tokenizer import Special, encode_all
 from edgewise.data.windows import held_out_windows, training_windows
 from edgewise.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+EOS = "<eos>"
 FILE = "input.txt"
 RAW = "https://raw.githubusercontent.com"
 
@@ -61,6 +65,25 @@ class TextStream(TextData):
             )
         self.shares("val", "test")
 
+    def encode(self, tokenizer: Tokenizer, text: str) -> Tensor:
+        """Ids ``[N]`` of a text, in which lines of words end with ``<eos>``."""
+        return encode_all(tokenizer, [self._line_ends(text)])[0]
+
+    def decode(self, tokenizer: Tokenizer, ids: Tensor) -> str:
+        """The text of ids ``[N]``: where :meth:`encode` makes a line end a token, back again."""
+        rows: list[list[int]] = [[]]
+        end = tokenizer.token_to_id(EOS) if self.kind == "words" else None
+        for token in ids.tolist():
+            if token == end:
+                rows.append([])
+            else:
+                rows[-1].append(token)
+        return "\n".join(tokenizer.decode_batch(rows))
+
+    def _line_ends(self, text: str) -> str:
+        """Of words white space, and so the end of a line, would be lost."""
+        return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
+
     @abstractmethod
     def text(self) -> str:
         """All of it."""
@@ -73,13 +96,10 @@ class TextStream(TextData):
 
     def load(self) -> Splits:
         parts = self.parts()
-        special: tuple[Special, ...] = ()
-        if self.kind == "words":  # white space, and so the end of a line, is lost
-            parts = tuple(part.replace("\n", " <eos> ") for part in parts)  # type: ignore[assignment]
-            special = ("unk", "eos")
+        special: tuple[Special, ...] = ("unk", "eos") if self.kind == "words" else ()
         learned = parts if self.kind == "characters" else parts[:1]
-        tokenizer = self.make_tokenizer(learned, special)
-        train, val, test = (encode_all(tokenizer, [part])[0] for part in parts)
+        tokenizer = self.make_tokenizer(map(self._line_ends, learned), special)
+        train, val, test = (self.encode(tokenizer, part) for part in parts)
         windows = training_windows(train, self.context, self.windows)
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):

@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.data.parallel import Pairs, Parallel
 from edgewise.data.text import TextStream
-from edgewise.data.tokenizer import FILE, encode_all, load_tokenizer
+from edgewise.data.tokenizer import FILE, load_tokenizer
 from edgewise.decoding import Choose, generate
 from edgewise.errors import ArgumentError
 from edgewise.layers import TokenScores
@@ -48,7 +48,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
     context = recipe.data.context
     model, tokenizer = _load(RunFolder(path), recipe, {"longest": context})
     assert isinstance(model, TokenScores)
-    ids, _ = encode_all(tokenizer, [prompt])
+    ids = recipe.data.encode(tokenizer, prompt)
     if not len(ids):
         raise ArgumentError(
             "--prompt", expected="at least one token", got=repr(prompt), remedy="write a word"
@@ -60,8 +60,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
         new = min(wanted - text.shape[1], context - start.shape[1] + 1)
         longer = generate(model.trunk, start, max_new_tokens=new, choose=choose)
         text = torch.cat([text, longer[:, start.shape[1] :]], dim=1)
-    written: str = tokenizer.decode(text[0].tolist())
-    return written
+    return recipe.data.decode(tokenizer, text[0])
 
 
 @torch.no_grad()
