@@ -15,8 +15,11 @@ from safetensors.torch import load_file
 from edgewise import data, models, tasks, training
 from edgewise.cli import main
 from edgewise.data.tokenizer import FILE, train_tokenizer, vocabulary_hash
+from edgewise.decoding import Sample
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.recipes import Recipe, evaluate_run, from_record, to_record, train, with_values
+from edgewise.recipes.seeds import train_seeds
+from edgewise.recipes.writing import write
 from edgewise.training import Interrupted, RunFolder
 from tests.errors import refused
 
@@ -231,6 +234,43 @@ def test_runs_that_cannot_be_started_from(
     assert sorted(path.name for path in pretrained.iterdir()) == before
 
 
+def test_several_seeds_write_nothing_where_they_cannot_start(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(MissingDataError, match="no such file"):
+        train_seeds(labels(files, **{"from": str(tmp_path / "none")}), 2, out)
+    assert not out.exists()
+    with pytest.raises(ValueError, match="weights that differ"):
+        train_seeds(labels(files, **{"from": str(pretrained), "model.depth": 2}), 2, out)
+    assert not out.exists()
+    tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
+    (tmp_path / FILE).write_text(tokenizer.to_str())
+    recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
+    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+        train_seeds(recipe, 2, out)
+    assert not out.exists()
+
+
+def test_a_folder_of_seeds_names_one_of_them(files: dict[str, str], tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    train_seeds(language(files, **{"trainer.epochs": 1, "seed": 9}), 2, several)
+    wanted = {"expected": "one run", "got": "seed-9 to seed-10", "remedy": f"{several}/seed-9"}
+    with refused(str(several), **wanted):
+        write(several, "the", Sample())
+    with refused(str(several), **wanted):
+        train(labels(files, **{"from": str(several)}), tmp_path / "run")
+
+
+def test_another_number_of_heads_is_refused(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    other = labels(files, **{"from": str(pretrained), "model.heads": 4})
+    with refused("model.heads", expected="2, as the run", got="4", remedy="--model.heads 2"):
+        train(other, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_record_without_a_start_is_that_of_old_runs(files: dict[str, str]) -> None:
     record = json.loads(json.dumps(to_record(language(files))))
     del record["from"]
@@ -249,6 +289,13 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
     assert texts[0].startswith("the cat ")
     assert len(texts[0].split()) > 30, "longer than the context of 12"
     assert main(["generate", str(pretrained), "--prompt", "a", "--temperature", "0"]) == 0
+
+
+def test_a_model_of_words_reads_and_writes_line_ends(pretrained: Path) -> None:
+    choose = Sample(generator=torch.Generator().manual_seed(0))
+    text = write(pretrained, "the cat\nsat", choose, tokens=200)
+    assert text.startswith("the cat\nsat ")
+    assert text.count("\n") > 1, "one that the model wrote"
 
 
 def test_prompts_and_runs_that_give_no_text(

@@ -80,8 +80,9 @@ def load_recipe(folder: RunFolder) -> Recipe:
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Refuse a run that has not kept its best weights yet."""
+    """Refuse a run that has not kept its best weights yet, and several in one folder."""
     if not folder.weights.is_file():
+        folder.refuse_several()
         raise MissingDataError(
             f"{folder.weights}: no such file. Remedy: finish the run with `edgewise train "
             f"{recipe.name} --out {folder.path} --resume`."

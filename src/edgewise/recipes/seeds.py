@@ -11,6 +11,7 @@ from edgewise.ranges import check_least
 from edgewise.recipes.fields import recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import load_recipe, to_record
+from edgewise.recipes.start import load_trunk
 from edgewise.recipes.train import check_same, evaluate_one, prepare, refuse_other_kind, train
 from edgewise.training import RunFolder
 
@@ -81,7 +82,9 @@ def _train_each(
         refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
-        prepare(recipe)  # refuses before anything is written
+        model, _ = prepare(recipe)  # refuses before anything is written, as load_trunk does
+        if recipe.start:
+            load_trunk(model, RunFolder(Path(recipe.start)))
         folder.create()
         folder.write_json("recipe.json", to_record(recipe))
     metrics = []

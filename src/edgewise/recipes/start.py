@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.layers import MultiHeadAttention
 from edgewise.training import RunFolder
 
 TRUNK = "trunk."
@@ -17,11 +18,13 @@ def load_trunk(model: nn.Module, run: RunFolder) -> None:
 
     Raises:
         MissingDataError: there is no such run, or it has not finished.
-        ArgumentError: a weight is missing, or has another shape; all of them are listed.
+        ArgumentError: a weight is missing, or has another shape; all of them are listed. Or its
+            weights were trained as another number of heads.
     """
     from safetensors.torch import load_file
 
     if not run.weights.is_file():
+        run.refuse_several()
         raise MissingDataError(
             f"{run.weights}: no such file. Remedy: name the folder of a run that has finished."
         )
@@ -41,7 +44,23 @@ def load_trunk(model: nn.Module, run: RunFolder) -> None:
             got=f"{len(wrong)} weights that differ: {'; '.join(wrong)}",
             remedy="choose the model's fields as in its recipe.json",
         )
+    _check_heads(model, run)
     model.load_state_dict({name: found[name] for name in wanted}, strict=False)
+
+
+def _check_heads(model: nn.Module, run: RunFolder) -> None:
+    """The weights of eight heads have the shapes of those of two, and mean something else."""
+    heads = run.read_json("recipe.json").get("model", {}).get("heads")
+    layers = model.get_submodule("trunk").modules()
+    found = {layer.heads for layer in layers if isinstance(layer, MultiHeadAttention)}
+    others = sorted(found - {heads})
+    if heads is not None and others:
+        raise ArgumentError(
+            "model.heads",
+            expected=f"{heads}, as the run in {run.path} was trained with",
+            got=" and ".join(map(str, others)),
+            remedy=f"choose --model.heads {heads}",
+        )
 
 
 def _trunk(weights: dict[str, Tensor]) -> dict[str, Tensor]:

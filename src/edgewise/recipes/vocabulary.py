@@ -24,18 +24,27 @@ def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
         folder: of a run that has been started already, if it has.
 
     Raises:
-        ArgumentError: the file is not the tokenizer that the run was trained with.
+        ArgumentError: the file is not the tokenizer that the run was trained with, or
+            ``data.tokenizer`` is not that of the run to start from, or that is several runs.
     """
     if not isinstance(recipe.data, TextData):
         return recipe
-    kept = folder
-    if folder is None or not folder.has(FILE):
-        kept = RunFolder(Path(recipe.start)) if recipe.start else None
-        if kept is None or recipe.data.tokenizer or not kept.has(FILE):
-            return recipe
-    assert kept is not None
-    check_vocabulary(kept, load_tokenizer(kept.path / FILE), FILE)
-    return replace(recipe, data=replace(recipe.data, tokenizer=str(kept.path / FILE)))
+    if folder is not None and folder.has(FILE):
+        return _with_own(recipe, folder)
+    if not recipe.start:
+        return recipe
+    start = RunFolder(Path(recipe.start))
+    start.refuse_several()
+    if recipe.data.tokenizer:
+        check_vocabulary(start, load_tokenizer(Path(recipe.data.tokenizer)), "data.tokenizer")
+        return recipe
+    return _with_own(recipe, start) if start.has(FILE) else recipe
+
+
+def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
+    assert isinstance(recipe.data, TextData)
+    check_vocabulary(run, load_tokenizer(run.path / FILE), FILE)
+    return replace(recipe, data=replace(recipe.data, tokenizer=str(run.path / FILE)))
 
 
 def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> dict[str, Any]:

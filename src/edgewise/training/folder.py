@@ -46,6 +46,20 @@ class RunFolder:
                 "it, and --out names another folder."
             )
 
+    def refuse_several(self) -> None:
+        """Raise ArgumentError if it is a folder of several runs, by seed or by fold."""
+        runs = sorted(
+            (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/recipe.json")),
+            key=lambda one: (len(one.parent.name), one.parent.name),
+        )
+        if runs:
+            raise ArgumentError(
+                str(self.path),
+                expected="the folder of one run",
+                got=f"one of several, {runs[0].parent.name} to {runs[-1].parent.name}",
+                remedy=f"name one of them, such as {runs[0].parent}",
+            )
+
     def create(self) -> None:
         """Make the folder, and its parents."""
         self.path.mkdir(parents=True, exist_ok=True)
