@@ -67,6 +67,7 @@ def test_errors_by_hand() -> None:
     [
         ({"name": "lynx"}, "data.name"),
         ({"horizon": 0}, "data.horizon"),
+        ({"history": 1, "season": 1}, "data.history"),
         ({"season": 200}, "data.season"),
         ({"val": 0.6, "test": 0.4}, "data.val, data.test"),
     ],

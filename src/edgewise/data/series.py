@@ -40,7 +40,7 @@ class Series(Data):
         path: a table of your own instead, with a row for each point in time.
         column: of that table.
         season: steps after which the series repeats itself; 0 takes the bundled series' own.
-        history: T.
+        history: T, at least 2.
         horizon: how many steps ahead.
         val, test: shares of the time, at the end.
         batch_size: windows in a batch.
@@ -62,8 +62,9 @@ class Series(Data):
     def __post_init__(self) -> None:
         if self.name not in SEASONS:
             raise unknown_name("data.name", self.name, get_args(Bundled))
-        for name in ("history", "horizon", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 52")
+        # One value has no deviation, which a model divides by.
+        for name, least in (("history", 2), ("horizon", 1), ("batch_size", 1)):
+            check_least(f"data.{name}", getattr(self, name), least, "choose for example 52")
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
         if not (1 if self.path else 0) <= self.season <= self.history:
