@@ -95,6 +95,13 @@ def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
     assert {int(i) for i in batch.target.unique()} == {0, 1, 2, 3}
 
 
+def test_a_file_begins_on_a_line_of_its_own(tmp_path):
+    for name, text in (("a", "one\nend"), ("b", "Begin two\n"), ("c", "last")):
+        (tmp_path / name).write_text(text)
+    paths = tuple(str(tmp_path / name) for name in "abc")
+    assert text_files(paths=paths).text() == "one\nend\nBegin two\nlast"
+
+
 @pytest.mark.parametrize("kind", ["words", "characters"])
 def test_lines_come_back_from_their_ids(tmp_path, kind):
     file = tmp_path / "text.txt"

@@ -147,7 +147,9 @@ class TextFiles(TextStream):
                 got="none",
                 remedy="name them with --data.paths",
             )
-        return "".join(read_text(Path(path)) for path in self.paths)
+        *others, last = (read_text(Path(path)) for path in self.paths)
+        # A file whose last line has no end would be glued to the next.
+        return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last
 
 
 @dataclass(frozen=True)
