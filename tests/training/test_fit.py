@@ -100,6 +100,24 @@ def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
     assert again == {name: value for name, value in metrics.items() if name in again}
 
 
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, better):
+    seen = []
+
+    def blind(model, _, outputs):
+        """NaN for the three batches of the first validation."""
+        if not model.training:
+            seen.append(outputs)
+        return outputs * float("nan") if not model.training and len(seen) <= 3 else outputs
+
+    job.model.register_forward_hook(blind)
+    metrics = job.fit(tmp_path / "run", monitor="val/loss", better=better)
+    losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
+    assert losses[0] != losses[0]
+    assert metrics["best_epoch"] > 0
+    assert metrics["val/loss"] == (max if better == "higher" else min)(losses[1:])
+
+
 def test_metrics_are_over_all_examples(job, tmp_path):
     """The last batch of 20 in eights is smaller, and counts for as much less."""
     metrics = job.fit(tmp_path / "run")

@@ -99,6 +99,8 @@ class Watch(lightning.Callback):
         self._stop_without_progress(trainer)
 
     def _is_better(self, value: float) -> bool:
+        if math.isnan(self.best):  # which every number compares false with
+            return not math.isnan(value)
         return value > self.best if self.settings.better == "higher" else value < self.best
 
     def _stop_without_progress(self, trainer: lightning.Trainer) -> None:
