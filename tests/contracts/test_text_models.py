@@ -170,6 +170,20 @@ def test_step_by_step_equals_at_once(name: str, steps: tuple[int, ...]) -> None:
     close(torch.cat(parts, dim=1), model(ids))
 
 
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("left", [True, False])
+def test_a_row_may_have_nothing_to_read_in_a_chunk(name: str, left: bool) -> None:
+    model = small(name)
+    ids, mask = padded()
+    if left:
+        ids, mask = ids.flip(1), mask.flip(1)
+    cache = Cache()
+    parts = [
+        model(ids[:, start : start + 2], mask[:, : start + 2], cache=cache) for start in (0, 2, 4)
+    ]
+    close(torch.cat(parts, dim=1), model(ids, mask))
+
+
 @pytest.mark.parametrize("name", models.PAIR_MODELS)
 def test_a_decoder_step_by_step_equals_at_once(name: str) -> None:
     model = small(name)

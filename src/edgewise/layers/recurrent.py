@@ -77,10 +77,11 @@ class RecurrentReader(nn.Module):
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size)
         packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
-        state = cache.state(self) if cache is not None else None
+        before = cache.state(self) if cache is not None else None
+        state = None if before is None else tuple(part[kept] for part in before)
         out, state = self.cell(packed, _time_first(state))
         if cache is not None:
-            cache.keep_state(self, _batch_first(state))
+            cache.keep_state(self, _with_skipped(_batch_first(state), before, kept, len(sequences)))
         return torch.cat(unpack_sequence(out))
 
 
@@ -95,3 +96,14 @@ def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...]
 def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     parts = state if isinstance(state, tuple) else (state,)
     return tuple(part.transpose(0, 1) for part in parts)
+
+
+def _with_skipped(
+    new: tuple[Tensor, ...], before: tuple[Tensor, ...] | None, kept: list[int], count: int
+) -> tuple[Tensor, ...]:
+    """States of all rows: those that had nothing to read stay at what they were, 0 at first."""
+    if len(kept) == count:
+        return new
+    before = before or tuple(part.new_zeros(count, *part.shape[1:]) for part in new)
+    rows = torch.tensor(kept, device=new[0].device)
+    return tuple(old.index_copy(0, rows, part) for old, part in zip(before, new, strict=True))
