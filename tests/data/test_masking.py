@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from edgewise.data import masked_text
+from edgewise.data.masked_text import _apart
 from edgewise.data.masking import mask_tokens, masked_windows
 from tests.errors import refused
 from tests.places import needs
@@ -74,6 +77,19 @@ def test_lines_of_files_become_windows_after_cls(tmp_path):
     assert batch.inputs[0].ids.shape[1] == 6
 
 
+@pytest.mark.parametrize("val", [0.02, 0.1, 0.25, 0.3, 0.4, 0.7])
+def test_the_share_to_validate_on_is_taken_from_all_over(val):
+    lines = [str(i) for i in range(1000)]
+    left, held = _apart(lines, val)
+    assert sorted(left + held) == sorted(lines)
+    assert len(held) == round(1000 * val)
+    if val in (0.02, 0.1, 0.25):
+        every = round(1 / val)
+        assert held == lines[every - 1 :: every]
+    places = [int(line) for line in held]
+    assert max(b - a for a, b in pairwise([-1, *places])) <= 1 / val + 1
+
+
 @needs("SST2")
 def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
     from edgewise.data import sst2
@@ -86,7 +102,12 @@ def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
     assert len(lines & set(files["val"] + files["test"])) < 15
 
 
-def test_bad_input():
+def test_bad_input(tmp_path):
+    (tmp_path / "empty.txt").write_text("\n \n")
+    (tmp_path / "text.txt").write_text("one two\n" * 9)
+    own = {"sources": (), "paths": (str(tmp_path / "text.txt"),), "kind": "words"}
+    with refused("data.test_paths", expected="to test on", got="empty.txt", remedy="WikiText"):
+        masked_text(**own, test_paths=(str(tmp_path / "empty.txt"),)).load()
     with refused("data.sources", expected="sst2", got="'sst'", remedy="sst2"):
         masked_text(sources=("sst",))
     with refused("data.sources, data.paths", expected="texts", got="none", remedy="files"):

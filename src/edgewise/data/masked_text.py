@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
@@ -77,18 +78,29 @@ class MaskedText(TextData):
             )
         return found
 
+    def _test_lines(self) -> list[str]:
+        if not self.test_paths:
+            return _stripped(WikiText2().parts()[2].splitlines())
+        found = _stripped(_lines(self.test_paths))
+        if not found:
+            raise ArgumentError(
+                "data.test_paths",
+                expected="texts to test on",
+                got=f"none in {', '.join(self.test_paths)}",
+                remedy="name other files, or leave it out to test on WikiText-2",
+            )
+        return found
+
     def load(self) -> Splits:
         lines = self.lines()
-        every = max(2, round(1 / self.val))
-        val = lines[every - 1 :: every]
-        train = [line for i, line in enumerate(lines) if (i + 1) % every]
-        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
+        train, val = _apart(lines, self.val)
+        test = self._test_lines()
         tokenizer = self.make_tokenizer(train, SPECIAL)
         known = {"cls": special_id(tokenizer, "cls"), "mask": special_id(tokenizer, "mask")}
         known |= {"special": len(SPECIAL), "vocabulary": tokenizer.get_vocab_size()}
         splits = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
-            stream, _ = encode_all(tokenizer, _stripped(texts), last="sep")
+            stream, _ = encode_all(tokenizer, texts, last="sep")
             check_some(name, stream)
             splits[name] = masked_windows(
                 stream,
@@ -106,6 +118,14 @@ class MaskedText(TextData):
             self.batch_size,
             tokenizer,
         )
+
+
+def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
+    """What is left, and the lines of a share from all over, such as every fiftieth of 0.02."""
+    share = Fraction(str(held_out))  # a float would be rounded to a line too early or too late
+    out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
+    left = [line for line, held in zip(lines, out, strict=True) if not held]
+    return left, [line for line, held in zip(lines, out, strict=True) if held]
 
 
 def _stripped(lines: list[str]) -> list[str]:
