@@ -131,6 +131,10 @@ def test_the_articles_of_wikitext() -> None:
 
     splits = data.wiki_summaries(vocabulary_size=500).load()
     assert (splits.train.count, splits.val.count, splits.test.count) == (48, 12, 61)
+    whole = "".join(data.wikitext2().parts()[i] for i in (1, 0))
+    for split, known in ((splits.train, slice(48)), (splits.val, slice(48, 60))):
+        read = split.make(torch.arange(split.count)).articles
+        assert read == tuple(articles(whole, 3)[known]), "in the file's order, none of them cut"
     batch = splits.test.make(torch.tensor([5, 0]))
     tokens, counts = batch.inputs
     sentences = [len(article.sentences) for article in batch.articles]

@@ -88,8 +88,8 @@ class WikiSummaries(TextData):
         self.shares("val")
 
     def load(self) -> TextSplits:
-        first, second, test = WikiText2().parts()
-        known = articles(first + second, self.chosen)
+        rest, beginning, test = WikiText2().parts()
+        known = articles(beginning + rest, self.chosen)
         border = len(known) - max(1, round(len(known) * self.val))
         parts = {"train": known[:border], "val": known[border:]}
         parts["test"] = articles(test, self.chosen)
