@@ -14,7 +14,8 @@ MATRICES = r"(?<!norm\.)weight$|table$"  # what decays: not biases, not norms
 PLAIN = Protocol(
     ("test/loss",),
     "1.88 (nanoGPT's recipe, on a sample)",
-    "nats a character on the whole last tenth, each once, after half a context or more",
+    "nats a character on the whole last tenth, each once, after half a context or more"
+    " (windows side by side: 0.02 higher)",
 )
 LAST: dict[str, Any] = {"monitor": "val/loss", "better": "lower"}
 gpt = partial(models.gpt, width=128, depth=4, heads=4, length=CONTEXT, act="gelu", dropout=0.0)
