@@ -196,6 +196,18 @@ def test_an_untied_t5_keeps_its_own_head(tied: bool) -> None:
     close(ours.logits(ours(ids, mask, ids, mask)), theirs(ids, mask, ids, mask).logits)
 
 
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_an_untied_bert_keeps_its_own_head(make: Callable[..., nn.Module], tmp_path: Path) -> None:
+    theirs = made(lambda: make(tie_word_embeddings=False))
+    decoder = theirs.get_output_embeddings()
+    assert not decoder.weight.equal(theirs.get_input_embeddings().weight)
+    theirs.save_pretrained(tmp_path)
+    ids, mask = sentences(1 if make is roberta else 0)
+    for source in (theirs, tmp_path):
+        ours = load(source)
+        close(ours.logits(ours(ids, mask)), theirs(ids, attention_mask=mask).logits)
+
+
 def test_vit_gives_the_states_and_gradients_of_theirs(tmp_path: Path) -> None:
     numbers = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = transformers.ViTConfig(**numbers, intermediate_size=24, image_size=8, patch_size=4)

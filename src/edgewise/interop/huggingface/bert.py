@@ -9,18 +9,20 @@ from torch import nn
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import TextModel
+from edgewise.layers import LanguageHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "token_type_ids", "classifier", "qa_outputs", "seq_relationship")
-UNUSED_TIED = ("predictions.decoder.", "lm_head.decoder.", "pooler.")
+UNUSED_HEAD = ("pooler.", "head.decoder.", "head.bias")  # the pieces take what differs
 
 HEADS = (  # the same head under the names of either
     ("cls.predictions.transform.dense.", "head.dense."),
     ("cls.predictions.transform.LayerNorm.", "head.norm."),
+    ("cls.predictions.decoder.", "head.decoder."),
     ("cls.predictions.bias", "head.bias"),
     ("lm_head.dense.", "head.dense."),
     ("lm_head.layer_norm.", "head.norm."),
+    ("lm_head.decoder.", "head.decoder."),
     ("lm_head.bias", "head.bias"),
 )
 
@@ -39,9 +41,7 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     assert isinstance(model, TextModel)
     pieces = _embedding() | _layers(theirs["num_hidden_layers"])
     if "head.dense.weight" in theirs.tensors:
-        pieces |= linear("head.transform.0", "head.dense")
-        pieces |= linear("head.transform.2", "head.norm")
-        pieces["head.bias"] = Piece("head.bias")
+        pieces |= _head(model, theirs)
     else:
         model.head = None
     if "pooler.dense.weight" in theirs.tensors:
@@ -50,8 +50,24 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         pieces |= linear("pooler.0", "pooler.dense")
     # As theirs: the vector of padding is not trained, where padding is read.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
-    fill(model, pieces, theirs, unused=UNUSED + UNUSED_TIED)
+    fill(model, pieces, theirs, unused=UNUSED + UNUSED_HEAD)
     return model
+
+
+def _head(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
+    """The head's pieces; a decoder that is not the embedding becomes a matrix of its own."""
+    pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
+    # Of two that differ theirs adds the decoder's; where they are one, either may be saved.
+    own_bias = "head.decoder.bias" in theirs.tensors
+    pieces["head.bias"] = Piece("head.decoder.bias" if own_bias else "head.bias")
+    decoder = theirs.tensors.get("head.decoder.weight")
+    tokens = theirs.tensors.get("embeddings.word_embeddings.weight")
+    if decoder is None or (tokens is not None and decoder.equal(tokens)):
+        return pieces
+    numbers = theirs["vocab_size"], theirs["hidden_size"]
+    assert isinstance(model.head, LanguageHead)
+    model.head = LanguageHead(*numbers, tied=False, bias=True, transform=model.head.transform)
+    return pieces | {"head.weight": Piece("head.decoder.weight")}
 
 
 def _numbers(theirs: Checkpoint) -> dict[str, Any]:
