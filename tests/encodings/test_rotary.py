@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.encodings import Rotary
 from tests.errors import refused
@@ -51,6 +51,22 @@ def test_a_position_a_node_and_a_member() -> None:
     both = rotary(x, positions)
     torch.testing.assert_close(both[1], rotary(x[1], positions[1]))
     torch.testing.assert_close(both[0], rotary(x[0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_cast_to_16_bits_leaves_the_rates(dtype: torch.dtype) -> None:
+    exact = Rotary(8).rates
+    rotary = nn.Sequential(Rotary(8)).to(dtype)[0]
+    assert rotary.rates.dtype == torch.float32
+    assert torch.equal(rotary.rates, exact)
+    assert torch.equal(rotary.double().rates, exact.double())
+    assert torch.equal(rotary.to(dtype).rates, exact.double())
+    assert rotary.to("meta", dtype).rates.device.type == "meta"
+    torch.manual_seed(0)
+    x, positions = torch.randn(3, 1, 8), torch.tensor([0, 2400, 60000])
+    far = Rotary(8).to(dtype)(x.to(dtype), positions)
+    assert far.dtype == dtype
+    torch.testing.assert_close(far.float(), Rotary(8)(x, positions), rtol=0, atol=0.03)
 
 
 def test_an_odd_width_cannot_be_paired() -> None:

@@ -163,6 +163,23 @@ def test_in_float64_they_agree_to_rounding(name: str) -> None:
     close(states, other, 1e-5 if name == "llama" else 1e-12)
 
 
+def test_in_bfloat16_far_tokens_are_as_near_as_theirs(tmp_path: Path) -> None:
+    """Rounded otherwise, and equally well: by the error of each from float32."""
+    made(lambda: llama(head_dim=16)).to(torch.bfloat16).save_pretrained(tmp_path)
+    # Unlike `.to(bfloat16)` of a live model, this leaves their rates in float32.
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    exact = transformers.LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    ours = load(tmp_path)
+    for model in (theirs, exact, ours):
+        for name, parameter in model.named_parameters():
+            if name.endswith(("q_proj.weight", "attention.sublayer.query.weight")):
+                parameter.data *= 4  # sharp enough that a wrong angle shows
+    ids, places = sentences()[0], torch.arange(LONGEST)[None] * 400
+    truth, other = (m(ids, position_ids=places).logits.float() for m in (exact, theirs))
+    mine = ours.logits(ours(ids, positions=places)).float()
+    assert (mine - truth).norm() <= 2 * (other - truth).norm()
+
+
 @pytest.mark.parametrize("name", PAIR)
 def test_t5_gives_the_states_logits_and_gradients_of_theirs(name: str) -> None:
     theirs = made(PAIR[name])

@@ -4,6 +4,8 @@ shows the distance alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -43,6 +45,14 @@ class Rotary(nn.Module):
             )
         rates = rotary_rates(width, base) if rates is None else rates
         self.register_buffer("rates", rates.float(), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
+        """Moved and cast with the model, but for 16 bits: they would turn far tokens elsewhere."""
+        before = self.rates
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch gives it no types
+        if torch.finfo(self.rates.dtype).bits < 32:
+            self.rates = before.to(self.rates.device)
+        return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """``[..., T, H, D]`` from x of that shape and positions ``[..., T]``, else 0, 1, ..."""
