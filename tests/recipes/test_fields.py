@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 
 import pytest
+import torch
 
-from edgewise import graphs
+from edgewise import graphs, models
 from edgewise.recipes import RECIPES, find, from_record, recipe_fields, to_record, with_values
+from edgewise.recipes.record import differences
 from edgewise.recipes.values import read_value
 from tests.errors import refused
 
-DIGITS = find("digits")
+DIGITS, LLAMA = find("digits"), find("gpt-shakespeare-best")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -89,6 +93,57 @@ def test_bad_fields(field, text, argument, near):
         with_values(DIGITS, {field: text})
 
 
+def test_a_llama_of_a_record_has_its_heads_and_biases():
+    told = {"key_heads": 2, "head_width": 8, "bias": True}
+    record = json.loads(json.dumps(to_record(replace(LLAMA, model=partial(LLAMA.model, **told)))))
+    assert {name: record["model"][name] for name in told} == told
+    rebuilt = from_record(record).model(vocabulary=9)
+    assert rebuilt.reader.stack.layers[0].attention.sublayer.key.weight.shape == (16, 128)
+    assert rebuilt.reader.stack.layers[0].attention.sublayer.key.bias is not None
+
+
+def test_the_record_of_an_older_llama_is_the_same_recipe():
+    record = to_record(LLAMA)
+    for name in ("key_heads", "head_width", "bias"):
+        del record["model"][name]
+    assert differences(from_record(record), LLAMA) == []
+
+
+def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> None:
+    """A model that hides its arguments."""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "argument", "expected", "got", "remedy"),
+    [
+        (
+            replace(DIGITS, model=partial(unnamed, depth=2)),
+            "model.depth",
+            "an argument that unnamed has by name",
+            "depth=2",
+            "a named parameter",
+        ),
+        (
+            replace(LLAMA, model=partial(models.llama, rates=torch.ones(3))),
+            "model.rates",
+            "",
+            "tensor",
+            "",
+        ),
+        (
+            replace(DIGITS, seed=float("nan")),
+            "seed",
+            "a whole number",
+            "nan",
+            "",
+        ),
+    ],
+)
+def test_what_a_record_cannot_have_is_refused(recipe, argument, expected, got, remedy):
+    with refused(argument, expected=expected, got=got, remedy=remedy):
+        to_record(recipe)
+
+
 def test_unknown_recipe():
     with refused("recipe", expected="gat-cora", got="'gatcora'", remedy="gat-cora"):
         find("gatcora")
@@ -102,6 +157,8 @@ def test_unknown_recipe():
         lambda r: r["model"].update(use="vitt"),
         lambda r: r["model"].update(head=3),
         lambda r: r["optimizer"].update(lr="fast"),
+        lambda r: r["model"].update(heads=[3]),
+        lambda r: r["model"].update(heads=float("inf")),
         lambda r: r.update(trainer=None),
     ],
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
 
+from edgewise.data import digits as Digits
 from edgewise.errors import EdgewiseError, MissingDataError, RunExistsError
 from edgewise.recipes import compare, evaluate_run, find, train, train_seeds, with_values
+from edgewise.tasks import classification as Classification
 from edgewise.training import Interrupted
 from tests.errors import refused
 
@@ -81,6 +84,29 @@ def test_bad_input_leaves_nothing(bad, tmp_path):
         train(recipe, tmp_path / "run")
     with pytest.raises(EdgewiseError, match="Remedy"):
         train_seeds(recipe, 2, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+class OwnDigits(Digits):
+    """Data of a class that no record can name."""
+
+
+class OwnClassification(Classification):
+    """A task of such a class."""
+
+
+OWN_PARTS = {"data": OwnDigits(batch_size=500), "task": OwnClassification()}
+
+
+@pytest.mark.parametrize("part", OWN_PARTS)
+def test_a_class_that_no_record_can_name_leaves_nothing(part, tmp_path):
+    recipe = replace(TINY, **{part: OWN_PARTS[part]})
+    for start in (
+        lambda: train(recipe, tmp_path / "run"),
+        lambda: train_seeds(recipe, 2, tmp_path / "run"),
+    ):
+        with refused(part, expected="one of", got="Own", remedy="recipe.json"):
+            start()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -28,6 +28,9 @@ def llama(
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
+    key_heads: int | None = None,
+    head_width: int | None = None,
+    bias: bool = False,
     feed_forward: int = 344,
     act: str = "silu",
     base: float = 10000.0,
@@ -36,14 +39,11 @@ def llama(
     epsilon: float = 1e-6,
     dropout: float = 0.0,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-    **attention: Any,
 ) -> ew.TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of each next token.
-
-    ``attention``: ``key_heads``, ``head_width`` and ``bias`` (of the projections).
-    """
-    rotary = Rotary(attention.get("head_width") or width // heads, base, rates=rates)
-    attention = {"bias": False, **attention, "rotary": rotary, "dropout": dropout}
+    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    rotary = Rotary(head_width or width // heads, base, rates=rates)
+    attention: dict[str, Any] = {"key_heads": key_heads, "head_width": head_width, "bias": bias}
+    attention |= {"rotary": rotary, "dropout": dropout}
     norm = partial(nn.RMSNorm, eps=epsilon)
     stacked = []
     for _ in range(depth):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
 from edgewise.models.bert import bert
 
@@ -20,15 +21,24 @@ from edgewise.models.bert import bert
 def roberta(
     vocabulary: int,
     *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
     length: int = 514,
     types: int = 0,
-    padding: int = 1,
+    act: str = "gelu",
+    score: str = "dot",
     epsilon: float = 1e-5,
-    **options: Any,
+    dropout: float = 0.1,
+    padding: int = 1,
+    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
     """States of tokens; ``model.logits(states)`` are the scores of the masked language model.
 
-    The table has ``length`` rows, of which ``padding + 1`` are no position. The other arguments
-    are those of :func:`edgewise.models.bert.bert`.
+    The table has ``length`` rows, of which ``padding + 1`` are no position.
     """
-    return bert(vocabulary, length=length, types=types, padding=padding, epsilon=epsilon, **options)
+    numbers: dict[str, Any] = {"width": width, "depth": depth, "heads": heads, "length": length}
+    numbers |= {"feed_forward": feed_forward, "act": act, "score": score, "dropout": dropout}
+    numbers |= {"types": types, "padding": padding, "epsilon": epsilon, "graph": graph}
+    return bert(vocabulary, **numbers)

@@ -10,9 +10,9 @@ from edgewise import __version__
 from edgewise.data import DATA
 from edgewise.errors import ArgumentError, MissingDataError, unknown_name
 from edgewise.models import MODELS
-from edgewise.recipes.fields import PARTS, recipe_fields, with_values
+from edgewise.recipes.fields import PARTS, Field, model_fields, recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
-from edgewise.recipes.values import show_value
+from edgewise.recipes.values import describe, read_value, show_value
 from edgewise.tasks import TASKS
 from edgewise.training import SCHEDULES, Optimizer, RunFolder, Trainer
 
@@ -27,17 +27,64 @@ KINDS: dict[str, Mapping[str, Any]] = {
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as JSON has it; every field is in it, whether it is a default or not."""
+    """The recipe as JSON has it; every field is in it, whether it is a default or not.
+
+    Raises:
+        ArgumentError: a part or a value that a record cannot have, so that the recipe could not be
+            rebuilt from it.
+
+    """
+    _check_model(recipe)
     record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
     record |= {"summary": recipe.summary, "model": {"use": recipe.model.func.__name__}}
     for part in PARTS:
-        kinds = KINDS[part]
-        use = next(name for name, kind in kinds.items() if type(getattr(recipe, part)) is kind)
-        record[part] = {"use": use} if len(kinds) > 1 or part in ("data", "task") else {}
+        use = _use(part, getattr(recipe, part))
+        record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
     for name, field in recipe_fields(recipe).items():
         part, _, key = name.rpartition(".")
-        (record[part] if part else record)[key] = show_value(field.value)
+        (record[part] if part else record)[key] = _shown(name, field)
     return record
+
+
+def _check_model(recipe: Recipe) -> None:
+    """Refuse arguments of the model that are no fields: the record would be without them."""
+    known = model_fields(recipe.model, recipe.data.provides)
+    for name in recipe.model.keywords:
+        if name not in known and name not in recipe.data.provides:
+            use = recipe.model.func.__name__
+            raise ArgumentError(
+                f"model.{name}",
+                expected=f"an argument that {use} has by name, as recipe.json records no other",
+                got=f"{name}={recipe.model.keywords[name]!r}",
+                remedy=f"make {name} a named parameter of {use}",
+            )
+
+
+def _use(part: str, value: Any) -> str:
+    """The name in the record of the class that this part is of."""
+    for name, kind in KINDS[part].items():
+        if type(value) is kind:
+            return name
+    raise ArgumentError(
+        part,
+        expected=f"one of {', '.join(sorted(KINDS[part]))}, which a record can name",
+        got=type(value).__name__,
+        remedy="a class of your own cannot be rebuilt from recipe.json; use one that is listed, or "
+        "training.fit with your own",
+    )
+
+
+def _shown(name: str, field: Field) -> Any:
+    """The value as JSON has it, which must be read back as the same."""
+    shown = show_value(field.value)
+    if read_value(name, shown, field.kind) != field.value:
+        raise ArgumentError(
+            name,
+            expected=f"{describe(field.kind)}, which a record can hold",
+            got=repr(field.value),
+            remedy="choose a value that recipe.json can have",
+        )
+    return shown
 
 
 def from_record(record: Mapping[str, Any]) -> Recipe:

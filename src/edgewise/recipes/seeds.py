@@ -82,11 +82,13 @@ def _train_each(
         refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
-        model, _ = prepare(recipe)  # refuses before anything is written, as load_trunk does
+        # Refuses before anything is written.
+        model, _ = prepare(recipe)
         if recipe.start:
             load_trunk(model, RunFolder(Path(recipe.start)))
+        record = to_record(recipe)
         folder.create()
-        folder.write_json("recipe.json", to_record(recipe))
+        folder.write_json("recipe.json", record)
     metrics = []
     for name, one in runs.items():
         started = RunFolder(path / name).has("recipe.json")

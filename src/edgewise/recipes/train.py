@@ -48,9 +48,10 @@ def train(
     else:
         folder.refuse_existing()
     model, loaders, tokenizer = _started(recipe, folder)
+    record = to_record(recipe)  # refuses what could not be tested or resumed
     folder.create()
     about = keep_vocabulary(folder, tokenizer)
-    folder.write_json("recipe.json", to_record(recipe) | about)
+    folder.write_json("recipe.json", record | about)
     title = title or recipe.name
     if recipe.trainer.devices > 1 and place()[1] == 1:
         del model, loaders

@@ -41,7 +41,7 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
     if kind in (int, float) and not isinstance(value, bool):
         try:
             return kind(value) if isinstance(value, str) or kind(value) == value else kind("")
-        except ValueError:
+        except (ValueError, TypeError, OverflowError):
             pass
     raise ArgumentError(
         name,
