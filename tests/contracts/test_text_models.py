@@ -30,7 +30,7 @@ def small(name: str, **options: object) -> TextModel | PairModel:
     if name not in RECURRENT:
         numbers |= {"heads": 2, "feed_forward": 12}
     if name == "t5":
-        numbers |= {"head_width": 6, "buckets": (8, 6)}
+        numbers |= {"head_width": 6, "buckets": 8, "most_distant": 6}
     model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)

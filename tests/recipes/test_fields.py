@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from functools import partial
@@ -11,8 +12,9 @@ import torch
 
 from edgewise import graphs, models
 from edgewise.recipes import RECIPES, find, from_record, recipe_fields, to_record, with_values
+from edgewise.recipes.fields import model_fields
 from edgewise.recipes.record import differences
-from edgewise.recipes.values import read_value
+from edgewise.recipes.values import read_value, show_value
 from tests.errors import refused
 
 DIGITS, LLAMA = find("digits"), find("gpt-shakespeare-best")
@@ -107,6 +109,14 @@ def test_the_record_of_an_older_llama_is_the_same_recipe():
     for name in ("key_heads", "head_width", "bias"):
         del record["model"][name]
     assert differences(from_record(record), LLAMA) == []
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_the_numbers_that_a_model_begins_with_can_be_recorded(name):
+    for key, field in model_fields(partial(models.MODELS[name]), ()).items():
+        if field.value is not inspect.Parameter.empty:
+            shown = json.loads(json.dumps(show_value(field.value)))
+            assert read_value(key, shown, field.kind) == field.value, key
 
 
 def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> None:

@@ -11,7 +11,6 @@ Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,9 +33,10 @@ def t5(
     head_width: int = 32,
     feed_forward: int = 512,
     gated: bool = False,
-    buckets: tuple[int, int] = (32, 128),
+    buckets: int = 32,
+    most_distant: int = 128,
     tied: bool = True,
-    norm: Callable[[int], nn.Module] = partial(nn.RMSNorm, eps=1e-6),  # noqa: B008 - makes norms
+    epsilon: float = 1e-6,
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> ew.PairModel:
@@ -46,14 +46,14 @@ def t5(
     kind: Any = ew.GatedFeedForward if gated else partial(ew.FeedForward, bias=False)
     network = partial(kind, width, feed_forward, act="gelu_tanh" if gated else "relu")
     block: Any = {1: ew.AttentionBlock, 2: ew.CrossBlock}
-    sides = []
+    norm, sides = partial(nn.RMSNorm, eps=epsilon), []
     for parts, count, reads in ((1, depth, graph), (2, decoder_depth or depth, causal())):
         layers = []
         for _ in range(count):
             halves = [*(attention() for _ in range(parts)), network(dropout=dropout)]
             layers.append(block[parts](*halves, width, order="pre", norm=norm, dropout=dropout))
         stack = TransformerEncoder(layers, nn.Sequential(norm(width), nn.Dropout(dropout)), reads)
-        relative = Buckets(heads, *buckets, both_ways=parts == 1)
+        relative = Buckets(heads, buckets, most_distant, both_ways=parts == 1)
         sides.append(ew.Reader(stack, reads, relative=relative))
     head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
     words = ew.TextEmbedding(vocabulary, width, dropout=dropout)

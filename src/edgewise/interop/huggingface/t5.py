@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
-
-from torch import nn
 
 from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern, complete
@@ -53,11 +50,9 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "heads": theirs["num_heads"],
         "head_width": theirs["d_kv"],
         "feed_forward": theirs["d_ff"],
-        "buckets": (
-            theirs["relative_attention_num_buckets"],
-            theirs["relative_attention_max_distance"],
-        ),
-        "norm": partial(nn.RMSNorm, eps=theirs["layer_norm_epsilon"]),
+        "buckets": theirs["relative_attention_num_buckets"],
+        "most_distant": theirs["relative_attention_max_distance"],
+        "epsilon": theirs["layer_norm_epsilon"],
         "dropout": theirs["dropout_rate"],
     }
 
