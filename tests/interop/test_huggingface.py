@@ -84,7 +84,7 @@ def qwen2() -> nn.Module:
 
 
 def t5(**other: object) -> nn.Module:
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(**T5, **other))
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**{**T5, **other}))
 
 
 def gated_t5() -> nn.Module:
@@ -252,6 +252,32 @@ def test_a_folder_gives_what_the_live_model_gives(name: str, tmp_path: Path) -> 
         assert torch.equal(saved.state_dict()[key], tensor), key
     ids, mask = sentences()
     assert torch.equal(saved(ids, mask), live(ids, mask))
+
+
+OLDER = {
+    "bert": ("layer_norm_eps",),
+    "gpt2": ("n_inner",),
+    "t5": ("feed_forward_proj", "tie_word_embeddings", "relative_attention_max_distance"),
+    "llama": ("tie_word_embeddings",),
+}
+"""What configurations that an older version saved are without."""
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_an_older_configuration_is_read_with_their_defaults(name: str, tmp_path: Path) -> None:
+    numbers = {"relative_attention_max_distance": 128} if name == "t5" else {}
+    theirs = made(lambda: {**TEXT, **PAIR}[name](**numbers))
+    theirs.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    older = {key: value for key, value in config.items() if key not in OLDER[name]}
+    assert len(older) < len(config)
+    older.pop("scale_decoder_outputs", None)
+    file.write_text(json.dumps(older))
+    ids, mask = sentences()
+    ours, live = load(tmp_path), load(theirs)
+    both = (ids, mask, ids, mask) if name == "t5" else (ids, mask)
+    assert torch.equal(ours.logits(ours(*both)), live.logits(live(*both)))
 
 
 def test_shards_are_read_together(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "length": theirs["max_position_embeddings"],
         "types": theirs["type_vocab_size"],
         "act": theirs.activation("hidden_act"),
-        "epsilon": theirs["layer_norm_eps"],
+        "epsilon": theirs.config.get("layer_norm_eps", 1e-12),
         "dropout": theirs["hidden_dropout_prob"],
     }
 

@@ -27,7 +27,7 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         width=theirs["n_embd"],
         depth=theirs["n_layer"],
         heads=theirs["n_head"],
-        feed_forward=theirs["n_inner"] or 4 * theirs["n_embd"],
+        feed_forward=theirs.config.get("n_inner") or 4 * theirs["n_embd"],
         length=theirs["n_positions"],
         act=theirs.activation("activation_function"),
         epsilon=theirs["layer_norm_epsilon"],

@@ -24,7 +24,8 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     theirs = theirs.without_prefix("model.")
     theirs.must_be(mlp_bias=False, use_sliding_window=False)
     depth = theirs["num_hidden_layers"]
-    tied = "lm_head.weight" not in theirs.tensors or bool(theirs["tie_word_embeddings"])
+    says_tied = bool(theirs.config.get("tie_word_embeddings", False))
+    tied = "lm_head.weight" not in theirs.tensors or says_tied
     bias = "layers.0.self_attn.q_proj.bias" in theirs.tensors
     reads: Pattern = causal()
     if theirs["model_type"] == "mistral" and theirs.config.get("sliding_window"):
@@ -37,7 +38,7 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     }
     if not tied:
         pieces["head.weight"] = Piece("lm_head.weight")
-    elif not theirs["tie_word_embeddings"]:
+    elif not says_tied:
         model.head = None  # the checkpoint of the bare model
     for i in range(depth):
         pieces |= _layer(f"reader.stack.layers.{i}", f"layers.{i}", bias)

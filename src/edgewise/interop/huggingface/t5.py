@@ -17,7 +17,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> PairModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
-    kind = theirs["feed_forward_proj"]
+    kind = theirs.config.get("feed_forward_proj", "relu")
     if kind not in GATED:
         raise unknown_name("feed_forward_proj", kind, GATED)
     gated = GATED[kind]
@@ -31,7 +31,8 @@ def load_t5(theirs: Checkpoint, graph: Pattern | None) -> PairModel:
         graph=complete() if graph is None else graph,
         **numbers,
     )
-    scaled = theirs.config.get("scale_decoder_outputs", theirs["tie_word_embeddings"])
+    scaled = theirs.config.get("tie_word_embeddings", True)
+    scaled = theirs.config.get("scale_decoder_outputs", scaled)
     model.head.scale = theirs["d_model"] ** -0.5 if scaled else 1.0
     pieces = {"embedding.tokens.weight": Piece("shared.weight")}
     if own_head:
@@ -51,7 +52,7 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "head_width": theirs["d_kv"],
         "feed_forward": theirs["d_ff"],
         "buckets": theirs["relative_attention_num_buckets"],
-        "most_distant": theirs["relative_attention_max_distance"],
+        "most_distant": theirs.config.get("relative_attention_max_distance", 128),
         "epsilon": theirs["layer_norm_epsilon"],
         "dropout": theirs["dropout_rate"],
     }
