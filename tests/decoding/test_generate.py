@@ -133,6 +133,14 @@ def test_one_beam_is_greedy() -> None:
     assert torch.equal(one, generate(model, ids, max_new_tokens=7, **options))
 
 
+@pytest.mark.parametrize("write", [generate, beam_search])
+@pytest.mark.parametrize("end", [None, END])
+def test_no_new_tokens_are_the_prompt(write: object, end: int | None) -> None:
+    model = writer("gpt")
+    ids, options = prompts(model)
+    assert torch.equal(write(model, ids, max_new_tokens=0, end=end, **options), ids)
+
+
 def test_sampling_draws_with_its_probabilities_and_repeats_with_a_generator() -> None:
     torch.manual_seed(0)
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])

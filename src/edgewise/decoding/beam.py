@@ -69,6 +69,8 @@ def beam_search(
     if memory is not None:
         memory = memory.repeated(beams)
     text = Continuation(model, memory, cached=cached)
+    if max_new_tokens < 1:
+        return prompt
     open_ = Beams(prompt[:, None].expand(-1, beams, -1), _first_alone(batch, beams, prompt.device))
     done = Beams(_filled(open_.ids, max_new_tokens, padding), torch.full_like(open_.scores, NEVER))
     undecided = torch.ones(batch, 1, dtype=torch.bool, device=prompt.device)
