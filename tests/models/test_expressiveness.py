@@ -118,13 +118,15 @@ def accuracy_after_training(layer: type[GATLayer] | type[GATv2Layer], steps: int
     size, count = 10, 100
     classes, answers, graph = dictionaries(size, count)
     model = Lookup(layer, size, 32)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    rate = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
     for _ in range(steps):
         out = model(classes, graph).view(count, 2 * size, size)[:, size:]
         loss = F.cross_entropy(out.flatten(0, 1), answers.flatten())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+        rate.step()
     return float((out.argmax(-1) == answers).float().mean())
 
 
