@@ -68,8 +68,13 @@ BESIDE = {
     },
     "sst2": {
         "sst2-tuned": (
-            "the same, fine-tuned from `bert-wikitext`, whose minutes are its own",
-            "edgewise train sst2 --from runs/bert-wikitext --seeds 3 --out sst2-tuned",
+            "the same, from `bert-wikitext`, trained on to find hidden words of these sentences"
+            " (4.0 minutes)",
+            "edgewise train bert-wikitext --from runs/bert-wikitext --data.sources sst2"
+            " --data.windows 0 --trainer.epochs 12 --optimizer.lr 1e-3 --out runs/films\n"
+            'edgewise train sst2 --from runs/films --model.graph "window(4)" --optimizer.lr 1e-3'
+            " --data.forget 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --out sst2-tuned",
         ),
     },
 }
