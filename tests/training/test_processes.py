@@ -101,7 +101,7 @@ def test_the_one_that_failed_first_is_heard(
 
     programs = ["import time; time.sleep(1); print('no peer'); exit(1)", "print('why'); exit(2)"]
 
-    def start(_path: Path, _devices: int, _title: str, said: list) -> list:
+    def start(_path: Path, _devices: int, _title: str, said: list, _logged: list) -> list:
         return [
             subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=out)
             for program, out in zip(programs, said, strict=True)

@@ -32,8 +32,10 @@ def launch(path: Path, devices: int, title: str) -> None:
 
     """
     with ExitStack() as files, interruptible() as request:
-        said: list[IO[bytes]] = [files.enter_context(TemporaryFile()) for _ in range(devices)]
-        workers = _start(path, devices, title, said)
+        said, logged = (
+            [files.enter_context(TemporaryFile()) for _ in range(devices)] for _ in range(2)
+        )
+        workers = _start(path, devices, title, said, logged)
         told, first = None, 0
         try:
             while any(code is None for code in _codes(workers)) and not any(_codes(workers)):
@@ -48,12 +50,22 @@ def launch(path: Path, devices: int, title: str) -> None:
         if told is not None and any(_codes(workers)):
             raise Interrupted(told)
         if any(_codes(workers)):
-            said[first].seek(0)
-            text = said[first].read().decode(errors="replace").strip() or "see above"
+            text = _text(said[first]) or _text(logged[first]) or "see above"
             raise EdgewiseError(f"process {first} of {devices} has failed: {text}")
 
 
-def _start(path: Path, devices: int, title: str, said: Sequence[IO[bytes]]) -> list[Worker]:
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace").strip()
+
+
+def _start(
+    path: Path,
+    devices: int,
+    title: str,
+    said: Sequence[IO[bytes]],
+    logged: Sequence[IO[bytes]],
+) -> list[Worker]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,7 +83,7 @@ def _start(path: Path, devices: int, title: str, said: Sequence[IO[bytes]]) -> l
             env={**os.environ, **common, "LOCAL_RANK": str(rank), "RANK": str(rank)},
             stdin=subprocess.PIPE,
             stdout=said[rank],
-            stderr=said[rank] if rank else None,  # the first one shows how far they are
+            stderr=logged[rank] if rank else None,  # the first one shows how far they are
             start_new_session=True,  # Ctrl-C comes to this process alone, which passes it on
         )
         for rank in range(devices)
