@@ -11,7 +11,6 @@ from edgewise.ranges import check_least
 from edgewise.recipes.fields import recipe_fields, with_values
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import load_recipe, to_record
-from edgewise.recipes.start import load_trunk
 from edgewise.recipes.train import check_same, evaluate_one, prepare, refuse_other_kind, train
 from edgewise.training import RunFolder
 
@@ -82,10 +81,7 @@ def _train_each(
         refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
-        # Refuses before anything is written.
-        model, _ = prepare(recipe)
-        if recipe.start:
-            load_trunk(model, RunFolder(Path(recipe.start)))
+        prepare(recipe)  # refuses before anything is written, as does the next line
         record = to_record(recipe)
         folder.create()
         folder.write_json("recipe.json", record)

@@ -68,11 +68,11 @@ def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float
 
 
 def _started(
-    recipe: Recipe, folder: RunFolder
+    recipe: Recipe, folder: RunFolder | None
 ) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
-    """What :func:`prepare` gives, with the weights that training starts from."""
+    """What :func:`prepare` gives and the tokenizer, for a run in this folder."""
     model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
-    if recipe.start and not folder.checkpoint.is_file():
+    if recipe.start and not (folder and folder.checkpoint.is_file()):
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, tokenizer, "data.tokenizer")
         load_trunk(model, start)
@@ -96,13 +96,13 @@ def _fit(
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
-    """The model and the data, after one batch has gone through as a trial.
+    """The model as training starts with it, and the data, after one batch as a trial.
 
     Raises:
         EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
 
     """
-    return _prepared(with_vocabulary(recipe, None))[:2]
+    return _started(recipe, None)[:2]
 
 
 def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
