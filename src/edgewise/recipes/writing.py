@@ -81,7 +81,8 @@ def translate(path: Path, texts: Sequence[str]) -> list[str]:
     asked = [i for i, text in enumerate(texts) if text.strip()]
     for part in (asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)):
         chosen = [texts[i].strip() for i in part]
-        batch = Pairs.of(tokenizer, (chosen, chosen)).take(torch.arange(len(part)))
+        pairs = Pairs.of(tokenizer, (chosen, [""] * len(chosen)))  # nothing is known of the other
+        batch = pairs.take(torch.arange(len(part)))
         for i, text in zip(part, recipe.task.write(model, batch), strict=True):
             found[i] = text
     return found

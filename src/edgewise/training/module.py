@@ -74,15 +74,16 @@ class Fitting(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss = self._measured(batch, self.train_meters)
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
-        loss = self._measured(batch, self.train_meters) * (at_once / min(at_once, left))
-        if self.trainer.world_size == 1:
-            return loss
-        # Gradients are averaged over processes, whose batches may be of different sizes.
-        count = len(batch.target)
-        return loss * (count * self.trainer.world_size / total(self.trainer, count))
+        scale = at_once / min(at_once, left)
+        if self.trainer.world_size > 1:
+            # Gradients are averaged over processes, whose batches may be of different sizes.
+            count = len(batch.target)
+            scale *= count * self.trainer.world_size / total(self.trainer, count)
+        return loss if scale == 1 else loss * scale
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         self._measured(batch, self.val_meters)
