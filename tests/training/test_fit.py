@@ -144,7 +144,8 @@ def test_loss_that_is_not_finite(job, tmp_path):
         job.fit(tmp_path / "run")
 
 
-def test_gradients_are_clipped(job, tmp_path, monkeypatch):
+@pytest.mark.parametrize("precision", ["32", "bf16"])
+def test_gradients_are_clipped(job, tmp_path, monkeypatch, precision):
     seen = []
     monkeypatch.setattr(
         torch.optim.Adam,
@@ -154,7 +155,7 @@ def test_gradients_are_clipped(job, tmp_path, monkeypatch):
             seen.append([p.grad.clone() for g in self.param_groups for p in g["params"]]),
         ),
     )
-    job.fit(tmp_path / "run", clip_norm=1e-3, epochs=1)
+    job.fit(tmp_path / "run", clip_norm=1e-3, epochs=1, precision=precision)
     norms = [torch.cat([g.flatten() for g in grads]).norm().item() for grads in seen]
     assert max(norms) <= 1e-3 * (1 + 1e-4)
 

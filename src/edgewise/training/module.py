@@ -123,6 +123,17 @@ class Fitting(lightning.LightningModule):
             meter.reset()
         return values
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        # Lightning's own refuses a fused optimizer in mixed precision, for float16's sake, whose
+        # gradients are scaled; bfloat16's are not.
+        if gradient_clip_val:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
     def configure_optimizers(self) -> Any:
         assert self.settings is not None
         optimizer = self.settings.build(self.model)
