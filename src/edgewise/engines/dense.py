@@ -57,29 +57,24 @@ class Dense:
         """Output ``[..., N_dst, H, Dv]``."""
         if not isinstance(call.score, Dot) or call.gain is not None or layout.places == 0:
             return self.attend_with_lse(call, layout)[0]
-        query, key, value = (
-            _rows(call.query, layout),
-            _columns(call.key, layout),
-            _columns(call.value, layout),
-        )
         mask = layout.mask[:, None] if layout.mask is not None else None
         if call.bias is not None:
-            mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf).to(query.dtype)
+            mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf).to(call.query.dtype)
             if layout.causal:
                 mask = mask.masked_fill(_upper(layout, mask.device), -torch.inf)
-        batch = torch.Size((*call.batch, layout.blocks))
         if mask is not None and mask.shape[:-3].numel() > 1:
-            mask = _flat(mask, batch)
+            mask = mask.expand(*call.batch, layout.blocks, *mask.shape[-3:]).flatten(0, -4)
         out = F.scaled_dot_product_attention(
-            _flat(query, batch),
-            _flat(key, batch),
-            _flat(value, batch),
+            _members(call.query, layout.row_node, layout.rows, call.batch),
+            _members(call.key, layout.column_node, layout.columns, call.batch),
+            _members(call.value, layout.column_node, layout.columns, call.batch),
             attn_mask=mask,
             dropout_p=call.dropout,
             is_causal=layout.causal and mask is None,
-            scale=call.score.scale_for(query.shape[-1]),
-        )
-        return _nodes(out.reshape(*batch, *out.shape[1:]), layout)
+            scale=call.score.scale_for(call.query.shape[-1]),
+        ).transpose(1, 2)
+        shape = *call.batch, layout.blocks * layout.rows, *out.shape[2:]
+        return _at(_shaped(out, shape), layout.node_row)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp ``[..., N_dst, H]``, with the scores of all pairs in memory."""
@@ -131,9 +126,25 @@ class Dense:
         return scores
 
 
-def _flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """One batch dimension, which is what the fused kernels want."""
-    return x.expand(*batch, *x.shape[-3:]).flatten(0, -4)
+def _members(x: Tensor, node: Tensor | None, length: int, batch: torch.Size) -> Tensor:
+    """``[batch * blocks, H, length, D]``: one batch dimension, as the fused kernels want it.
+
+    By the fewest views: in a small model each takes as long, forward and backward, as its numbers.
+    """
+    x = _at(x, node)
+    if x.shape[:-3] != batch:
+        x = x.expand(*batch, *x.shape[-3:])
+    members = batch.numel() * (x.shape[-3] // length)
+    return _shaped(x, (members, length, *x.shape[-2:])).transpose(1, 2)
+
+
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.shape == shape else x.reshape(shape)
+
+
+def _at(x: Tensor, node: Tensor | None) -> Tensor:
+    """``[..., N, H, D]`` of these nodes, of all of them in their order where none are named."""
+    return x if node is None else x.index_select(-3, node.flatten())
 
 
 def _pairs(key: Tensor) -> Tensor:
@@ -154,16 +165,14 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 
 def _blocks(x: Tensor, node: Tensor | None, blocks: int, length: int) -> Tensor:
     """``[..., N, H, D]`` as ``[..., blocks, H, length, D]``."""
-    if node is not None:
-        x = x.index_select(-3, node.flatten())
+    x = _at(x, node)
     split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # unflatten takes far longer
     return split.transpose(-2, -3)
 
 
 def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
     """``[..., blocks, H, rows, D]`` back as ``[..., N_dst, H, D]``."""
-    x = x.transpose(-2, -3).flatten(-4, -3)
-    return x if layout.node_row is None else x.index_select(-3, layout.node_row)
+    return _at(x.transpose(-2, -3).flatten(-4, -3), layout.node_row)
 
 
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
