@@ -9,7 +9,7 @@ import torch
 
 from edgewise.data import masked_text
 from edgewise.data.masked_text import _apart
-from edgewise.data.masking import mask_tokens, masked_windows
+from edgewise.data.masking import held_out_masked_windows, mask_tokens, masked_windows
 from tests.errors import refused
 from tests.places import needs
 
@@ -45,8 +45,8 @@ def test_there_is_always_something_to_find():
 def test_training_hides_others_every_time_and_validation_the_same():
     stream = torch.randint(5, 1000, (500,))
     ids = {"cls": 2, **RULE}
-    train = masked_windows(stream, 17, 0, 0.15, ids, fixed=False)
-    val = masked_windows(stream, 17, 0, 0.15, ids, fixed=True)
+    train = masked_windows(stream, 17, 0, 0.15, ids)
+    val = held_out_masked_windows(stream, 17, 0.15, ids)
     index = torch.arange(4)
     for split, same in ((train, False), (val, True)):
         one, other = split.make(index), split.make(index)
@@ -60,6 +60,25 @@ def test_training_hides_others_every_time_and_validation_the_same():
     assert bool((tokens.ids[:, 0] == 2).all())
     text = torch.cat([torch.full((4, 1), 2), stream.unfold(0, 16, 1)[index]], dim=1)
     assert torch.equal(one.target, text.flatten()[places])
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 32, 33, 40, 41, 250])
+def test_every_hidden_token_of_a_held_out_text_is_asked_for_once(count):
+    stream = torch.arange(100, 100 + count)  # each token tells its place
+    ids = {"cls": 2, **RULE}
+    split = held_out_masked_windows(stream, 17, 0.4, ids)
+    hidden = mask_tokens(stream, 0.4, **RULE, generator=torch.Generator().manual_seed(0))[1] + 100
+    asked = {}
+    for batch_size in (1, 3, 100):
+        batches = [split.make(i) for i in torch.arange(split.count).split(batch_size)]
+        asked[batch_size] = torch.cat([batch.target for batch in batches]).tolist()
+        for batch in batches:
+            tokens, places = batch.inputs
+            assert bool((tokens.ids[:, 0] == 2).all())
+            before = tokens.ids.flatten()[places - 1]
+            plain = (before != 2) & ~torch.isin(batch.target - 1, hidden)
+            assert torch.equal(before[plain], batch.target[plain] - 1), "asked where it stands"
+    assert asked[1] == asked[3] == asked[100] == hidden.tolist(), "once, in batches of any size"
 
 
 def test_lines_of_files_become_windows_after_cls(tmp_path):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from edgewise.data.conllu import EWT, read_conllu, words_of
-from edgewise.data.masking import masked_windows
+from edgewise.data.masking import held_out_masked_windows, masked_windows
 from edgewise.data.sentences import SST2, read_labelled
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text import RAW, WarAndPeace, WikiText2, check_some
@@ -98,23 +99,18 @@ class MaskedText(TextData):
         tokenizer = self.make_tokenizer(train, SPECIAL)
         known = {"cls": special_id(tokenizer, "cls"), "mask": special_id(tokenizer, "mask")}
         known |= {"special": len(SPECIAL), "vocabulary": tokenizer.get_vocab_size()}
-        splits = {}
+        streams = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
-            stream, _ = encode_all(tokenizer, texts, last="sep")
-            check_some(name, stream)
-            splits[name] = masked_windows(
-                stream,
-                self.context,
-                self.windows,
-                self.masked,
-                known,
-                fixed=name != "train",
-            )
+            streams[name], _ = encode_all(tokenizer, texts, last="sep")
+            check_some(name, streams[name])
+        held_out = partial(
+            held_out_masked_windows, context=self.context, share=self.masked, ids=known
+        )
         return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
-            splits["train"],
-            splits["val"],
-            splits["test"],
+            masked_windows(streams["train"], self.context, self.windows, self.masked, known),
+            held_out(streams["val"]),
+            held_out(streams["test"]),
             self.batch_size,
             tokenizer,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -47,28 +50,60 @@ def mask_tokens(
 
 
 def masked_windows(
-    stream: Tensor, context: int, draw: int, share: float, ids: dict[str, int], *, fixed: bool
+    stream: Tensor, context: int, draw: int, share: float, ids: dict[str, int]
 ) -> Split:
-    """Windows of ``stream [N]`` after ``<cls>``, with hidden tokens.
+    """Windows after ``<cls>`` that begin anywhere in ``stream [N]`` and hide others every time.
 
     Args:
         stream: ids.
         context: T, tokens of a window, with ``<cls>``.
         draw: how many windows an epoch draws; as many as fit side by side where it is 0.
         share: of the tokens, to be chosen.
-        ids: ``cls``, ``mask``, and ``special`` and ``vocabulary`` of :func:`mask_tokens`.
-        fixed: the same windows, side by side, and the same hidden tokens every time, for
-            validation; else the windows begin anywhere and hide others every time.
+        ids: ``cls``, and ``mask``, ``special`` and ``vocabulary`` of :func:`mask_tokens`.
     """
     length = min(context - 1, len(stream))
-    windows = stream.unfold(0, length, length if fixed else 1)
-    rule = {"mask": ids["mask"], "special": ids["special"], "vocabulary": ids["vocabulary"]}
+    windows, hide = stream.unfold(0, length, 1), _hide(share, ids)
 
     def make(index: Tensor) -> Batch:
-        chosen = windows[index]
-        text = torch.cat([chosen.new_full((len(chosen), 1), ids["cls"]), chosen], dim=1)
-        generator = torch.Generator().manual_seed(int(index[0])) if fixed else None
-        shown, places = mask_tokens(text.flatten(), share, generator=generator, **rule)
+        text = _after(ids["cls"], windows[index])
+        shown, places = hide(text.flatten())
         return Batch((Tokens(shown.view_as(text)), places), text.flatten()[places])
 
     return Split(len(windows), make, draw=draw or -(-len(stream) // length))
+
+
+def held_out_masked_windows(
+    stream: Tensor, context: int, share: float, ids: dict[str, int]
+) -> Split:
+    """Windows after ``<cls>``, side by side, of ``stream [N]`` with the same tokens hidden always.
+
+    Every hidden token is asked for exactly once. The last window ends with the text; what the one
+    before has asked for is only read.
+
+    Args:
+        stream: ids.
+        context: T, tokens of a window, with ``<cls>``.
+        share: of the tokens, to be chosen.
+        ids: see :func:`masked_windows`.
+    """
+    length = min(context - 1, len(stream))
+    shown, places = _hide(share, ids)(stream, generator=torch.Generator().manual_seed(0))
+    chosen = torch.zeros(len(stream), dtype=torch.bool).index_fill_(0, places, True)
+
+    def make(index: Tensor) -> Batch:
+        start = (index * length)[:, None]
+        at = start.clamp(max=len(stream) - length) + torch.arange(length)
+        asked = chosen[at] & (at >= start)
+        after = torch.nn.functional.pad(asked, (1, 0)).flatten().nonzero().flatten()
+        return Batch((Tokens(_after(ids["cls"], shown[at])), after), stream[at][asked])
+
+    return Split(-(-len(stream) // length), make)
+
+
+def _after(first: int, windows: Tensor) -> Tensor:
+    return torch.cat([windows.new_full((len(windows), 1), first), windows], dim=1)
+
+
+def _hide(share: float, ids: dict[str, int]) -> Callable[..., tuple[Tensor, Tensor]]:
+    mask, special, vocabulary = (ids[name] for name in ("mask", "special", "vocabulary"))
+    return partial(mask_tokens, share=share, mask=mask, special=special, vocabulary=vocabulary)
