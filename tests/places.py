@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(os.environ.get("EDGEWISE_DATA") or "/nonexistent")
 
 
-def needs(name: str) -> pytest.MarkDecorator:
-    """Skip where ``EDGEWISE_DATA`` lacks this data set."""
-    there = (ROOT / name / "raw").is_dir()
-    return pytest.mark.skipif(not there, reason=f"EDGEWISE_DATA names no folder with {name}")
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Skip where ``EDGEWISE_DATA`` lacks one of these data sets."""
+    missing = [name for name in names if not (ROOT / name / "raw").is_dir()]
+    reason = f"EDGEWISE_DATA names no folder with {', '.join(missing)}"
+    return pytest.mark.skipif(bool(missing), reason=reason)

@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
+import json
+import runpy
+import shlex
+from pathlib import Path
+
 import pytest
 
+from edgewise.cli import main
 from edgewise.recipes import find, measure, train
-from tests.places import needs
+from tests.places import ROOT, needs
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.py"
 
 pytestmark = pytest.mark.accuracy
 
@@ -28,7 +36,7 @@ AT_MOST = {
     "attentive-esol": ("esol", "test/rmse", 0.65),
     # Gradient-boosted trees on RDKit's descriptors (benchmarks/descriptor_trees.py): 0.0357.
     "ionic-liquids-co2": ("ionic_liquids", "test/mae", 0.0357),
-    "gpt-shakespeare": ("tinyshakespeare", "test/loss", 1.91),
+    "gpt-shakespeare": ("tinyshakespeare", "test/loss", 1.89),
     "gpt-shakespeare-best": ("tinyshakespeare", "test/loss", 1.75),
 }
 
@@ -53,6 +61,17 @@ def test_as_much_as_was_measured(name, metric, least, tmp_path):
 @pytest.mark.parametrize(("name", "metric", "most"), cases(AT_MOST))
 def test_no_larger_error_than_was_measured(name, metric, most, tmp_path):
     assert reached(name, metric, tmp_path) <= most
+
+
+@needs("SST2", "UD_English-EWT", "multi30k", "war_and_peace", "wikitext-2")
+def test_pre_training_as_the_results_page_has_it(tmp_path, monkeypatch):
+    _, commands = runpy.run_path(str(RESULTS))["BESIDE"]["sst2"]["sst2-tuned"]
+    monkeypatch.setenv("EDGEWISE_DATA", str(ROOT.resolve()))
+    monkeypatch.chdir(tmp_path)
+    for command in commands.splitlines():
+        assert main(shlex.split(command)[1:]) == 0
+    reached = json.loads(Path("sst2-tuned/metrics.json").read_text())["test/accuracy"]["mean"]
+    assert reached >= 0.80
 
 
 def test_digits(tmp_path):
