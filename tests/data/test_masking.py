@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -44,9 +45,9 @@ def test_there_is_always_something_to_find():
 
 def test_training_hides_others_every_time_and_validation_the_same():
     stream = torch.randint(5, 1000, (500,))
-    ids = {"cls": 2, **RULE}
-    train = masked_windows(stream, 17, 0, 0.15, ids)
-    val = held_out_masked_windows(stream, 17, 0.15, ids)
+    rule = {"first": 2, "hide": partial(mask_tokens, share=0.15, **RULE)}
+    train = masked_windows(stream, 17, 0, **rule)
+    val = held_out_masked_windows(stream, 17, **rule)
     index = torch.arange(4)
     for split, same in ((train, False), (val, True)):
         one, other = split.make(index), split.make(index)
@@ -65,9 +66,9 @@ def test_training_hides_others_every_time_and_validation_the_same():
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 32, 33, 40, 41, 250])
 def test_every_hidden_token_of_a_held_out_text_is_asked_for_once(count):
     stream = torch.arange(100, 100 + count)  # each token tells its place
-    ids = {"cls": 2, **RULE}
-    split = held_out_masked_windows(stream, 17, 0.4, ids)
-    hidden = mask_tokens(stream, 0.4, **RULE, generator=torch.Generator().manual_seed(0))[1] + 100
+    hide = partial(mask_tokens, share=0.4, **RULE)
+    split = held_out_masked_windows(stream, 17, first=2, hide=hide)
+    hidden = hide(stream, generator=torch.Generator().manual_seed(0))[1] + 100
     asked = {}
     for batch_size in (1, 3, 100):
         batches = [split.make(i) for i in torch.arange(split.count).split(batch_size)]

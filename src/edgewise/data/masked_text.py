@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from edgewise.data.conllu import EWT, read_conllu, words_of
-from edgewise.data.masking import held_out_masked_windows, masked_windows
+from edgewise.data.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.data.sentences import SST2, read_labelled
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text import RAW, WarAndPeace, WikiText2, check_some
@@ -97,18 +97,22 @@ class MaskedText(TextData):
         train, val = _apart(lines, self.val)
         test = self._test_lines()
         tokenizer = self.make_tokenizer(train, SPECIAL)
-        known = {"cls": special_id(tokenizer, "cls"), "mask": special_id(tokenizer, "mask")}
-        known |= {"special": len(SPECIAL), "vocabulary": tokenizer.get_vocab_size()}
+        size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
+        hide = partial(
+            mask_tokens,
+            share=self.masked,
+            mask=special_id(tokenizer, "mask"),
+            special=len(SPECIAL),
+            vocabulary=size,
+        )
         streams = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
             streams[name], _ = encode_all(tokenizer, texts, last="sep")
             check_some(name, streams[name])
-        held_out = partial(
-            held_out_masked_windows, context=self.context, share=self.masked, ids=known
-        )
+        held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
         return TextSplits(
-            {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
-            masked_windows(streams["train"], self.context, self.windows, self.masked, known),
+            {"vocabulary": size, "longest": self.context},
+            masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
             held_out(streams["val"]),
             held_out(streams["test"]),
             self.batch_size,

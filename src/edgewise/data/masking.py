@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +10,9 @@ from torch import Tensor
 from edgewise.data.batch import Batch
 from edgewise.data.splits import Split
 from edgewise.layers import Tokens
+
+Hide = Callable[..., tuple[Tensor, Tensor]]
+"""What :func:`mask_tokens` is with all but the ids, and a generator, given."""
 
 HIDDEN, RANDOM = 0.8, 0.1
 """Of the chosen tokens; the others are shown as they are."""
@@ -49,32 +51,28 @@ def mask_tokens(
     return shown, chosen.nonzero().flatten()
 
 
-def masked_windows(
-    stream: Tensor, context: int, draw: int, share: float, ids: dict[str, int]
-) -> Split:
+def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide: Hide) -> Split:
     """Windows after ``<cls>`` that begin anywhere in ``stream [N]`` and hide others every time.
 
     Args:
         stream: ids.
         context: T, tokens of a window, with ``<cls>``.
         draw: how many windows an epoch draws; as many as fit side by side where it is 0.
-        share: of the tokens, to be chosen.
-        ids: ``cls``, and ``mask``, ``special`` and ``vocabulary`` of :func:`mask_tokens`.
+        first: the id of ``<cls>``.
+        hide: the rule; :func:`mask_tokens` with its share and ids.
     """
     length = min(context - 1, len(stream))
-    windows, hide = stream.unfold(0, length, 1), _hide(share, ids)
+    windows = stream.unfold(0, length, 1)
 
     def make(index: Tensor) -> Batch:
-        text = _after(ids["cls"], windows[index])
+        text = _after(first, windows[index])
         shown, places = hide(text.flatten())
         return Batch((Tokens(shown.view_as(text)), places), text.flatten()[places])
 
     return Split(len(windows), make, draw=draw or -(-len(stream) // length))
 
 
-def held_out_masked_windows(
-    stream: Tensor, context: int, share: float, ids: dict[str, int]
-) -> Split:
+def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
     """Windows after ``<cls>``, side by side, of ``stream [N]`` with the same tokens hidden always.
 
     Every hidden token is asked for exactly once. The last window ends with the text; what the one
@@ -83,11 +81,11 @@ def held_out_masked_windows(
     Args:
         stream: ids.
         context: T, tokens of a window, with ``<cls>``.
-        share: of the tokens, to be chosen.
-        ids: see :func:`masked_windows`.
+        first: the id of ``<cls>``.
+        hide: the rule; see :func:`masked_windows`.
     """
     length = min(context - 1, len(stream))
-    shown, places = _hide(share, ids)(stream, generator=torch.Generator().manual_seed(0))
+    shown, places = hide(stream, generator=torch.Generator().manual_seed(0))
     chosen = torch.zeros(len(stream), dtype=torch.bool).index_fill_(0, places, True)
 
     def make(index: Tensor) -> Batch:
@@ -95,15 +93,10 @@ def held_out_masked_windows(
         at = start.clamp(max=len(stream) - length) + torch.arange(length)
         asked = chosen[at] & (at >= start)
         after = torch.nn.functional.pad(asked, (1, 0)).flatten().nonzero().flatten()
-        return Batch((Tokens(_after(ids["cls"], shown[at])), after), stream[at][asked])
+        return Batch((Tokens(_after(first, shown[at])), after), stream[at][asked])
 
     return Split(-(-len(stream) // length), make)
 
 
 def _after(first: int, windows: Tensor) -> Tensor:
     return torch.cat([windows.new_full((len(windows), 1), first), windows], dim=1)
-
-
-def _hide(share: float, ids: dict[str, int]) -> Callable[..., tuple[Tensor, Tensor]]:
-    mask, special, vocabulary = (ids[name] for name in ("mask", "special", "vocabulary"))
-    return partial(mask_tokens, share=share, mask=mask, special=special, vocabulary=vocabulary)
