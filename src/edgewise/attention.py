@@ -28,7 +28,7 @@ from edgewise.checks import bound, check_call, check_nodes, check_term
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
-from edgewise.engines.plan import Plan, choose, plan
+from edgewise.engines.plan import Choice, Plan, choose, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
@@ -43,6 +43,7 @@ def using_engine(engine: str) -> Iterator[None]:
     """Within this context ``engine="auto"`` means the engine of this name, in every layer.
 
     For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
+    Compiled code (``torch.compile``) does not see it.
     """
     token = _preferred.set(engine)
     try:
@@ -53,7 +54,9 @@ def using_engine(engine: str) -> Iterator[None]:
 
 def _engine_for(engine: str) -> str:
     """The engine named, or within :func:`using_engine` the one that stands for ``"auto"``."""
-    return _preferred.get() if engine == "auto" else engine
+    if engine != "auto" or torch.compiler.is_compiling():  # which cannot trace a context
+        return engine
+    return _preferred.get()
 
 
 def attend(
@@ -94,7 +97,7 @@ def attend(
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
     """
-    call, graph = prepare(
+    call, graph = _call(
         query,
         key,
         value,
@@ -106,12 +109,27 @@ def attend(
         edge_value=edge_value,
         dropout=dropout,
     )
-    engine = _engine_for(engine)
-    whole = choose(_problem(call, graph), ENGINES, engine)
+    return _attend(call, graph, _engine_for(engine))
+
+
+def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]) -> Tensor:
+    """:func:`attend` with query, key and value in one tensor, ``[..., N, 3, H, D]``.
+
+    That is what one projection for all three gives. An engine may then write its gradient in one
+    piece, in place of three that autograd would have to join.
+    """
+    query, key, value = joint.unbind(-3)
+    call, graph = _call(query, key, value, graph, **options)
+    call.joint = joint
+    return _attend(call, graph, _engine_for("auto"))
+
+
+def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
+    whole = _choose(call, graph, engine)
     if engine == "auto" and len(graph.parts) > 1:
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
-        elements = call.batch.numel() * graph.num_targets * value.shape[-2:].numel()
+        elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
         merging = merge_seconds(len(parts), elements)
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
             pairs = zip(parts, plans, strict=True)
@@ -145,9 +163,9 @@ def attend_with_lse(
     Attention over disjoint graphs, each with projections of its own if need be, becomes attention
     over their union with :func:`merge_attention`.
     """
-    call, graph = prepare(query, key, value, graph, **options)
+    call, graph = _call(query, key, value, graph, **options)
     engine = _engine_for(engine)
-    return _with_lse(call, graph, choose(_problem(call, graph, lse=True), ENGINES, engine).engine)
+    return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
 
 
 def explain_plan(
@@ -215,14 +233,32 @@ def prepare(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> tuple[AttentionCall, Graph]:
     """The checked call and the bound graph; draws a seed where weights are dropped."""
+    call, graph = _call(query, key, value, graph, **options)
+    check_call(call, graph)
+    return call, graph
+
+
+def _call(
+    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
+) -> tuple[AttentionCall, Graph]:
+    """The same before what :func:`check_call` checks."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_nodes(name, x)
     graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
     options.setdefault("score", DOT)
     seed = int(torch.randint(2**62, ())) if options.get("dropout", 0.0) > 0 else 0
-    call = AttentionCall(query, key, value, seed=seed, **options)
-    check_call(call, graph)
-    return call, graph
+    return AttentionCall(query, key, value, seed=seed, **options), graph
+
+
+def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
+    """The engine for a call, which is checked: once for all that are alike, as it takes a while."""
+
+    def make() -> Choice:
+        check_call(call, graph)
+        return choose(_problem(call, graph, lse=lse), ENGINES, engine)
+
+    facts = call.facts
+    return make() if facts is None else graph.cached((engine, lse, facts), make)
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
@@ -237,7 +273,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
         score=call.score,
         bias=call.bias is not None,
         gain=call.gain is not None,
-        edge_vectors=call.edge_key is not None or call.edge_value is not None,
+        edge_vectors=call.edge_vectors,
         dropout=call.dropout,
         lse=lse,
         **graph_facts(graph),

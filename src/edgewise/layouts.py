@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout, RowsLayout
+from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout, RowsLayout, TilesLayout
 from edgewise.graphs import Graph, Intervals
 
 L = TypeVar("L", bound=Layout)
@@ -29,6 +30,7 @@ def graph_facts(graph: Graph) -> GraphFacts:
         num_edges=graph.num_edges,
         grid=grid,
         full=full,
+        tiled=graph.cached("tiled", lambda: _tiled(graph)),
         duplicates=lambda: graph.has_duplicates,
     )
 
@@ -41,6 +43,7 @@ class GraphFacts(TypedDict):
     num_edges: int
     grid: int
     full: bool
+    tiled: int | None
     duplicates: Callable[[], bool]
 
 
@@ -101,8 +104,49 @@ def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | 
     return nodes.view(blocks, length), place
 
 
+GROUP = 8
+"""Targets whose scores are computed together."""
+
+
+def _tiled(graph: Graph) -> int | None:
+    """The pairs that groups of targets span, where each target reads one run of sources."""
+    if not isinstance(graph, Intervals) or graph.step != 1:
+        return None
+    empty = graph.start >= graph.stop
+    start = graph.start.masked_fill(empty, graph.num_sources)
+    stop = graph.stop.masked_fill(empty, 0)
+    missing = -graph.num_targets % GROUP
+    start = F.pad(start, (0, missing), value=graph.num_sources).view(-1, GROUP).amin(1)
+    stop = F.pad(stop, (0, missing)).view(-1, GROUP).amax(1)
+    return GROUP * int((stop - start).clamp(min=0).sum())
+
+
+def _tiles_layout(graph: Graph) -> TilesLayout:
+    assert isinstance(graph, Intervals)  # as the engine refuses others
+    targets, sources = graph.segments or (
+        torch.tensor([graph.num_targets], device=graph.device),
+        torch.tensor([graph.num_sources], device=graph.device),
+    )
+    blocks = (targets + TilesLayout.BLOCK - 1) // TilesLayout.BLOCK
+    first_block, first_row = _starts(blocks), _starts(targets)
+    member = torch.arange(blocks.numel(), device=graph.device).repeat_interleave(blocks)
+    rank = torch.arange(member.numel(), device=graph.device) - first_block[member]
+    block = F.pad(first_row[member] + TilesLayout.BLOCK * rank, (0, 1), value=graph.num_targets)
+    unit = torch.stack([first_block, _starts(sources)], 1)
+    degree = graph.in_degree()
+    return TilesLayout(
+        graph.start.int(), graph.stop.int(), degree.cumsum(0) - degree, block.int(), unit.int()
+    )
+
+
+def _starts(sizes: Tensor) -> Tensor:
+    """``[n + 1]``: where each part begins, and where the last one ends."""
+    return F.pad(sizes.cumsum(0), (1, 0))
+
+
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {
     EdgeLayout: _edge_layout,
     DenseLayout: _dense_layout,
     RowsLayout: _rows_layout,
+    TilesLayout: _tiles_layout,
 }

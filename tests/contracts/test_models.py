@@ -157,7 +157,8 @@ def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
             with ew.using_engine(chosen):
                 outs.append(call(model, inputs))
         except ew.ArgumentError as refusal:
-            if name not in models.READOUT_MODELS:  # they take maxima, and vectors on the edges
+            # tiles: dot products on runs of sources; readouts: maxima, and vectors on the edges
+            if engine != "tiles" and name not in models.READOUT_MODELS:
                 raise
             pytest.skip(refusal.got)
         grads.append(torch.autograd.grad(outs[-1].square().sum(), leaf(model, inputs))[0])

@@ -30,7 +30,8 @@ def merged(query: Tensor, key: Tensor, value: Tensor, graph: Graph, **options: A
     for number, part in enumerate(graph.parts):
         stop = first + part.num_edges
         share = {name: edge_share(term, first, stop) for name, term in options.items()}
-        can = ["reference"] if {"edge_key", "edge_value"} & set(options) else [*ENGINES]
+        choices = ew.explain_plan(query, key, value, part, **share).choices
+        can = sorted(choice.engine for choice in choices if not choice.reasons)
         engine = can[number % len(can)]
         outs.append(ew.attend_with_lse(query, key, value, part, **share, engine=engine))
         first = stop

@@ -8,10 +8,16 @@ from edgewise.engines.dense import Dense
 from edgewise.engines.plan import EdgeEngine, Engine
 from edgewise.engines.reference import Reference
 from edgewise.engines.rows import Rows
+from edgewise.engines.tiles import Tiles
 
 ROWS, REFERENCE = Rows(), Reference()
 
-ENGINES: dict[str, Engine[Any]] = {"dense": Dense(), "reference": REFERENCE, "rows": ROWS}
+ENGINES: dict[str, Engine[Any]] = {
+    "dense": Dense(),
+    "reference": REFERENCE,
+    "rows": ROWS,
+    "tiles": Tiles(),
+}
 """Every engine by name."""
 
 EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)

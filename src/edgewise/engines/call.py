@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.scores import Score
+from edgewise.engines.operands import watched
+from edgewise.scores import Dot, Score
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # frozen takes twice as long to make
 class AttentionCall:
-    """Checked arguments of ``attend``, in the notation of the design.
+    """Arguments of ``attend``, in the notation of the design.
 
     ``seed`` fixes the dropout mask; ``first_edge`` is the number of the first edge where the call
-    is for a part of a larger graph, so that every part draws its own share of one mask.
+    is for a part of a larger graph, so that every part draws its own share of one mask. ``joint``
+    is ``[..., N, 3, H, D]`` where query, key and value are its parts and nothing else reads them.
     """
 
     query: Tensor
@@ -33,6 +35,7 @@ class AttentionCall:
     dropout: float = 0.0
     seed: int = 0
     first_edge: int = 0
+    joint: Tensor | None = None
 
     @property
     def batch(self) -> torch.Size:
@@ -42,10 +45,31 @@ class AttentionCall:
 
     @cached_property
     def _batch(self) -> torch.Size:
-        batches = set(self.batches().values())
-        if len(batches) == 1:  # the general rule takes a while, next to a step of decoding
-            return batches.pop()
+        if self.bare and self.query.shape[:-3] == self.key.shape[:-3] == self.value.shape[:-3]:
+            return self.query.shape[:-3]  # the general rule takes a while, next to a short sequence
         return self._broadcast()
+
+    @property
+    def bare(self) -> bool:
+        """Whether edges have nothing of their own: no bias, gain, key or value."""
+        return self.bias is None and self.gain is None and not self.edge_vectors
+
+    @property
+    def edge_vectors(self) -> bool:
+        """Whether edges have a key or a value."""
+        return self.edge_key is not None or self.edge_value is not None
+
+    @property
+    def facts(self) -> tuple[Any, ...] | None:
+        """All that checks and the choice of an engine depend on, besides the graph, as a key.
+
+        ``None`` where it would be long, or where sizes are symbols.
+        """
+        if not (self.bare and isinstance(self.score, Dot)) or watched():
+            return None
+        query, key, value = self.query, self.key, self.value
+        shapes, types = (query.shape, key.shape, value.shape), (query.dtype, key.dtype, value.dtype)
+        return shapes, types, query.device, key.device, value.device, self.dropout
 
     def _broadcast(self) -> torch.Size:
         batch: torch.Size = torch.broadcast_shapes(*self.batches().values())
@@ -112,8 +136,9 @@ class Problem:
     """The facts about a call and its graph on which the choice of an engine depends.
 
     ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
-    edges or that the mask is causal, so that no mask is needed. ``duplicates()``, whether an edge
-    is there twice, takes a sort.
+    edges or that the mask is causal, so that no mask is needed. ``tiled`` counts the pairs that
+    groups of neighbouring targets span, where each target reads one run of sources; else it is
+    ``None``. ``duplicates()``, whether an edge is there twice, takes a sort.
     """
 
     operation: str
@@ -126,6 +151,7 @@ class Problem:
     value_width: int
     grid: int
     full: bool
+    tiled: int | None
     duplicates: Callable[[], bool]
     device: torch.device
     dtype: torch.dtype

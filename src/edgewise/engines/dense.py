@@ -46,7 +46,11 @@ class Dense:
             return 100e-6 + pairs * (1.5e-9 + products)
         if self._fused(problem):
             bias = problem.bias * (100e-6 + 6e-9 * pairs)
-            return 200e-6 + bias + pairs * (2.6e-9 + products)
+            nodes = problem.batch * problem.heads * (problem.num_targets + problem.num_sources)
+            elements = problem.width + problem.value_width
+            moved = nodes * (40e-9 + 0.95e-9 * elements)
+            masked = 0.0 if problem.full else 1.5e-9
+            return 125e-6 + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
         masked = 0.0 if problem.full else 8e-9
         each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
         if not (problem.score is None or isinstance(problem.score, Dot)):

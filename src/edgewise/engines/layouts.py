@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -72,4 +73,32 @@ class RowsLayout:
         return sort_edges(self._source, self._target, self.num_sources, self.num_targets)
 
 
-Layout = EdgeLayout | DenseLayout | RowsLayout
+@dataclass(frozen=True, eq=False)
+class TilesLayout:
+    """Targets that each read one run of neighbouring sources, ``start`` to ``stop``.
+
+    Attributes:
+        start, stop: ``[num_targets]``, int32; ``start >= stop`` where nothing is read.
+        edge: ``[num_targets]``, int64, the number of each target's first edge.
+        block: ``[blocks + 1]``, int32: the targets in blocks of at most ``BLOCK``, none of which
+            goes beyond its unit.
+        unit: ``[units + 1, 2]``, int32: first block and first source of each unit, a range of
+            targets and the range of sources that they alone read.
+
+    """
+
+    BLOCK: ClassVar[int] = 64
+
+    start: Tensor
+    stop: Tensor
+    edge: Tensor
+    block: Tensor
+    unit: Tensor
+
+    @cached_property
+    def tensors(self) -> list[Tensor]:
+        """All of them, in the order of the attributes."""
+        return [self.start, self.stop, self.edge, self.block, self.unit]
+
+
+Layout = EdgeLayout | DenseLayout | RowsLayout | TilesLayout

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Iterator
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,7 +116,10 @@ class SoftmaxArgs(Structure):
     )
 
 
-SIZES = (AttendArgs, AggregateArgs, SoftmaxArgs, Side)
+TILES_ARGS = struct.Struct("@qii8q5P2dQq" + 8 * "Pqq" + "3P")
+"""``ew_tiles_args``, packed in one go: a short sequence takes its kernel a few microseconds."""
+
+SIZES = (*map(ctypes.sizeof, (AttendArgs, AggregateArgs, SoftmaxArgs, Side)), TILES_ARGS.size)
 
 
 class NativeError(RuntimeError):
@@ -135,7 +140,7 @@ def library() -> ctypes.CDLL | None:
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
     loaded.ew_sum.restype = None
-    if any(loaded.ew_sizes(which) != ctypes.sizeof(kind) for which, kind in enumerate(SIZES)):
+    if any(loaded.ew_sizes(which) != size for which, size in enumerate(SIZES)):
         return None
     loaded.ew_set_team.argtypes = (c_void_p,)
     loaded.ew_set_team(_openmp_team())
@@ -165,12 +170,17 @@ def call(name: str, args: Structure) -> None:
         NativeError: out of memory, or arguments that do not fit.
 
     """
+    args.size = ctypes.sizeof(args)
+    args.threads = torch.get_num_threads()
+    run(name, ctypes.byref(args))
+
+
+def run(name: str, args: Any) -> None:
+    """:func:`call`, with the address of arguments that are complete."""
     loaded = library()
     if loaded is None:
         raise NativeError(MISSING)
-    args.size = ctypes.sizeof(args)
-    args.threads = torch.get_num_threads()
-    status = getattr(loaded, name)(ctypes.byref(args))
+    status = getattr(loaded, name)(args)
     if status == 2:
         raise IndexError("the index of a TableBias has entries out of range of its table")
     if status:

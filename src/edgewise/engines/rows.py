@@ -12,8 +12,8 @@ from edgewise.engines import native, rows_ops
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import RowsLayout
+from edgewise.engines.operands import accumulator, flat, wants_gradient
 from edgewise.engines.rows_aggregate import REDUCES, run_aggregate
-from edgewise.engines.rows_call import accumulator
 from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.scores import Additive, Dot
 
@@ -84,8 +84,9 @@ class Rows:
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
-        flat = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:]).to(accumulator(scores))
-        weights: Tensor = rows_softmax(flat, None, list(layout.by_target), layout.num_sources)
+        members = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
+        members = members.to(accumulator(scores))
+        weights: Tensor = rows_softmax(members, None, list(layout.by_target), layout.num_sources)
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -95,17 +96,17 @@ class Rows:
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
-        flat, shape = _flat(value, batch), value.shape[-2:]
+        nodes, shape = flat(value, batch), value.shape[-2:]
         if (
             weight is None or weight.shape[-1] == 1
         ):  # one weight an edge: heads need not be told apart
-            flat = flat.reshape(*flat.shape[:2], 1, shape.numel())
+            nodes = nodes.reshape(*nodes.shape[:2], 1, shape.numel())
         if weight is not None:
             weight = _term(weight, batch, accumulator(value))[0]
-        needed = [x for x in (flat, weight) if x is not None and x.requires_grad]
+        needed = [x for x in (nodes, weight) if x is not None and x.requires_grad]
         by_source = list(layout.by_source) if needed and torch.is_grad_enabled() else []
         sides = (list(layout.by_target), by_source)
-        out = run_aggregate(flat, weight, *sides, REDUCES[reduce])
+        out = run_aggregate(nodes, weight, *sides, REDUCES[reduce])
         return out.view(*batch, out.shape[1], *shape)
 
 
@@ -121,7 +122,7 @@ def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tup
     query = key = weight = None
     score, activation, slope, scale = 0, 0, 0.0, 1.0
     if call.score is not None:
-        query, key = _flat(call.query, batch), _flat(call.key, batch)
+        query, key = flat(call.query, batch), flat(call.key, batch)
     if isinstance(call.score, Dot):
         score, scale = 1, call.score.scale_for(call.query.shape[-1])
     elif isinstance(call.score, Additive):
@@ -133,19 +134,12 @@ def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tup
     gain, gain_index = _term(call.gain if score else None, batch, dtype)
     edge_key = _vector(call.edge_key if score else None, batch, call.value.dtype, dtype)
     edge_value = _vector(call.edge_value, batch, call.value.dtype, dtype)
-    value = _flat(call.value, batch)
+    value = flat(call.value, batch)
     tensors = (query, key, value, bias, gain, *edge_key, *edge_value, weight)
-    differentiable = rows_ops.wants_gradient(tensors)
+    differentiable = wants_gradient(tensors)
     sides = (list(layout.by_target), list(layout.by_source) if differentiable else [])
     numbers = (score, activation, scale, slope, call.dropout, call.seed, call.first_edge)
     return batch, (*tensors, bias_index, gain_index, *sides, *numbers)
-
-
-def _flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """``[B, N, H, D]``."""
-    if x.shape[:-3] != batch:
-        x = x.expand(*batch, *x.shape[-3:])
-    return x[None] if not batch else x.flatten(0, -4)
 
 
 def _term(

@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
 from edgewise.engines.csr import Prepared, prepared
-from edgewise.engines.rows_call import accumulator, rows_of
-from edgewise.engines.rows_ops import wants_gradient, watched
+from edgewise.engines.operands import accumulator, rows_of, wants_gradient, watched
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 SCHEMA = "Tensor value, Tensor? weight, Tensor[] by_target, Tensor[] by_source, int reduce"

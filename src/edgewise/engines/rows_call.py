@@ -10,6 +10,7 @@ from torch import Tensor
 
 from edgewise.engines import native
 from edgewise.engines.csr import prepared
+from edgewise.engines.operands import accumulator, rows_of
 
 DIFFERENTIABLE = (
     *("query", "key", "value", "bias", "gain"),
@@ -65,18 +66,6 @@ class Inputs(NamedTuple):
         if self.score == 1:
             vectors += [self.edge_key, self.edge_key_features]
         return any(x is not None for x in vectors)
-
-
-def rows_of(x: Tensor) -> Tensor:
-    """The same tensor with dense heads, copied only if need be."""
-    heads, width = x.shape[-2:]
-    dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or heads == 1)
-    return x if dense else x.contiguous()
-
-
-def accumulator(x: Tensor) -> torch.dtype:
-    """The type in which sums are held."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 class Call:

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from edgewise.engines import native
 from edgewise.engines.csr import prepared
+from edgewise.engines.operands import accumulator
 from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,
     TENSORS,
     Call,
     Inputs,
-    accumulator,
     run_backward,
 )
 from edgewise.engines.rows_ops import backward_shapes

@@ -8,7 +8,7 @@ or float64 for float64. Only inputs, output and the softmax's two numbers a row 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
+from edgewise.engines.operands import accumulator, wants_gradient, watched
 from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,
     TENSORS,
     Call,
     Inputs,
-    accumulator,
     run_backward,
 )
 
@@ -180,13 +180,3 @@ def run_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     if wants_gradient(arguments[: len(DIFFERENTIABLE)]):
         return _Eager.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]
     return _forward(*arguments)
-
-
-def watched() -> bool:
-    """Whether calls must go through PyTorch's dispatcher to be seen."""
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
-
-
-def wants_gradient(tensors: Iterable[Tensor | None]) -> bool:
-    """Whether autograd records a call with these arguments."""
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.errors import unknown_name
@@ -66,12 +67,14 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         self.sublayer, self.order = sublayer, order
-        self.norm = make_norm(norm, width)
-        self.dropout = nn.Dropout(dropout)
+        self.norm, self.dropout = make_norm(norm, width), dropout
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         inner = self.norm(x) if self.order == "pre" else x
-        out: Tensor = x + self.dropout(self.sublayer(inner, *args, **kwargs))
+        change = self.sublayer(inner, *args, **kwargs)
+        if self.dropout and self.training:
+            change = F.dropout(change, self.dropout)
+        out: Tensor = x + change
         return self.norm(out) if self.order == "post" else out
 
 

@@ -49,6 +49,12 @@ class FeedForward(nn.Sequential):
         first, last = nn.Linear(width, hidden, bias=bias), nn.Linear(hidden, width, bias=bias)
         super().__init__(first, activation(act), nn.Dropout(dropout), last)
 
+    def forward(self, x: Tensor) -> Tensor:
+        first, act, dropout, last = self
+        hidden = act(first(x))
+        out: Tensor = last(dropout(hidden) if dropout.p else hidden)
+        return out
+
 
 class GatedFeedForward(nn.Module):
     r"""A feed-forward network with a gate, :math:`W_2 (\sigma(W_g x) \odot W_1 x)`, without biases.

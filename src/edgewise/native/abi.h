@@ -111,4 +111,23 @@ typedef struct {
   void* slots;
 } ew_softmax_args;
 
+// Targets that each read one run of sources: start[i] to stop[i], counted as edges from edge[i].
+typedef struct {
+  int64_t size;
+  int32_t dtype, threads;
+  int64_t batch, heads, width, value_width, rows, columns, blocks, units;
+  const int32_t* start;  // [rows]
+  const int32_t* stop;   // [rows]
+  const int64_t* edge;   // [rows]
+  const int32_t* block;  // [blocks + 1] first row of each
+  const int32_t* unit;   // [units + 1, 2] first block and first source of each; only a unit's rows read its sources
+  double scale, dropout;
+  uint64_t seed;
+  int64_t first_edge;
+  ew_nodes query, key, value, out, grad_out, grad_query, grad_key, grad_value;
+  void* lse;             // accumulator type [batch, rows, heads]
+  void* stats;           // accumulator type [batch, rows, 2, heads]: greatest score, and 1 / sum of exp(s - greatest)
+  const void* grad_lse;  // accumulator type [batch, rows, heads] or null
+} ew_tiles_args;
+
 }  // extern "C"

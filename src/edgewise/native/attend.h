@@ -11,7 +11,7 @@
 
 namespace EW_NS {
 
-EW_INLINE u32 mix(u32 word) {  // lowbias32; the same as engines/dropout.py, bit for bit
+template <class W> EW_INLINE W mix(W word) {  // lowbias32, of one word or a vector; engines/dropout.py's, bit for bit
   word ^= word >> 16;
   word *= 0x7FEB352Du;
   word ^= word >> 15;
@@ -26,7 +26,12 @@ template <class T, class A> EW_INLINE void widen_row(A* to, const T* from, int n
   for (; i < n; ++i) to[i] = widen(from[i]) * scale;
 }
 template <class T, class A> EW_INLINE void narrow_row(T* to, const A* from, int n, A scale) {
-  for (int i = 0; i < n; ++i) to[i] = Narrow<T>::of(from[i] * scale);
+  int i = 0;
+  if constexpr (sizeof(T) == sizeof(A)) {
+    constexpr int L = kLanes<A>;
+    for (; i + L <= n; i += L) store<L>(to + i, load<L>(from + i) * scale);
+  }
+  for (; i < n; ++i) to[i] = Narrow<T>::of(from[i] * scale);
 }
 template <class A> EW_INLINE void zero(A* to, i64 n) { __builtin_memset(to, 0, n * sizeof(A)); }
 

@@ -47,7 +47,7 @@ const ew::Kernels* kernels(int dtype) {
 
 EW_EXPORT const char* ew_isa() { return isa == 2 ? "avx512" : isa == 1 ? "avx2" : "base"; }
 EW_EXPORT int64_t ew_sizes(int32_t which) {
-  return which == 0 ? sizeof(ew_attend_args) : which == 1 ? sizeof(ew_aggregate_args) : which == 2 ? sizeof(ew_softmax_args) : sizeof(ew_side);
+  return which == 0 ? sizeof(ew_attend_args) : which == 1 ? sizeof(ew_aggregate_args) : which == 2 ? sizeof(ew_softmax_args) : which == 3 ? sizeof(ew_side) : sizeof(ew_tiles_args);
 }
 
 #define EW_CALL(name, args_type, member)                                             \
@@ -63,3 +63,5 @@ EW_CALL(ew_softmax, ew_softmax_args, softmax)
 EW_CALL(ew_aggregate, ew_aggregate_args, aggregate)
 EW_CALL(ew_aggregate_grad_rows, ew_aggregate_args, aggregate_grad_rows)
 EW_CALL(ew_aggregate_grad_columns, ew_aggregate_args, aggregate_grad_columns)
+EW_CALL(ew_tiles, ew_tiles_args, tiles)
+EW_CALL(ew_tiles_grad, ew_tiles_args, tiles_grad)

@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 #include "aggregate.h"
+#include "tiles.h"
 
 namespace EW_NS {
 
@@ -122,8 +123,25 @@ static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
   return each_merge<Sum>(*args, side, status, [](Sum& s, i64 b, const ew_merge& m) { s.merge_value_gradient(b, m); });
 }
 
+static i32 tiles(const ew_tiles_args* args) {
+  if (!fits(*args)) return EW_BAD_ARGUMENT;
+  const i64 heads = args->heads, blocks = args->blocks;
+  return run<Tiles<T, A>>(*args, args->batch * heads * blocks, args->threads, [&](Tiles<T, A>& state, i64 item) {
+    state.forward(item / (heads * blocks), int(item / blocks % heads), item % blocks);
+  });
+}
+
+static i32 tiles_grad(const ew_tiles_args* args) {
+  if (!fits(*args)) return EW_BAD_ARGUMENT;
+  const i64 heads = args->heads, units = args->units;
+  return run<Tiles<T, A>>(*args, args->batch * heads * units, args->threads, [&](Tiles<T, A>& state, i64 item) {
+    state.backward(item / (heads * units), int(item / units % heads), item % units);
+  });
+}
+
 }  // namespace EW_NS
 
 extern const ew::Kernels EW_TABLE;
 const ew::Kernels EW_TABLE = {EW_NS::attend,  EW_NS::attend_grad_rows, EW_NS::attend_grad_columns, EW_NS::edge_scores,
-                              EW_NS::softmax, EW_NS::aggregate,        EW_NS::aggregate_grad_rows, EW_NS::aggregate_grad_columns};
+                              EW_NS::softmax, EW_NS::aggregate,        EW_NS::aggregate_grad_rows, EW_NS::aggregate_grad_columns,
+                              EW_NS::tiles,   EW_NS::tiles_grad};

@@ -14,6 +14,8 @@ struct Kernels {
   int32_t (*aggregate)(const ew_aggregate_args*);
   int32_t (*aggregate_grad_rows)(const ew_aggregate_args*);
   int32_t (*aggregate_grad_columns)(const ew_aggregate_args*);
+  int32_t (*tiles)(const ew_tiles_args*);
+  int32_t (*tiles_grad)(const ew_tiles_args*);
 };
 
 }  // namespace ew

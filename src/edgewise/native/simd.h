@@ -145,26 +145,30 @@ template <int... I> struct Lanes {};
 template <int N, int... I> struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
 template <int... I> struct MakeLanes<0, I...> { using type = Lanes<I...>; };
 
-template <int L, int G, class V, int... I> EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
-  return __builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...) + __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...);
+struct Plus { template <class V> static EW_INLINE V of(V a, V b) { return a + b; } };
+struct Greater { template <class V> static EW_INLINE V of(V a, V b) { return a > b ? a : b; } };
+
+template <class Op, int L, int G, class V, int... I> EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
+  return Op::of(__builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...), __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...));
 }
 // The last step: G groups in one vector, folded to half the lanes.
-template <int L, int G, class V, int... I> EW_INLINE auto fold_groups(V a, Lanes<I...>) {
-  return __builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...) + __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...);
+template <class Op, int L, int G, class V, int... I> EW_INLINE auto fold_groups(V a, Lanes<I...>) {
+  return Op::of(__builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...), __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...));
 }
-template <int L, int G, class A> EW_INLINE Vec<A, G> fold_all(Vec<A, L> v) {
+template <class Op, int L, int G, class A> EW_INLINE Vec<A, G> fold_all(Vec<A, L> v) {
   if constexpr (L == G) return v;
-  else return fold_all<L / 2, G, A>(fold_groups<L, G>(v, typename MakeLanes<L / 2>::type{}));
+  else return fold_all<Op, L / 2, G, A>(fold_groups<Op, L, G>(v, typename MakeLanes<L / 2>::type{}));
 }
-template <class A, int L, int R, int G = 1> EW_INLINE auto sum_each(const Vec<A, L>* x) {
+template <class Op, class A, int L, int R, int G = 1> EW_INLINE auto fold_each(const Vec<A, L>* x) {
   if constexpr (R == 1) {
-    return fold_all<L, G, A>(x[0]);
+    return fold_all<Op, L, G, A>(x[0]);
   } else {
     Vec<A, L> y[R / 2];
-    for (int i = 0; i < R / 2; ++i) y[i] = merge_groups<L, G>(x[2 * i], x[2 * i + 1], typename MakeLanes<L>::type{});
-    return sum_each<A, L, R / 2, G * 2>(y);
+    for (int i = 0; i < R / 2; ++i) y[i] = merge_groups<Op, L, G>(x[2 * i], x[2 * i + 1], typename MakeLanes<L>::type{});
+    return fold_each<Op, A, L, R / 2, G * 2>(y);
   }
 }
+template <class A, int L, int R> EW_INLINE auto sum_each(const Vec<A, L>* x) { return fold_each<Plus, A, L, R>(x); }
 template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
   if constexpr (L == 1) return v[0];
   else {

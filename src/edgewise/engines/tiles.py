@@ -1,0 +1,81 @@
+"""Runs of neighbouring sources on the CPU: small matrix products over tiles, in C++."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from edgewise.engines import native, tiles_ops
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.csr import LARGEST
+from edgewise.engines.layouts import TilesLayout
+from edgewise.engines.operands import flat
+from edgewise.scores import Dot
+
+
+class Tiles:
+    """Complete, causal and windowed graphs, and packed batches of them, without an n×n matrix.
+
+    Every output belongs to one thread: results are bitwise the same for any number of threads.
+    16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
+    reference's are.
+    """
+
+    name = "tiles"
+    layout = TilesLayout
+
+    def refuses(self, problem: Problem) -> list[str]:
+        """The reasons why this engine cannot serve, none if it can."""
+        reasons = []
+        if problem.operation != "attend":
+            reasons.append("it computes attention alone")
+        if problem.device.type != "cpu":
+            reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
+        if problem.dtype not in native.DTYPES:
+            reasons.append(f"it has no kernels for {problem.dtype}")
+        if problem.operation == "attend" and not isinstance(problem.score, Dot):
+            reasons.append("its scores are products: Dot, and no other score")
+        if problem.bias or problem.gain or problem.edge_vectors:
+            reasons.append("bias, gain and edge vectors have no place in its products")
+        if problem.tiled is None:
+            reasons.append("a target reads other than one run of neighbouring sources")
+        if max(problem.num_targets, problem.num_sources) >= LARGEST:
+            reasons.append("it counts nodes in 32 bits")
+        if native.MISSING:
+            reasons.append(native.MISSING)
+        return reasons
+
+    def seconds(self, problem: Problem) -> float:
+        """A node costs its way into the tiles, a pair its products and its exponential."""
+        heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
+        nodes = problem.num_targets + problem.num_sources
+        pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
+        each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
+        return 155e-6 + heads * each
+
+    def attend(self, call: AttentionCall, layout: TilesLayout) -> Tensor:
+        """Output ``[..., N_dst, H, Dv]``."""
+        return _run(call, layout, lse=False)[0]
+
+    def attend_with_lse(self, call: AttentionCall, layout: TilesLayout) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        out, lse = _run(call, layout, lse=True)
+        return out, lse.view(*call.batch, *lse.shape[1:])
+
+    def aggregate(
+        self, value: Tensor, weight: Tensor | None, reduce: str, layout: TilesLayout
+    ) -> Tensor:
+        """Refused: see :meth:`refuses`."""
+        raise NotImplementedError
+
+
+def _run(call: AttentionCall, layout: TilesLayout, *, lse: bool) -> tuple[Tensor, Tensor]:
+    assert isinstance(call.score, Dot)
+    scale = call.score.scale_for(call.query.shape[-1])
+    numbers = scale, call.dropout, call.seed, call.first_edge, lse
+    nodes = call.query, call.key, call.value
+    if all(x.dim() == 4 and len(x) == len(call.query) for x in nodes):
+        given = nodes if call.joint is None else (call.joint,)
+        return tiles_ops.run_attend(layout.tensors, numbers, *given)
+    members = (flat(x, call.batch) for x in nodes)
+    out, total = tiles_ops.run_attend(layout.tensors, numbers, *members)
+    return out.view(*call.batch, *out.shape[1:]), total

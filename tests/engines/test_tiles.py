@@ -1,0 +1,341 @@
+"""The tiles engine against the reference: every run of sources, every size around a tile's edge."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.attention import attend_joint
+from edgewise.engines import ENGINES, native, tiles_ops
+from edgewise.engines.layouts import TilesLayout
+from edgewise.graphs import Graph, Intervals, Pattern
+from edgewise.layouts import GROUP, graph_facts, layout_of
+
+pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
+
+BLOCK, TILE = TilesLayout.BLOCK, 128
+
+
+def runs(spans: list[tuple[int, int]], sources: int) -> Graph:
+    start, stop = torch.tensor(spans).T
+    return Intervals(start.contiguous(), stop.contiguous(), sources)
+
+
+def any_runs(targets: int, sources: int, seed: int = 0) -> Graph:
+    """Runs in no order, of any length, many of them empty."""
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.randint(sources + 1, (targets, 2), generator=generator).sort(1).values
+    ends[::5, 1] = ends[::5, 0]
+    return Intervals(ends[:, 0].contiguous(), ends[:, 1].contiguous(), sources)
+
+
+GRAPHS: dict[str, Graph] = {
+    "one": graphs.complete().bind(1),
+    "two": graphs.causal().bind(2),
+    "causal, a group and one": graphs.causal().bind(9),
+    "complete, less than a vector": graphs.complete().bind(13, 5),
+    "causal, a block less one": graphs.causal().bind(BLOCK - 1),
+    "causal, a block": graphs.causal().bind(BLOCK),
+    "causal, a block and one": graphs.causal().bind(BLOCK + 1),
+    "complete, a tile and one": graphs.complete().bind(40, TILE + 1),
+    "causal, tiles": graphs.causal().bind(2 * TILE + 7),
+    "decoding one": graphs.causal().bind(1, TILE + 3),
+    "decoding three": graphs.causal().bind(3, 30),
+    "window": graphs.window(3).bind(2 * BLOCK + 5),
+    "wide window": graphs.window(TILE).bind(3 * TILE),
+    "blocks": graphs.blocks(10).bind(47),
+    "packed": graphs.batch(graphs.complete(), [3, 70, 1, 130, 8]),
+    "packed causal": graphs.batch(graphs.causal(), [65, 2, 64]),
+    "packed, some empty": graphs.batch(graphs.complete(), [0, 4, 0, 0, 9, 0]),
+    "packed pairs": graphs.batch(graphs.complete(), [5, 66, 0, 2], [70, 3, 4, 0]),
+    "nothing read": runs([(0, 0)] * 10, 12),
+    "no targets": graphs.complete().bind(0, 5),
+    "no sources": graphs.complete().bind(5, 0),
+    "far apart in a group": runs([(0, 2), (290, 300), (5, 5), (130, 131)] * 3, 300),
+    "backwards": runs([(150 - i, 200 - i) for i in range(150)], 200),
+    "any": any_runs(150, 290),
+}
+WIDTHS = [(1, 1), (3, 5), (16, 16), (20, 33), (32, 64), (64, 7)]
+
+
+def nodes(
+    graph: Graph, width: int, value_width: int, batch: tuple[int, ...] = (2,), heads: int = 3
+) -> list[Tensor]:
+    torch.manual_seed(graph.num_edges)
+    sizes = [(graph.num_targets, width), (graph.num_sources, width)]
+    sizes.append((graph.num_sources, value_width))
+    return [
+        torch.randn(*batch, n, heads, d, dtype=torch.float64, requires_grad=True) for n, d in sizes
+    ]
+
+
+def results(run: Any, given: list[Tensor], graph: Pattern, **options: Any) -> list[Tensor]:
+    """Output, log-sum-exp and gradients of both."""
+    torch.manual_seed(5)
+    out, lse = run(*given, graph, **options)
+    read = lse.isfinite()
+    loss = (out.double() * torch.sin(torch.arange(out.numel())).view(out.shape)).sum()
+    loss = loss + lse.masked_fill(~read, 0).double().cos().sum()
+    return [out, lse, *torch.autograd.grad(loss, given)]
+
+
+def agree(
+    given: list[Tensor], graph: Pattern, tolerance: float = 1e-12, **options: Any
+) -> list[Tensor]:
+    ours, theirs = (
+        results(ew.attend_with_lse, given, graph, engine=engine, **options)
+        for engine in ("tiles", "reference")
+    )
+    for mine, true in zip(ours, theirs, strict=True):
+        size = max([1.0, *true[true.isfinite()].abs().flatten().tolist()])
+        torch.testing.assert_close(mine, true, rtol=0, atol=tolerance * size)
+    return ours
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agrees_with_the_reference(name: str) -> None:
+    agree(nodes(GRAPHS[name], 20, 33), GRAPHS[name])
+
+
+@pytest.mark.parametrize(("width", "value_width"), WIDTHS)
+@pytest.mark.parametrize("name", ["causal, tiles", "packed", "any"])
+def test_every_width(name: str, width: int, value_width: int) -> None:
+    agree(nodes(GRAPHS[name], width, value_width, batch=()), GRAPHS[name])
+
+
+@pytest.mark.parametrize("name", ["causal, tiles", "packed", "any", "window"])
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+def test_dropout_draws_the_mask_of_the_reference(name: str, rate: float) -> None:
+    """The mask is drawn by edge, head and member, in both passes."""
+    out = agree(nodes(GRAPHS[name], 8, 8), GRAPHS[name], dropout=rate)[0]
+    assert bool(out.any()) == (rate < 1)
+
+
+def test_a_part_of_a_union_draws_its_share_of_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    union = graphs.hubs([0]) | graphs.window(2)
+    given = nodes(union.bind(30), 8, 8)
+    whole = results(ew.attend_with_lse, given, union, dropout=0.5, engine="reference")[0]
+    monkeypatch.delitem(ENGINES, "dense")  # draws by PyTorch's generator
+    for engine in ENGINES.values():
+        first = engine.name == "tiles"
+        monkeypatch.setattr(
+            type(engine), "seconds", lambda _, p, first=first: -float(p.lse) * (1 + first)
+        )
+    torch.manual_seed(5)
+    torch.testing.assert_close(ew.attend(*given, union, dropout=0.5), whole)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_leading_dimensions_and_strides(batch: tuple[int, ...]) -> None:
+    graph = graphs.causal().bind(20)
+    given = nodes(graph, 8, 8, batch)
+    expected = agree(given, graph)
+    apart = [x.detach().transpose(-2, -3).contiguous().transpose(-2, -3) for x in given]
+    spread = [torch.stack([x, x], -1)[..., 0] for x in apart]
+    for other in (apart, spread):
+        leaves = [x.requires_grad_() for x in other]
+        got = results(ew.attend_with_lse, leaves, graph, engine="tiles")
+        assert all(a.equal(b) for a, b in zip(got, expected, strict=True))
+
+
+def test_members_that_share_keys_sum_their_gradients() -> None:
+    graph = graphs.causal().bind(20)
+    query = nodes(graph, 8, 8, (2, 3))[0]
+    _, key, value = nodes(graph, 8, 8, (3,))
+    agree([query, key, value], graph)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_three_in_one_tensor_have_one_gradient(batch: tuple[int, ...], wanted: bool) -> None:
+    joint = torch.randn(*batch, 70, 3, 2, 16, requires_grad=wanted)
+    with ew.using_engine("tiles"):
+        together = attend_joint(joint, graphs.causal())
+        apart = ew.attend(*joint.unbind(-3), graphs.causal())
+    assert together.equal(apart)
+    if wanted:
+        got, expected = (
+            torch.autograd.grad(out.square().sum(), joint)[0] for out in (together, apart)
+        )
+        assert got.equal(expected)
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])
+def test_only_the_gradients_that_are_needed(wanted: tuple[int, ...]) -> None:
+    given = [x.detach() for x in nodes(GRAPHS["packed pairs"], 8, 8)]
+    leaves = [given[i].requires_grad_() for i in wanted]
+    ours, theirs = (
+        torch.autograd.grad(
+            ew.attend(*given, GRAPHS["packed pairs"], engine=engine).square().sum(), leaves
+        )
+        for engine in ("tiles", "reference")
+    )
+    for mine, true in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, true)
+
+
+def test_gradients_by_finite_differences() -> None:
+    for name in ("packed pairs", "far apart in a group", "causal, a group and one"):
+        graph = GRAPHS[name]
+
+        def run(*given: Tensor, graph: Graph = graph) -> tuple[Tensor, Tensor]:
+            out, lse = ew.attend_with_lse(*given, graph, engine="tiles")
+            return out, lse.masked_fill(lse.isinf(), 0)
+
+        assert torch.autograd.gradcheck(run, nodes(graph, 3, 5), fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["causal, tiles", "packed", "window", "any"])
+def test_low_precision_is_no_worse_than_rounding(name: str, dtype: torch.dtype) -> None:
+    """Error at most twice that of the reference in the same type, both against float64."""
+    graph = GRAPHS[name]
+    given = [x.detach().to(dtype) for x in nodes(graph, 24, 24)]
+
+    def outcome(engine: str, kind: torch.dtype) -> list[Tensor]:
+        leaves = [x.to(kind).requires_grad_() for x in given]
+        out = ew.attend(*leaves, graph, engine=engine)
+        assert out.dtype == kind
+        grads = torch.autograd.grad(out.double().sin().sum(), leaves)
+        return [x.double() for x in (out, *grads)]
+
+    true = outcome("reference", torch.float64)
+    book, ours = outcome("reference", dtype), outcome("tiles", dtype)
+    for exact, rounded, mine in zip(true, book, ours, strict=True):
+        unit = 8 * torch.finfo(dtype).eps * exact.abs().max()
+        assert (mine - exact).abs().max() <= 2 * (rounded - exact).abs().max() + unit
+
+
+def test_any_number_of_threads_gives_the_same_bits() -> None:
+    given = [x.detach().float().requires_grad_() for x in nodes(GRAPHS["packed"], 16, 16)]
+    before = torch.get_num_threads()
+    try:
+        outcomes = []
+        for threads in (1, 2, 3, 1):
+            torch.set_num_threads(threads)
+            outcomes.append(
+                results(ew.attend_with_lse, given, GRAPHS["packed"], engine="tiles", dropout=0.2)
+            )
+    finally:
+        torch.set_num_threads(before)
+    for other in outcomes[1:]:
+        assert all(a.equal(b) for a, b in zip(outcomes[0], other, strict=True))
+
+
+def test_large_scores_neither_overflow_nor_lose_the_sum() -> None:
+    given = [x.detach().float() for x in nodes(GRAPHS["causal, tiles"], 8, 8)]
+    given[0] *= 1e4
+    out, lse = ew.attend_with_lse(*given, GRAPHS["causal, tiles"], engine="tiles")
+    wide = (x.double() for x in given)
+    true, exact = ew.attend_with_lse(*wide, GRAPHS["causal, tiles"], engine="reference")
+    rounding = 8 * torch.finfo(torch.float32).eps * float(exact.abs().max())  # of a score's sum
+    torch.testing.assert_close(lse.double(), exact, rtol=0, atol=rounding)
+    torch.testing.assert_close(out.double(), true, rtol=1e-2, atol=1e-2)
+
+
+def test_scores_that_grow_along_the_tiles() -> None:
+    """The running maximum changes in every tile, and what was summed before shrinks."""
+    graph = graphs.complete().bind(12, 5 * TILE)
+    given = nodes(graph, 4, 6)
+    given[1] = (given[1].detach() * torch.linspace(0, 30, 5 * TILE)[:, None, None]).requires_grad_()
+    agree(given, graph, tolerance=1e-11)
+
+
+def test_nan_is_neither_hidden_nor_spread() -> None:
+    x = torch.randn(20, 2, 8)
+    query = x.clone()
+    query[3] = torch.nan
+    out = ew.attend(query, x, x, graphs.causal(), engine="tiles")
+    assert out[3].isnan().all()
+    assert out[[i for i in range(20) if i != 3]].isfinite().all()
+
+
+def test_second_derivatives_are_refused_and_not_wrong() -> None:
+    x = torch.randn(5, 2, 8).requires_grad_()
+    out = ew.attend(x, x, x, graphs.causal(), engine="tiles")
+    (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_other_runs_and_edge_terms_are_refused() -> None:
+    x = torch.randn(8, 2, 4)
+    refused = {
+        "one run of neighbouring": (graphs.window(2, dilation=2), {}),
+        "Dot, and no other": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
+        "no place in its products": (graphs.causal(), {"bias": torch.randn(36, 2)}),
+    }
+    for reason, (graph, options) in refused.items():
+        with pytest.raises(ew.ArgumentError, match=reason):
+            ew.attend(x, x, x, graph, engine="tiles", **options)
+    with pytest.raises(ew.ArgumentError, match="attention alone"):
+        ew.aggregate(x, graphs.causal(), engine="tiles")
+
+
+def test_the_pairs_that_groups_span() -> None:
+    assert GROUP == 8
+    assert graph_facts(graphs.complete().bind(16, 10))["tiled"] == 16 * 10
+    assert graph_facts(graphs.causal().bind(16))["tiled"] == 8 * 8 + 8 * 16
+    assert graph_facts(graphs.causal().bind(9))["tiled"] == 8 * 8 + 8 * 9
+    assert graph_facts(GRAPHS["nothing read"])["tiled"] == 0
+    assert graph_facts(graphs.window(1, dilation=3).bind(9))["tiled"] is None
+    assert graph_facts(graphs.random(2).bind(9))["tiled"] is None
+
+
+def operator_arguments(**changes: Any) -> tuple[Any, ...]:
+    layout = layout_of(graphs.batch(graphs.causal(), [9, 5]), TilesLayout)
+    tensors = [changes.get(n, getattr(layout, n)) for n in ("start", "stop", "edge")]
+    tensors += [changes.get(n, getattr(layout, n)) for n in ("block", "unit")]
+    given = [torch.randn(2, 14, 2, 8, requires_grad=True) for _ in range(3)]
+    return *given, tensors, 0.3, 0.25, 7, 2, True
+
+
+def test_the_operator_is_well_formed() -> None:
+    torch.library.opcheck(tiles_ops.tiles_attend, operator_arguments())
+
+
+def test_compiles_without_a_break() -> None:
+    causal, window = graphs.causal().bind(12), graphs.window(3).bind(12)
+
+    def run(*given: Tensor) -> Tensor:
+        out, lse = ew.attend_with_lse(*given, causal, engine="tiles")
+        return out.square().sum() + lse.sum() + attend_joint(torch.stack(given, 1), window).sum()
+
+    given = [torch.randn(12, 4, 8, requires_grad=True) for _ in range(3)]
+    with ew.using_engine("tiles"):
+        expected = torch.autograd.grad(run(*given), given)  # makes the layouts
+        torch._dynamo.reset()
+        compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+        got = torch.autograd.grad(compiled(*given), given)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+INT = {"dtype": torch.int32}
+HOSTILE = {
+    "a source before the unit": {"start": torch.full((14,), -1, **INT)},
+    "a source after the unit": {"stop": torch.full((14,), 15, **INT)},
+    "another unit's source": {"start": torch.zeros(14, **INT)},
+    "a row that is not there": {"block": torch.tensor([0, 9, 15], **INT)},
+    "rows before the first": {"block": torch.tensor([0, -3, 14], **INT)},
+    "a block that is not there": {"unit": torch.tensor([[0, 0], [3, 9], [2, 14]], **INT)},
+    "too few sources": {"unit": torch.tensor([[0, 0], [1, 9], [2, 13]], **INT)},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_layout_is_refused(name: str) -> None:
+    with pytest.raises(native.NativeError, match="does not fit"):
+        tiles_ops.tiles_attend(*operator_arguments(**HOSTILE[name]))
+
+
+def test_arguments_are_as_large_as_the_kernels_think() -> None:
+    loaded = native.library()
+    assert loaded is not None
+    assert loaded.ew_sizes(ctypes.c_int32(4)) == native.TILES_ARGS.size
