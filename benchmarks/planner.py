@@ -10,6 +10,7 @@ much longer the engine that ``plan`` chose took than the best one.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ TERMS = ("plain", "bias", "gain", "additive", "lse")
 class Row:
     name: str
     estimates: dict[str, float]
-    times: dict[str, float]
+    times: dict[str, float]  # of the engines that can serve
 
     @property
     def choice(self) -> str:
@@ -45,7 +46,12 @@ class Row:
         return self.times[self.choice] / min(self.times.values()) - 1
 
     def __str__(self) -> str:
-        cells = [f"{self.estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}" for e in self.times]
+        cells = [
+            f"{self.estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}"
+            if e in self.times
+            else "-".rjust(19)
+            for e in ENGINES
+        ]
         return f"{self.name:<36} {' '.join(cells)} {self.choice:<10} {self.regret:6.0%}"
 
 
@@ -88,12 +94,20 @@ def measure(name: str, graph: Graph, heads: int, width: int, term: str) -> Row:
             total = ew.attend(query, key, value, graph, engine=engine, **options).sum()
         torch.autograd.grad(total, leaves, allow_unused=True)
 
-    estimates = {name: engine.seconds(problem) for name, engine in ENGINES.items()}
-    times = {name: seconds(lambda name=name: run(name)) for name in ENGINES}
+    serving = {e: engine for e, engine in ENGINES.items() if not engine.refuses(problem)}
+    estimates = {e: engine.seconds(problem) for e, engine in serving.items()}
+    times = {e: seconds(lambda e=e: run(e)) for e in serving}
     return Row(name, estimates, times)
 
 
 def problems(quick: bool) -> Iterator[tuple[str, Graph, int, int, str]]:
+    runs = (graphs.causal(), graphs.window(8), graphs.window(64))
+    for nodes, graph in itertools.product(NODES[:4] if quick else NODES, runs):
+        for heads, width in HEADS:
+            if nodes * nodes * heads * width < MOST_ELEMENTS:
+                for term in ("plain", "lse"):
+                    name = f"{nodes:5} {graph!r} {heads}x{width:<3} {term}"
+                    yield name, graph.bind(nodes), heads, width, term
     for nodes in NODES[:4] if quick else NODES:
         for density in DENSITIES:
             degree = round(density * nodes)

@@ -28,6 +28,7 @@ from edgewise.checks import bound, check_call, check_nodes, check_term
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
+from edgewise.engines.operands import transformed
 from edgewise.engines.plan import Choice, Plan, choose, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
@@ -53,7 +54,13 @@ def using_engine(engine: str) -> Iterator[None]:
 
 
 def _engine_for(engine: str) -> str:
-    """The engine named, or within :func:`using_engine` the one that stands for ``"auto"``."""
+    """The engine named, or the one that stands for ``"auto"``: see :func:`using_engine`.
+
+    Under ``torch.func`` and forward-mode derivatives that is the reference, made of operations
+    that know them.
+    """
+    if engine == "auto" and transformed():
+        return "reference"
     if engine != "auto" or torch.compiler.is_compiling():  # which cannot trace a context
         return engine
     return _preferred.get()

@@ -13,6 +13,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.attention import attend_joint
 from edgewise.engines import ENGINES, native, tiles_ops
+from edgewise.engines.call import AttentionCall
 from edgewise.engines.layouts import TilesLayout
 from edgewise.graphs import Graph, Intervals, Pattern
 from edgewise.layouts import GROUP, graph_facts, layout_of
@@ -117,18 +118,15 @@ def test_dropout_draws_the_mask_of_the_reference(name: str, rate: float) -> None
     assert bool(out.any()) == (rate < 1)
 
 
-def test_a_part_of_a_union_draws_its_share_of_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    union = graphs.hubs([0]) | graphs.window(2)
-    given = nodes(union.bind(30), 8, 8)
-    whole = results(ew.attend_with_lse, given, union, dropout=0.5, engine="reference")[0]
-    monkeypatch.delitem(ENGINES, "dense")  # draws by PyTorch's generator
-    for engine in ENGINES.values():
-        first = engine.name == "tiles"
-        monkeypatch.setattr(
-            type(engine), "seconds", lambda _, p, first=first: -float(p.lse) * (1 + first)
-        )
-    torch.manual_seed(5)
-    torch.testing.assert_close(ew.attend(*given, union, dropout=0.5), whole)
+def test_a_part_of_a_graph_draws_its_share_of_the_mask() -> None:
+    """Its first edge is not number 0."""
+    graph = GRAPHS["packed"]
+    call = AttentionCall(*nodes(graph, 8, 8), score=ew.Dot(), dropout=0.5, seed=3, first_edge=1000)
+    ours, theirs = (
+        ENGINES[name].attend(call, layout_of(graph, ENGINES[name].layout))
+        for name in ("tiles", "reference")
+    )
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
@@ -339,3 +337,74 @@ def test_arguments_are_as_large_as_the_kernels_think() -> None:
     loaded = native.library()
     assert loaded is not None
     assert loaded.ew_sizes(ctypes.c_int32(4)) == native.TILES_ARGS.size
+
+
+@pytest.mark.parametrize("name", ["value", "key", "query"])
+def test_what_is_not_read_may_be_infinite(name: str) -> None:
+    """Neither outputs nor gradients of who does not read it become NaN."""
+    graph = graphs.window(1).bind(20)
+    given = dict(zip(("query", "key", "value"), nodes(graph, 4, 4, ()), strict=True))
+    with torch.no_grad():
+        given[name][5] = torch.inf
+    outcomes = []
+    for engine in ("tiles", "reference"):
+        out = ew.attend(*given.values(), graph, engine=engine)
+        outcomes.append([out, *torch.autograd.grad(out[[0, 1, 2, 3, 8, 9]].sum(), given.values())])
+    for ours, theirs in zip(*outcomes, strict=True):
+        near = ours.new_zeros(20, dtype=torch.bool)
+        near[3:8] = True  # reads it, or is read together with it
+        torch.testing.assert_close(ours[~near], theirs[~near])
+
+
+@pytest.mark.parametrize("graph", [graphs.causal(), graphs.random(3)], ids=repr)
+def test_values_of_no_width_are_left_to_others(graph: Pattern) -> None:
+    query = torch.randn(30, 2, 8, requires_grad=True)
+    value = torch.randn(30, 2, 0, requires_grad=True)
+    out, lse = ew.attend_with_lse(query, query, value, graph)
+    (gradient,) = torch.autograd.grad(lse.sum(), query)
+    assert out.shape == (30, 2, 0)
+    assert gradient.isfinite().all()
+    assert ew.aggregate(value, graph).shape == (30, 2, 0)
+    for engine in ("tiles", "rows"):
+        with pytest.raises(ew.ArgumentError, match="width 0"):
+            ew.attend(query, query, value, graph, engine=engine)
+
+
+@pytest.mark.filterwarnings("ignore")  # of sizes that a trace takes for constants
+def test_a_trace_keeps_the_kernel() -> None:
+    graph = graphs.causal().bind(100)
+    query, other = torch.randn(2, 2, 100, 4, 32)
+    traced = torch.jit.trace(lambda x: ew.attend(x, x, x, graph), query, check_trace=False)
+    torch.testing.assert_close(traced(other), ew.attend(other, other, other, graph))
+
+
+def test_tensors_that_hold_no_numbers_go_through_the_dispatcher() -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    plain = torch.randn(2, 100, 4, 8)
+    for graph in (graphs.causal(), graphs.random(3)):
+        expected = ew.attend(plain, plain, plain, graph)
+        both = TwoTensor(plain, plain.clone())
+        torch.testing.assert_close(ew.attend(both, both, both, graph).b, expected)
+
+
+@pytest.mark.parametrize("graph", [graphs.causal(), graphs.window(2), graphs.random(3)], ids=repr)
+def test_function_transforms_do_without_kernels(graph: Pattern) -> None:
+    x = torch.randn(3, 100, 2, 8, dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        return ew.attend(x, x, x, graph).square().sum()
+
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(x), expected)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(x), expected)
+    _, slope = torch.func.jvp(loss, (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(slope, expected.sum())
+
+
+def test_a_view_with_another_sign_is_read_with_it() -> None:
+    x = torch.randn(20, 2, 4)
+    for graph in (graphs.causal(), graphs.random(3)):
+        out = ew.attend(x, x, torch._neg_view(x), graph)
+        torch.testing.assert_close(out, -ew.attend(x, x, x, graph))

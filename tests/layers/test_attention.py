@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -169,3 +171,50 @@ def test_a_cache_without_positions_counts_on() -> None:
         parts.append(layer(part, graph, cache=cache))
         cache.length += part.shape[1]
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x, graphs.causal()))
+
+
+def long_enough(layer: MultiHeadAttention) -> torch.Tensor:
+    """Features as many as the weights of all three maps, so that one product is worth it."""
+    width = layer.query.weight.shape[1]
+    return torch.randn(2, 2 * width, width, dtype=torch.float64)
+
+
+def test_one_product_gives_what_three_do() -> None:
+    layer = MultiHeadAttention(12, 3).double()
+    x = long_enough(layer).requires_grad_()
+    assert layer._joint(x) is not None
+    together = layer(x, graphs.causal())
+    with torch.no_grad():
+        assert layer._joint(x) is None
+        torch.testing.assert_close(together, layer(x, graphs.causal()), rtol=0, atol=1e-13)
+    leaves = [x, *layer.parameters()]
+    gradients = torch.autograd.grad(together.square().sum(), leaves)
+    layer.query.register_forward_hook(lambda *_: None)  # so that they are called one by one
+    assert layer._joint(x) is None
+    apart = torch.autograd.grad(layer(x, graphs.causal()).square().sum(), leaves)
+    for ours, theirs in zip(gradients, apart, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+
+
+def unlike(layer: MultiHeadAttention) -> None:
+    layer.query.bias = None
+
+
+def hooked(layer: MultiHeadAttention) -> None:
+    layer.key.register_full_backward_hook(lambda *_: None)
+
+
+def patched(layer: MultiHeadAttention) -> None:
+    forward = layer.value.forward
+    layer.value.forward = lambda x: 2 * forward(x)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("change", [unlike, hooked, patched], ids=lambda f: f.__name__)
+def test_maps_that_are_more_than_a_weight_and_a_bias_are_called(change: Any) -> None:
+    layer = MultiHeadAttention(12, 3).double()
+    change(layer)
+    x = long_enough(layer)
+    with torch.no_grad():
+        expected = layer(x, graphs.causal())
+    torch.testing.assert_close(layer(x, graphs.causal()), expected, rtol=0, atol=1e-13)
+    assert layer._joint(x) is None

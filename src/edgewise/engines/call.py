@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines.operands import watched
+from edgewise.engines.operands import transformed, watched
 from edgewise.scores import Dot, Score
 
 
@@ -63,9 +63,9 @@ class AttentionCall:
     def facts(self) -> tuple[Any, ...] | None:
         """All that checks and the choice of an engine depend on, besides the graph, as a key.
 
-        ``None`` where it would be long, or where sizes are symbols.
+        ``None`` where it would be long, where sizes are symbols, or under a function transform.
         """
-        if not (self.bare and isinstance(self.score, Dot)) or watched():
+        if not (self.bare and isinstance(self.score, Dot)) or watched() or transformed():
             return None
         query, key, value = self.query, self.key, self.value
         shapes, types = (query.shape, key.shape, value.shape), (query.dtype, key.dtype, value.dtype)

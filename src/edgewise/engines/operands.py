@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import Parameter
+
+from edgewise.engines import native
+from edgewise.engines.csr import LARGEST
+
+if TYPE_CHECKING:
+    from edgewise.engines.call import Problem
+
+PLAIN = (Tensor, Parameter)
+"""Tensors that hold their numbers themselves."""
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
@@ -19,6 +31,8 @@ def flat(x: Tensor, batch: torch.Size) -> Tensor:
 
 def rows_of(x: Tensor) -> Tensor:
     """The same tensor with dense heads, copied only if need be."""
+    if x.is_neg():  # a view whose sign is not in its memory
+        x = x.resolve_neg()
     *_, head, step = x.stride()
     heads, width = x.shape[-2:]
     dense = (step == 1 or width == 1) and (head == width or heads == 1)
@@ -30,11 +44,43 @@ def accumulator(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def watched() -> bool:
-    """Whether calls must go through PyTorch's dispatcher to be seen."""
-    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+def watched(tensors: Iterable[Tensor | None] = ()) -> bool:
+    """Whether calls with these tensors must go through PyTorch's dispatcher to be seen."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or any(x is not None and type(x) not in PLAIN for x in tensors)
+    )
+
+
+def transformed() -> bool:
+    """Whether ``torch.func`` or forward-mode derivatives look on, which see into no kernel."""
+    if torch.compiler.is_compiling():
+        return False
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    )
 
 
 def wants_gradient(tensors: Iterable[Tensor | None]) -> bool:
     """Whether autograd records a call with these arguments."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+def refusals(problem: Problem, largest: int) -> list[str]:
+    """What keeps every kernel from serving a problem in which this is the largest number."""
+    reasons = []
+    if problem.device.type != "cpu":
+        reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
+    if problem.dtype not in native.DTYPES:
+        reasons.append(f"it has no kernels for {problem.dtype}")
+    if largest >= LARGEST:
+        reasons.append("it counts edges and nodes in 32 bits")
+    if not problem.value_width:
+        reasons.append("values of width 0 have no place in memory")
+    if transformed():
+        reasons.append("torch.func and forward-mode derivatives do not see into its kernels")
+    if native.MISSING:
+        reasons.append(native.MISSING)
+    return reasons

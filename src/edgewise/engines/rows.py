@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines import native, rows_ops
+from edgewise.engines import rows_ops
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import RowsLayout
-from edgewise.engines.operands import accumulator, flat, wants_gradient
+from edgewise.engines.operands import accumulator, flat, refusals, wants_gradient
 from edgewise.engines.rows_aggregate import REDUCES, run_aggregate
 from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.scores import Additive, Dot
@@ -39,17 +38,10 @@ class Rows:
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
-        reasons = []
-        if problem.device.type != "cpu":
-            reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
-        if problem.dtype not in native.DTYPES:
-            reasons.append(f"it has no kernels for {problem.dtype}")
+        counts = problem.num_edges, problem.num_targets, problem.num_sources
+        reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
             reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
-        if max(problem.num_edges, problem.num_targets, problem.num_sources) >= LARGEST:
-            reasons.append("it counts edges and nodes in 32 bits")
-        if native.MISSING:
-            reasons.append(native.MISSING)
         return reasons
 
     def seconds(self, problem: Problem) -> float:

@@ -197,7 +197,7 @@ class _Eager(torch.autograd.Function):
 
 def run_aggregate(value: Tensor, weight: Tensor | None, *rest: Any) -> Tensor:
     """The operator while a compiler or a dispatch mode watches; directly otherwise."""
-    if watched():
+    if watched((value, weight)):
         return rows_aggregate(value, weight, *rest)  # type: ignore[no-any-return]
     if wants_gradient((value, weight)):
         return _Eager.apply(value, weight, *rest)  # type: ignore[no-any-return, no-untyped-call]

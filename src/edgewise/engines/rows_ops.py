@@ -175,7 +175,7 @@ class _Eager(torch.autograd.Function):
 
 def run_attend(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operator while a compiler or a dispatch mode watches; directly otherwise."""
-    if watched():
+    if watched(arguments[: len(DIFFERENTIABLE)]):
         return rows_attend(*arguments)  # type: ignore[no-any-return]
     if wants_gradient(arguments[: len(DIFFERENTIABLE)]):
         return _Eager.apply(*arguments)  # type: ignore[no-any-return, no-untyped-call]

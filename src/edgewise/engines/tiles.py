@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.engines import native, tiles_ops
+from edgewise.engines import tiles_ops
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.csr import LARGEST
 from edgewise.engines.layouts import TilesLayout
-from edgewise.engines.operands import flat
+from edgewise.engines.operands import flat, refusals
 from edgewise.scores import Dot
+
+TILE = 128  # sources at a time
 
 
 class Tiles:
@@ -25,23 +26,17 @@ class Tiles:
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
-        reasons = []
+        reasons = refusals(problem, max(problem.num_targets, problem.num_sources) + TILE)
         if problem.operation != "attend":
             reasons.append("it computes attention alone")
-        if problem.device.type != "cpu":
-            reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
-        if problem.dtype not in native.DTYPES:
-            reasons.append(f"it has no kernels for {problem.dtype}")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
             reasons.append("its scores are products: Dot, and no other score")
         if problem.bias or problem.gain or problem.edge_vectors:
             reasons.append("bias, gain and edge vectors have no place in its products")
         if problem.tiled is None:
             reasons.append("a target reads other than one run of neighbouring sources")
-        if max(problem.num_targets, problem.num_sources) >= LARGEST:
-            reasons.append("it counts nodes in 32 bits")
-        if native.MISSING:
-            reasons.append(native.MISSING)
+        if problem.operation == "attend" and not problem.width:
+            reasons.append("keys of width 0 have no products")
         return reasons
 
     def seconds(self, problem: Problem) -> float:

@@ -219,7 +219,7 @@ def run_attend(layout: list[Tensor], numbers: Any, *nodes: Tensor) -> tuple[Tens
             wanted, which is empty otherwise.
         nodes: query, key and value, or one tensor of the three.
     """
-    if watched():
+    if watched(nodes):
         return tiles_attend(*_parts(nodes), layout, *numbers)[:2]  # type: ignore[no-any-return]
     if wants_gradient(nodes):
         return _Eager.apply(layout, numbers, *nodes)  # type: ignore[no-any-return, no-untyped-call]

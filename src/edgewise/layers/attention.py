@@ -10,6 +10,7 @@ from typing import Literal, TypeGuard, Unpack
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from edgewise.attention import attend, attend_joint
 from edgewise.biases import EdgeTerms
@@ -124,8 +125,9 @@ class MultiHeadAttention(GraphLayer):
         as_they_are = len(maps) == 3 and self.groups == 1 and self.rotary is None
         if not (as_they_are and isinstance(self.score, Dot) and torch.is_grad_enabled()):
             return None
+        alike = len({(m.weight.shape, m.bias is None) for m in maps}) == 1
         weights = [m.weight for m in maps]
-        if weights[0].shape != weights[1].shape or x.numel() < 3 * weights[0].numel():
+        if not alike or x.numel() < 3 * weights[0].numel():
             return None
         bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps])
         heads = F.linear(x, torch.cat(weights), bias)
@@ -163,9 +165,11 @@ class MultiHeadAttention(GraphLayer):
 
 
 def _is_plain(project: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a map is its weight and bias and nothing else: no hook, no adapter, no part of x."""
-    hooks = project._forward_hooks or project._forward_pre_hooks
-    return type(project) is nn.Linear and not hooks
+    """Whether a map is its weight and bias and nothing else: no adapter, no hook."""
+    own = project._forward_hooks or project._forward_pre_hooks
+    own = own or project._backward_hooks or project._backward_pre_hooks
+    patched = own or "forward" in project.__dict__ or _has_any_global_hook()
+    return type(project) is nn.Linear and not patched
 
 
 def check_divides(name: str, part: int, whole: int, what: str) -> None:

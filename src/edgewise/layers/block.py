@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.errors import unknown_name
@@ -67,13 +66,14 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         self.sublayer, self.order = sublayer, order
-        self.norm, self.dropout = make_norm(norm, width), dropout
+        self.norm = make_norm(norm, width)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         inner = self.norm(x) if self.order == "pre" else x
         change = self.sublayer(inner, *args, **kwargs)
-        if self.dropout and self.training:
-            change = F.dropout(change, self.dropout)
+        if self.dropout.p:
+            change = self.dropout(change)
         out: Tensor = x + change
         return self.norm(out) if self.order == "post" else out
 

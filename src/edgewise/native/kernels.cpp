@@ -126,7 +126,8 @@ static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
 static i32 tiles(const ew_tiles_args* args) {
   if (!fits(*args)) return EW_BAD_ARGUMENT;
   const i64 heads = args->heads, blocks = args->blocks;
-  return run<Tiles<T, A>>(*args, args->batch * heads * blocks, args->threads, [&](Tiles<T, A>& state, i64 item) {
+  using State = Tiles<T, A, false>;
+  return run<State>(*args, args->batch * heads * blocks, args->threads, [&](State& state, i64 item) {
     state.forward(item / (heads * blocks), int(item / blocks % heads), item % blocks);
   });
 }
@@ -134,7 +135,8 @@ static i32 tiles(const ew_tiles_args* args) {
 static i32 tiles_grad(const ew_tiles_args* args) {
   if (!fits(*args)) return EW_BAD_ARGUMENT;
   const i64 heads = args->heads, units = args->units;
-  return run<Tiles<T, A>>(*args, args->batch * heads * units, args->threads, [&](Tiles<T, A>& state, i64 item) {
+  using State = Tiles<T, A, true>;
+  return run<State>(*args, args->batch * heads * units, args->threads, [&](State& state, i64 item) {
     state.backward(item / (heads * units), int(item / units % heads), item % units);
   });
 }

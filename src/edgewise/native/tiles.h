@@ -45,6 +45,21 @@ EW_INLINE void product(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A
   if (j < columns) product_of<A, 1, Add>(a, a_row, a_step, b + j, ldb, c + j, ldc, depth);
 }
 
+// c += a b without the terms whose a is 0, for a b that is not finite: what is not read must not matter.
+template <class A>
+void product_of_some(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int columns, int depth) {
+  for (int r = 0; r < kGroup<A>; ++r)
+    for (int k = 0; k < depth; ++k) {
+      const A x = a[r * a_row + k * a_step];
+      for (int j = 0; x != 0 && j < columns; ++j) c[r * ldc + j] += x * b[k * ldb + j];
+    }
+}
+template <class A>
+EW_INLINE void add_product(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int columns, int depth, bool finite) {
+  if (finite) product<true>(a, a_row, a_step, b, ldb, c, ldc, columns, depth);
+  else product_of_some(a, a_row, a_step, b, ldb, c, ldc, columns, depth);
+}
+
 // ---- packing -----------------------------------------------------------------------------------------
 
 template <int L, int Half> constexpr int zip_lane(int lane) { return lane / 2 + Half * (L / 2) + (lane % 2) * L; }
@@ -72,15 +87,25 @@ template <class T> struct HeadRows {
   const T* row(int i) const { return first + i * stride; }
 };
 
-// to[i, d], with zeros up to whole vectors along d and whole groups along i
-template <class T, class A> EW_INLINE void pack(A* to, int ld, HeadRows<T> x, A scale) {
+// to[i, d], with zeros up to whole vectors along d and whole groups along i; whether all is finite
+template <class T, class A> EW_INLINE bool pack(A* to, int ld, HeadRows<T> x, A scale) {
   constexpr int L = kLanes<A>;
   const int whole = x.width / L * L, rest = x.width - whole;
+  Vec<A, L> wrong{};  // x - x is 0, or NaN
   for (int i = 0; i < x.n; ++i, to += ld) {
-    for (int d = 0; d < whole; d += L) store<L>(to + d, load<L>(x.row(i) + d) * scale);
-    if (rest) store<L>(to + whole, load_some<L>(x.row(i) + whole, rest) * scale);
+    for (int d = 0; d < whole; d += L) {
+      const Vec<A, L> y = load<L>(x.row(i) + d) * scale;
+      store<L>(to + d, y);
+      wrong += y - y;
+    }
+    if (rest) {
+      const Vec<A, L> y = load_some<L>(x.row(i) + whole, rest) * scale;
+      store<L>(to + whole, y);
+      wrong += y - y;
+    }
   }
   zero(to, i64(up_to(x.n, kGroup<A>) - x.n) * ld);
+  return sum_lanes<L, A>(wrong) == 0;
 }
 // to[d, i], with zeros up to kTile along i
 template <class T, class A> EW_INLINE void pack_transposed(A* to, HeadRows<T> x) {
@@ -125,13 +150,14 @@ static bool fits(const ew_tiles_args& a) {
   return true;
 }
 
-template <class T, class A> struct Tiles {
+template <class T, class A, bool Backward> struct Tiles {
   static constexpr int L = kLanes<A>, R = kGroup<A>;
   const ew_tiles_args& a;
   const int D, Dv, Dp, Vp, H;
   void* memory = nullptr;
   A *query, *key, *key_t, *value, *value_t, *out, *weights, *grads, *grad_key, *grad_value, *grad_query, *delta;
   A *most, *total;
+  bool finite_key = true, finite_value = true;  // of the tile at hand
 
   explicit Tiles(const ew_tiles_args& args)
       : a(args), D(int(a.width)), Dv(int(a.value_width)), Dp(up_to(D, L)), Vp(up_to(Dv, L)), H(int(a.heads)) {}
@@ -140,9 +166,8 @@ template <class T, class A> struct Tiles {
 
   // Room for both passes; the backward pass also holds one unit's gradient of the query.
   bool prepare() {
-    const bool backward = a.grad_out.data;
     i64 rows = 0;
-    for (i64 u = 0; backward && u < a.units; ++u) {
+    for (i64 u = 0; Backward && u < a.units; ++u) {
       const i64 count = a.block[a.unit[2 * u + 2]] - a.block[a.unit[2 * u]];
       rows = count > rows ? count : rows;
     }
@@ -216,7 +241,7 @@ template <class T, class A> struct Tiles {
     for (int first = all.begin; first < all.end; first += kTile) {
       const int last = first + kTile < all.end ? first + kTile : all.end;
       pack_transposed(key_t, head(a.key, b, h, first, last, D));
-      pack(value, Vp, head(a.value, b, h, first, last, Dv), A(1));
+      finite_value = pack(value, Vp, head(a.value, b, h, first, last, Dv), A(1));
       for (int g = 0; g < n; g += R) forward_group(b, h, begin, g, n - g < R ? n - g : R, first, last, first > all.begin);
     }
     A* const stats = static_cast<A*>(a.stats) + (b * a.rows + begin) * 2 * H + h;
@@ -264,7 +289,7 @@ template <class T, class A> struct Tiles {
     if (a.dropout > 0) drop(b, h, begin + g, count, first, wide, s);
     for (int r = 0; more && r < R; ++r)
       for (int d = 0; d < Vp; d += L) store<L>(out + (g + r) * Vp + d, load<L>(out + (g + r) * Vp + d) * fade[r]);
-    product<true>(s + read.begin, kTile, 1, value + read.begin * Vp, Vp, out + g * Vp, Vp, Vp, read.end - read.begin);
+    add_product(s + read.begin, kTile, 1, value + read.begin * Vp, Vp, out + g * Vp, Vp, Vp, read.end - read.begin, finite_value);
   }
   void drop(i64 b, int h, int row, int count, int first, Range wide, A* s) const {
     const Mask kept = mask(b, h);
@@ -311,11 +336,11 @@ template <class T, class A> struct Tiles {
       if (!packed) {
         pack_transposed(key_t, head(a.key, b, h, first, last, D));
         pack_transposed(value_t, head(a.value, b, h, first, last, Dv));
-        pack(key, Dp, head(a.key, b, h, first, last, D), A(1));
+        finite_key = pack(key, Dp, head(a.key, b, h, first, last, D), A(1));
         packed = true;
       }
-      pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
-      pack(out, Vp, head(a.grad_out, b, h, begin, end, Dv), A(1));
+      const bool finite_query = pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
+      const bool finite_grad = pack(out, Vp, head(a.grad_out, b, h, begin, end, Dv), A(1));
       Range read[kBlock / R];
       for (int g = 0; g < n; g += R)
         read[g / R] = backward_group(b, h, begin, g, n - g < R ? n - g : R, first, last, first_row);
@@ -325,8 +350,8 @@ template <class T, class A> struct Tiles {
           for (run = g + R; run < n && reads(run) == reads(g); run += R) {}
           if (!reads(g)) continue;
           const int depth = (run < n ? run : n) - g;
-          product<true>(weights + g * kTile + j, 1, kTile, out + g * Vp, Vp, grad_value + j * Vp, Vp, Vp, depth);
-          product<true>(grads + g * kTile + j, 1, kTile, query + g * Dp, Dp, grad_key + j * Dp, Dp, Dp, depth);
+          add_product(weights + g * kTile + j, 1, kTile, out + g * Vp, Vp, grad_value + j * Vp, Vp, Vp, depth, finite_grad);
+          add_product(grads + g * kTile + j, 1, kTile, query + g * Dp, Dp, grad_key + j * Dp, Dp, Dp, depth, finite_query);
         }
       }
     }
@@ -367,8 +392,8 @@ template <class T, class A> struct Tiles {
         store<L>(ds + r * kTile + j, grad);
       }
     }
-    product<true>(ds + read.begin, kTile, 1, key + read.begin * Dp, Dp, grad_query + i64(begin - first_row + g) * Dp, Dp, Dp,
-                  read.end - read.begin);
+    add_product(ds + read.begin, kTile, 1, key + read.begin * Dp, Dp, grad_query + i64(begin - first_row + g) * Dp, Dp, Dp,
+                read.end - read.begin, finite_key);
     return read;
   }
 };
