@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from edgewise import graphs
-from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan, using_engine
+from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
 from edgewise.biases import Projected, TableBias
 from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
 from edgewise.engines.merge import merge as merge_attention
+from edgewise.engines.plan import using_engine
 from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs import Graph, Pattern
 from edgewise.scores import Additive, Dot

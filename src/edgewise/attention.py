@@ -15,9 +15,6 @@ forward and backward; every differentiable argument has a gradient.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Literal, TypedDict, Unpack, get_args
 
 import torch
@@ -28,42 +25,13 @@ from edgewise.checks import bound, check_call, check_nodes, check_term
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
-from edgewise.engines.operands import transformed
-from edgewise.engines.plan import Choice, Plan, choose, plan
+from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
 from edgewise.scores import DOT, Score
 
 Reduce = Literal["sum", "mean", "max", "min"]
-_preferred: ContextVar[str] = ContextVar("engine", default="auto")
-
-
-@contextmanager
-def using_engine(engine: str) -> Iterator[None]:
-    """Within this context ``engine="auto"`` means the engine of this name, in every layer.
-
-    For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
-    Compiled code (``torch.compile``) does not see it.
-    """
-    token = _preferred.set(engine)
-    try:
-        yield
-    finally:
-        _preferred.reset(token)
-
-
-def _engine_for(engine: str) -> str:
-    """The engine named, or the one that stands for ``"auto"``: see :func:`using_engine`.
-
-    Under ``torch.func`` and forward-mode derivatives that is the reference, made of operations
-    that know them.
-    """
-    if engine == "auto" and transformed():
-        return "reference"
-    if engine != "auto" or torch.compiler.is_compiling():  # which cannot trace a context
-        return engine
-    return _preferred.get()
 
 
 def attend(
@@ -116,7 +84,7 @@ def attend(
         edge_value=edge_value,
         dropout=dropout,
     )
-    return _attend(call, graph, _engine_for(engine))
+    return _attend(call, graph, engine_for(engine))
 
 
 def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]) -> Tensor:
@@ -128,7 +96,7 @@ def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
     query, key, value = joint.unbind(-3)
     call, graph = _call(query, key, value, graph, **options)
     call.joint = joint
-    return _attend(call, graph, _engine_for("auto"))
+    return _attend(call, graph, engine_for("auto"))
 
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
@@ -171,7 +139,7 @@ def attend_with_lse(
     over their union with :func:`merge_attention`.
     """
     call, graph = _call(query, key, value, graph, **options)
-    engine = _engine_for(engine)
+    engine = engine_for(engine)
     return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
 
 
@@ -231,7 +199,7 @@ def aggregate(
         reduce=reduce,
         **graph_facts(graph),
     )
-    engine = _engine_for(engine)
+    engine = engine_for(engine)
     chosen = ENGINES[choose(problem, ENGINES, engine).engine]
     return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.layouts import Layout
+from edgewise.engines.operands import transformed
 from edgewise.errors import ArgumentError, unknown_name
 
 L = TypeVar("L", bound=Layout)
+_preferred: ContextVar[str] = ContextVar("engine", default="auto")
+
+
+@contextmanager
+def using_engine(engine: str) -> Iterator[None]:
+    """Within this context ``engine="auto"`` means the engine of this name, in every layer.
+
+    For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
+    Compiled code (``torch.compile``) does not see it.
+    """
+    token = _preferred.set(engine)
+    try:
+        yield
+    finally:
+        _preferred.reset(token)
+
+
+def engine_for(engine: str) -> str:
+    """The engine named, or the one that stands for ``"auto"``: see :func:`using_engine`.
+
+    Under ``torch.func`` and forward-mode derivatives that is the reference, made of operations
+    that know them.
+    """
+    if engine == "auto" and transformed():
+        return "reference"
+    if engine != "auto" or torch.compiler.is_compiling():  # which cannot trace a context
+        return engine
+    return _preferred.get()
 
 
 class Engine(Protocol[L]):
