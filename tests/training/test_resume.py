@@ -210,3 +210,15 @@ def test_finished_run_is_not_trained_again(unbroken: Path, monkeypatch: pytest.M
     metrics = train(RECIPE, unbroken, resume=True)
     assert metrics == RunFolder(unbroken).read_json("metrics.json")
     assert not RunFolder(unbroken).checkpoint.exists()
+
+
+def test_a_signal_that_lightning_saw_first_is_named() -> None:
+    """Between two of its steps it ends a run with an exit of its own."""
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+    from edgewise.training.run import _as_interrupted
+
+    for given, number in ((SIGTERMException(), signal.SIGTERM), (SystemExit(1), signal.SIGINT)):
+        with pytest.raises(Interrupted) as stopped, _as_interrupted():
+            raise given
+        assert stopped.value.signal == number

@@ -12,6 +12,7 @@ from typing import Any
 
 import lightning.pytorch as lightning
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import nn
 
 from edgewise.training.average import averages
@@ -124,11 +125,12 @@ def _write(folder: RunFolder, task: Task, watch: Watch, metrics: dict[str, float
 
 @contextmanager
 def _as_interrupted() -> Iterator[None]:
-    """Lightning turns a KeyboardInterrupt into ``sys.exit(1)``."""
+    """Lightning turns a KeyboardInterrupt, or a SIGTERM between its steps, into an exit."""
     try:
         yield
     except SystemExit as error:
-        raise Interrupted(signal.SIGINT) from error
+        ended = isinstance(error, SIGTERMException)
+        raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
 
 
 @contextmanager
