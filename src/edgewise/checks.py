@@ -21,8 +21,7 @@ def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.devi
             got=type(graph).__name__,
             remedy="wrap explicit edges with graphs.edges(edge_index, num_nodes)",
         )
-    graph = graph.bind(num_targets, num_sources)
-    return graph if graph.device == device else graph.to(device)
+    return graph.bind(num_targets, num_sources).to(device)
 
 
 def check_nodes(name: str, x: Tensor) -> None:

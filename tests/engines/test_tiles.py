@@ -15,12 +15,15 @@ from edgewise.attention import attend_joint
 from edgewise.engines import ENGINES, native, tiles_ops
 from edgewise.engines.call import AttentionCall
 from edgewise.engines.layouts import TilesLayout
+from edgewise.engines.tiles import TILE
 from edgewise.graphs import Graph, Intervals, Pattern
 from edgewise.layouts import GROUP, graph_facts, layout_of
+from tests.engines.calls import Call, assert_same, results
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
 
-BLOCK, TILE = TilesLayout.BLOCK, 128
+BLOCK = TilesLayout.BLOCK
+Results = tuple[list[Tensor], list[Tensor]]
 
 
 def runs(spans: list[tuple[int, int]], sources: int) -> Graph:
@@ -76,27 +79,19 @@ def nodes(
     ]
 
 
-def results(run: Any, given: list[Tensor], graph: Pattern, **options: Any) -> list[Tensor]:
+def outcome(given: list[Tensor], graph: Pattern, engine: str, **options: Any) -> Results:
     """Output, log-sum-exp and gradients of both."""
     torch.manual_seed(5)
-    out, lse = run(*given, graph, **options)
-    read = lse.isfinite()
-    loss = (out.double() * torch.sin(torch.arange(out.numel())).view(out.shape)).sum()
-    loss = loss + lse.masked_fill(~read, 0).double().cos().sum()
-    return [out, lse, *torch.autograd.grad(loss, given)]
+    call = Call(tuple(given), options, given)
+    return results(ew.attend_with_lse, call, graph, engine=engine)
 
 
 def agree(
     given: list[Tensor], graph: Pattern, tolerance: float = 1e-12, **options: Any
 ) -> list[Tensor]:
-    ours, theirs = (
-        results(ew.attend_with_lse, given, graph, engine=engine, **options)
-        for engine in ("tiles", "reference")
-    )
-    for mine, true in zip(ours, theirs, strict=True):
-        size = max([1.0, *true[true.isfinite()].abs().flatten().tolist()])
-        torch.testing.assert_close(mine, true, rtol=0, atol=tolerance * size)
-    return ours
+    ours, theirs = (outcome(given, graph, name, **options) for name in ("tiles", "reference"))
+    assert_same(ours, theirs, tolerance)
+    return ours[0] + ours[1]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -138,8 +133,8 @@ def test_leading_dimensions_and_strides(batch: tuple[int, ...]) -> None:
     spread = [torch.stack([x, x], -1)[..., 0] for x in apart]
     for other in (apart, spread):
         leaves = [x.requires_grad_() for x in other]
-        got = results(ew.attend_with_lse, leaves, graph, engine="tiles")
-        assert all(a.equal(b) for a, b in zip(got, expected, strict=True))
+        outputs, gradients = outcome(leaves, graph, "tiles")
+        assert all(a.equal(b) for a, b in zip(outputs + gradients, expected, strict=True))
 
 
 def test_members_that_share_keys_sum_their_gradients() -> None:
@@ -196,15 +191,15 @@ def test_low_precision_is_no_worse_than_rounding(name: str, dtype: torch.dtype) 
     graph = GRAPHS[name]
     given = [x.detach().to(dtype) for x in nodes(graph, 24, 24)]
 
-    def outcome(engine: str, kind: torch.dtype) -> list[Tensor]:
+    def rounded_in(engine: str, kind: torch.dtype) -> list[Tensor]:
         leaves = [x.to(kind).requires_grad_() for x in given]
         out = ew.attend(*leaves, graph, engine=engine)
         assert out.dtype == kind
         grads = torch.autograd.grad(out.double().sin().sum(), leaves)
         return [x.double() for x in (out, *grads)]
 
-    true = outcome("reference", torch.float64)
-    book, ours = outcome("reference", dtype), outcome("tiles", dtype)
+    true = rounded_in("reference", torch.float64)
+    book, ours = rounded_in("reference", dtype), rounded_in("tiles", dtype)
     for exact, rounded, mine in zip(true, book, ours, strict=True):
         unit = 8 * torch.finfo(dtype).eps * exact.abs().max()
         assert (mine - exact).abs().max() <= 2 * (rounded - exact).abs().max() + unit
@@ -217,9 +212,8 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
         outcomes = []
         for threads in (1, 2, 3, 1):
             torch.set_num_threads(threads)
-            outcomes.append(
-                results(ew.attend_with_lse, given, GRAPHS["packed"], engine="tiles", dropout=0.2)
-            )
+            outputs, gradients = outcome(given, GRAPHS["packed"], "tiles", dropout=0.2)
+            outcomes.append(outputs + gradients)
     finally:
         torch.set_num_threads(before)
     for other in outcomes[1:]:

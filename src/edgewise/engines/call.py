@@ -45,14 +45,10 @@ class AttentionCall:
 
     @cached_property
     def _batch(self) -> torch.Size:
-        if self.bare and self.query.shape[:-3] == self.key.shape[:-3] == self.value.shape[:-3]:
-            return self.query.shape[:-3]  # the general rule takes a while, next to a short sequence
+        batches = set(self.batches().values())
+        if len(batches) == 1:  # the general rule takes a while, next to a step of decoding
+            return batches.pop()
         return self._broadcast()
-
-    @property
-    def bare(self) -> bool:
-        """Whether edges have nothing of their own: no bias, gain, key or value."""
-        return self.bias is None and self.gain is None and not self.edge_vectors
 
     @property
     def edge_vectors(self) -> bool:
@@ -65,7 +61,8 @@ class AttentionCall:
 
         ``None`` where it would be long, where sizes are symbols, or under a function transform.
         """
-        if not (self.bare and isinstance(self.score, Dot)) or watched() or transformed():
+        bare = self.bias is None and self.gain is None and not self.edge_vectors
+        if not (bare and isinstance(self.score, Dot)) or watched() or transformed():
             return None
         query, key, value = self.query, self.key, self.value
         shapes, types = (query.shape, key.shape, value.shape), (query.dtype, key.dtype, value.dtype)

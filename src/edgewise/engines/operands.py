@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,10 +14,18 @@ from edgewise.engines import native
 from edgewise.engines.csr import LARGEST
 
 if TYPE_CHECKING:
+    from torch._library.custom_ops import CustomOpDef
+
     from edgewise.engines.call import Problem
 
 PLAIN = (Tensor, Parameter)
 """Tensors that hold their numbers themselves."""
+
+
+def kernel_operator(name: str, run: Callable[..., Any], *, schema: str) -> CustomOpDef:
+    """An operator of PyTorch's for a function that runs a kernel."""
+    name = f"edgewise::{name}"
+    return torch.library.custom_op(name, run, mutates_args=(), device_types="cpu", schema=schema)
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:

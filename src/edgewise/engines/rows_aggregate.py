@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
 from edgewise.engines.csr import Prepared, prepared
-from edgewise.engines.operands import accumulator, rows_of, wants_gradient, watched
+from edgewise.engines.operands import accumulator, kernel_operator, rows_of, wants_gradient, watched
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 SCHEMA = "Tensor value, Tensor? weight, Tensor[] by_target, Tensor[] by_source, int reduce"
@@ -34,11 +34,9 @@ def _forward(
     return _reduced(value, weight, side, by_target[0].shape[0] - 1, reduce)
 
 
-rows_aggregate = torch.library.custom_op(
-    "edgewise::rows_aggregate",
+rows_aggregate = kernel_operator(
+    "rows_aggregate",
     _forward,
-    mutates_args=(),
-    device_types="cpu",
     schema=f"({SCHEMA}) -> Tensor",
 )
 
@@ -94,11 +92,9 @@ def _run_backward(  # noqa: PLR0917 - the arguments of its operator
     return value_grad, weight_grad
 
 
-rows_aggregate_backward = torch.library.custom_op(
-    "edgewise::rows_aggregate_backward",
+rows_aggregate_backward = kernel_operator(
+    "rows_aggregate_backward",
     _run_backward,
-    mutates_args=(),
-    device_types="cpu",
     schema=f"(Tensor grad, Tensor out, bool[] needs, {SCHEMA}) -> (Tensor, Tensor)",
 )
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
-from edgewise.engines.operands import accumulator, wants_gradient, watched
+from edgewise.engines.operands import accumulator, kernel_operator, wants_gradient, watched
 from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,
@@ -50,11 +50,9 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     return out, lse, stats
 
 
-rows_attend = torch.library.custom_op(
-    "edgewise::rows_attend",
+rows_attend = kernel_operator(
+    "rows_attend",
     _forward,
-    mutates_args=(),
-    device_types="cpu",
     schema=f"({TENSORS}, {REST}) -> (Tensor, Tensor, Tensor)",
 )
 rows_attend.register_fake(_fake_attend)
@@ -76,11 +74,9 @@ def _run_backward(
     return run_backward(call, needs)
 
 
-rows_attend_backward = torch.library.custom_op(
-    "edgewise::rows_attend_backward",
+rows_attend_backward = kernel_operator(
+    "rows_attend_backward",
     _run_backward,
-    mutates_args=(),
-    device_types="cpu",
     schema="(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor stats, bool[] needs, "
     f"{TENSORS}, {REST}) -> Tensor[]",
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
-from edgewise.engines.operands import accumulator, rows_of, wants_gradient, watched
+from edgewise.engines.operands import accumulator, kernel_operator, rows_of, wants_gradient, watched
 
 ARGUMENTS = (
     "Tensor query, Tensor key, Tensor value, Tensor[] layout, float scale, float dropout, "
@@ -133,20 +133,16 @@ def _run(
     native.run(name, packed)
 
 
-tiles_attend = torch.library.custom_op(
-    "edgewise::tiles_attend",
+tiles_attend = kernel_operator(
+    "tiles_attend",
     _forward,
-    mutates_args=(),
-    device_types="cpu",
     schema=f"({ARGUMENTS}, bool lse) -> (Tensor, Tensor, Tensor)",
 )
 tiles_attend.register_fake(_outputs)
 
-tiles_attend_backward = torch.library.custom_op(
-    "edgewise::tiles_attend_backward",
+tiles_attend_backward = kernel_operator(
+    "tiles_attend_backward",
     _backward,
-    mutates_args=(),
-    device_types="cpu",
     schema="(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor stats, bool[] needs, "
     f"{ARGUMENTS}) -> Tensor[]",
 )

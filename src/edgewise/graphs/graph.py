@@ -258,6 +258,8 @@ class Graph(Pattern):
 
     def to(self, device: torch.device | str) -> Graph:
         """Give the graph on another device; the copy is kept."""
+        if device == self.device:
+            return self
         device = torch.device(device)
         if device.type == self.device.type and device.index in (None, self.device.index):
             return self

@@ -123,22 +123,22 @@ static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
   return each_merge<Sum>(*args, side, status, [](Sum& s, i64 b, const ew_merge& m) { s.merge_value_gradient(b, m); });
 }
 
-static i32 tiles(const ew_tiles_args* args) {
-  if (!fits(*args)) return EW_BAD_ARGUMENT;
-  const i64 heads = args->heads, blocks = args->blocks;
-  using State = Tiles<T, A, false>;
-  return run<State>(*args, args->batch * heads * blocks, args->threads, [&](State& state, i64 item) {
-    state.forward(item / (heads * blocks), int(item / blocks % heads), item % blocks);
+// Every part (a block or a unit of targets) of every head of every batch member.
+template <bool Backward, class Body> i32 each_part(const ew_tiles_args& args, i64 parts, const Body& body) {
+  if (!fits(args)) return EW_BAD_ARGUMENT;
+  using State = Tiles<T, A, Backward>;
+  const i64 heads = args.heads;
+  return run<State>(args, args.batch * heads * parts, args.threads, [&](State& state, i64 item) {
+    body(state, item / (heads * parts), int(item / parts % heads), item % parts);
   });
 }
 
+static i32 tiles(const ew_tiles_args* args) {
+  return each_part<false>(*args, args->blocks, [](auto& s, i64 b, int h, i64 block) { s.forward(b, h, block); });
+}
+
 static i32 tiles_grad(const ew_tiles_args* args) {
-  if (!fits(*args)) return EW_BAD_ARGUMENT;
-  const i64 heads = args->heads, units = args->units;
-  using State = Tiles<T, A, true>;
-  return run<State>(*args, args->batch * heads * units, args->threads, [&](State& state, i64 item) {
-    state.backward(item / (heads * units), int(item / units % heads), item % units);
-  });
+  return each_part<true>(*args, args->units, [](auto& s, i64 b, int h, i64 unit) { s.backward(b, h, unit); });
 }
 
 }  // namespace EW_NS
