@@ -17,14 +17,21 @@ from __future__ import annotations
 import itertools
 from typing import Literal, TypedDict, Unpack, get_args
 
-import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector
-from edgewise.checks import bound, check_call, check_nodes, check_term
+from edgewise.checks import (
+    NodeLayout,
+    bound,
+    check_layout,
+    check_nodes,
+    checked_call,
+    checked_term,
+)
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
+from edgewise.engines.operands import transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
@@ -46,6 +53,7 @@ def attend(
     edge_key: EdgeVector | None = None,
     edge_value: EdgeVector | None = None,
     dropout: float = 0.0,
+    layout: NodeLayout | None = None,
     engine: str = "auto",
 ) -> Tensor:
     """Attention of every target over the sources that it reads, ``[..., N_dst, H, Dv]``.
@@ -63,6 +71,9 @@ def attend(
         edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
         edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
         dropout: probability with which a normalised weight is set to zero; the others grow.
+        layout: ``"HND"`` where query, key, value and output are ``[..., H, N, D]``, as in PyTorch's
+            and Hugging Face's attention; ``"NHD"`` is what is said above. Without a word it is
+            that, with a warning where the shapes look like the other.
         engine: ``"auto"`` chooses; a named engine runs or raises.
 
     Raises:
@@ -72,6 +83,11 @@ def attend(
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
     """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_nodes(name, x)
+    check_layout(layout, query, key, graph)
+    if layout == "HND":
+        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
     call, graph = _call(
         query,
         key,
@@ -84,7 +100,8 @@ def attend(
         edge_value=edge_value,
         dropout=dropout,
     )
-    return _attend(call, graph, engine_for(engine))
+    out = _attend(call, graph, engine_for(engine))
+    return out.transpose(-3, -2) if layout == "HND" else out
 
 
 def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]) -> Tensor:
@@ -94,7 +111,7 @@ def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
     piece, in place of three that autograd would have to join.
     """
     query, key, value = joint.unbind(-3)
-    call, graph = _call(query, key, value, graph, **options)
+    call, graph = prepare(query, key, value, graph, **options)
     call.joint = joint
     return _attend(call, graph, engine_for("auto"))
 
@@ -138,7 +155,7 @@ def attend_with_lse(
     Attention over disjoint graphs, each with projections of its own if need be, becomes attention
     over their union with :func:`merge_attention`.
     """
-    call, graph = _call(query, key, value, graph, **options)
+    call, graph = prepare(query, key, value, graph, **options)
     engine = engine_for(engine)
     return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
 
@@ -187,7 +204,9 @@ def aggregate(
     graph = bound(graph, num_targets, num_sources, value.device)
     if weight is not None:
         weight = weight[:, None] if weight.dim() == 1 else weight
-        check_term("weight", weight, graph.num_edges, heads)
+        checked = checked_term("weight", weight, graph.num_edges, value)
+        assert isinstance(checked, Tensor)
+        weight = checked
     problem = Problem(
         operation="aggregate",
         batch=value.shape[:-3].numel(),
@@ -208,32 +227,34 @@ def prepare(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> tuple[AttentionCall, Graph]:
     """The checked call and the bound graph; draws a seed where weights are dropped."""
-    call, graph = _call(query, key, value, graph, **options)
-    check_call(call, graph)
-    return call, graph
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_nodes(name, x)
+    return _call(query, key, value, graph, **options)
 
 
 def _call(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> tuple[AttentionCall, Graph]:
-    """The same before what :func:`check_call` checks."""
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        check_nodes(name, x)
     graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
     options.setdefault("score", DOT)
-    seed = int(torch.randint(2**62, ())) if options.get("dropout", 0.0) > 0 else 0
-    return AttentionCall(query, key, value, seed=seed, **options), graph
+    return checked_call(query, key, value, graph, **options), graph
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """The engine for a call, which is checked: once for all that are alike, as it takes a while."""
+    """The engine for a call; chosen once for all that are alike, as it takes a while."""
 
     def make() -> Choice:
-        check_call(call, graph)
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
 
-    facts = call.facts
-    return make() if facts is None else graph.cached((engine, lse, facts), make)
+    if watched():  # sizes may be symbols
+        return make()
+    query, value = call.query, call.value
+    alike = (
+        *(engine, lse, transformed(), query.dtype, query.shape[-2:], value.shape[-1]),
+        *(call.batch.numel(), type(call.score), call.dropout > 0),
+        *(call.bias is None, call.gain is None, call.edge_vectors),
+    )
+    return graph.cached(alike, make)
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:

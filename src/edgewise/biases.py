@@ -25,14 +25,27 @@ class TableBias:
 
     def __post_init__(self) -> None:
         _check_index(self.index, self.table)
+        if self.index.dtype not in (torch.int32, torch.int64):  # bytes would select as a mask does
+            object.__setattr__(self, "index", self.index.long())
 
     def expand(self) -> Tensor:
         """The whole ``[E, H]`` tensor that this stands for."""
-        return self.table[self.index]
+        return self.table.index_select(0, self.index)
 
-    def edges(self, start: int, stop: int) -> TableBias:
-        """The same bias for the edges ``start`` to ``stop`` alone."""
-        return TableBias(self.index[start:stop], self.table)
+    def edges(self, chosen: slice | Tensor) -> TableBias:
+        """The same bias for these edges alone."""
+        return self._with(self.index[chosen], self.table)
+
+    def to(self, dtype: torch.dtype) -> TableBias:
+        """The same bias with numbers of another type; gradients come back in the table's own."""
+        return self if self.table.dtype == dtype else self._with(self.index, self.table.to(dtype))
+
+    def _with(self, index: Tensor, table: Tensor) -> TableBias:
+        """Classes that were checked are not checked again, which reads them all."""
+        made = object.__new__(TableBias)
+        object.__setattr__(made, "index", index)
+        object.__setattr__(made, "table", table)
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +72,13 @@ class Projected:
         """The whole ``[E, H, D]`` tensor that this stands for."""
         return torch.einsum("ef,hdf->ehd", self.features, self.weight)
 
-    def edges(self, start: int, stop: int) -> Projected:
-        """The same vectors for the edges ``start`` to ``stop`` alone."""
-        return Projected(self.features[start:stop], self.weight)
+    def edges(self, chosen: slice | Tensor) -> Projected:
+        """The same vectors for these edges alone."""
+        return Projected(self.features[chosen], self.weight)
+
+    def to(self, dtype: torch.dtype) -> Projected:
+        """The same vectors with numbers of another type."""
+        return Projected(self.features.to(dtype), self.weight.to(dtype))
 
 
 EdgeTerm = Tensor | TableBias
@@ -104,6 +121,15 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             got=f"shape {list(table.shape)}",
             remedy="use one row a class and one column a head",
         )
+    if index.device != table.device:
+        raise ArgumentError(
+            "TableBias.index",
+            expected=f"a tensor on {table.device}, as the table is",
+            got=f"one on {index.device}",
+            remedy="move both with .to(device)",
+        )
+    if index.is_meta:  # shapes alone, no classes to look at
+        return
     low, high = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
     if low < 0 or high >= table.shape[0]:
         raise ArgumentError(

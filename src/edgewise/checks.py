@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines.call import AttentionCall
-from edgewise.errors import ArgumentError
+from edgewise.engines.call import AttentionCall, accumulator
+from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import Graph, Pattern
-from edgewise.scores import Additive, Dot
+from edgewise.scores import Additive, Dot, Score
+
+NodeLayout = Literal["NHD", "HND"]
+"""Which axes come last: nodes, heads and width, or (as in PyTorch's attention) heads first."""
 
 
 def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
@@ -36,51 +42,111 @@ def check_nodes(name: str, x: Tensor) -> None:
         )
 
 
-def check_call(call: AttentionCall, graph: Graph) -> None:
-    """Shapes, heads and devices of a call agree with each other and with the graph."""
-    query, key, value = call.query, call.key, call.value
+def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor, graph: Pattern) -> None:
+    """Warn of what looks like ``[B, H, N, D]``: a pattern would bind to the heads."""
+    if layout is not None:
+        if layout not in get_args(NodeLayout):
+            raise unknown_name("layout", layout, get_args(NodeLayout))
+        return
+    if isinstance(graph, Graph) or query.dim() < 4:
+        return
+    nodes, heads = query.shape[-3:-1]
+    if nodes == key.shape[-3] and heads > max(16, 2 * nodes):
+        warnings.warn(
+            f"query {list(query.shape)} is read as [..., nodes, heads, width]: {nodes} nodes with "
+            f"{heads} heads each. Pass layout='HND' if the heads come first, as in PyTorch's "
+            "scaled_dot_product_attention, or layout='NHD' to say that this is meant.",
+            stacklevel=3,
+        )
+
+
+def checked_call(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    *,
+    score: Score,
+    bias: EdgeTerm | None = None,
+    gain: EdgeTerm | None = None,
+    edge_key: EdgeVector | None = None,
+    edge_value: EdgeVector | None = None,
+    dropout: float = 0.0,
+) -> AttentionCall:
+    """The call whose shapes, types and devices agree with each other and with the graph.
+
+    Draws a seed where weights are dropped.
+    """
     heads, width = query.shape[-2:]
     _same("key", key.shape[-2], heads, "heads", "query")
     _same("value", value.shape[-2], heads, "heads", "query")
     _same("value", value.shape[-3], key.shape[-3], "sources", "key")
-    _same_type(query, key=key, value=value)
-    if call.score is not None:
+    _same_type(query, "key", key)
+    _same_type(query, "value", value)
+    if score is not None:
         _same("key", key.shape[-1], width, "wide", "query")
-    if isinstance(call.score, Additive):
-        _check_additive(call.score, heads, width)
-    elif not (call.score is None or isinstance(call.score, Dot) or callable(call.score)):
+    if isinstance(score, Additive):
+        _check_additive(score, query)
+    elif not (score is None or isinstance(score, Dot) or callable(score)):
         raise ArgumentError(
             "score",
             expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
-            got=repr(call.score),
+            got=repr(score),
             remedy="see edgewise.scores",
         )
-    check_term("bias", call.bias, graph.num_edges, heads)
-    check_term("gain", call.gain, graph.num_edges, heads)
-    _check_vector("edge_key", call.edge_key, graph.num_edges, heads, width)
-    _check_vector("edge_value", call.edge_value, graph.num_edges, heads, value.shape[-1])
-    _check_batch(call)
-    if not 0.0 <= call.dropout <= 1.0:
+    if not 0.0 <= dropout <= 1.0:
         raise ArgumentError(
             "dropout",
             expected="a probability from 0 to 1",
-            got=repr(call.dropout),
+            got=repr(dropout),
             remedy="pass 0.0 outside of training",
         )
-
-
-def check_term(name: str, term: EdgeTerm | None, num_edges: int, heads: int) -> None:
-    """A bias, gain or weight has one number an edge and head, in the graph's edge order."""
-    if term is None:
-        return
-    if isinstance(term, TableBias):
-        shape, dtype = torch.Size((term.index.shape[0], term.table.shape[1])), term.table.dtype
-    else:
-        shape, dtype = term.shape, term.dtype
-    if not dtype.is_floating_point:
-        raise ArgumentError(
-            name, expected="floats", got=str(dtype), remedy="convert it with .to(torch.float32)"
+    batch = query.shape[:-3]
+    bare = bias is None and gain is None and edge_key is None and edge_value is None
+    if not (bare and key.shape[:-3] == batch and value.shape[:-3] == batch):
+        batch = _batch(
+            query=query,
+            key=key,
+            value=value,
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            edge_value=edge_value,
         )
+    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
+    if bare:
+        return AttentionCall(query, key, value, batch, score, dropout=dropout, seed=seed)
+    edges = graph.num_edges
+    return AttentionCall(
+        query,
+        key,
+        value,
+        batch,
+        score,
+        bias=checked_term("bias", bias, edges, query),
+        gain=checked_term("gain", gain, edges, query),
+        edge_key=_checked_vector("edge_key", edge_key, edges, query),
+        edge_value=_checked_vector("edge_value", edge_value, edges, value),
+        dropout=dropout,
+        seed=seed,
+    )
+
+
+def checked_term(
+    name: str, term: EdgeTerm | None, num_edges: int, nodes: Tensor
+) -> EdgeTerm | None:
+    """A bias, gain or weight, one number an edge and head of ``nodes [..., N, H, D]``.
+
+    In the graph's edge order, in the type in which sums over nodes are held.
+    """
+    if term is None:
+        return None
+    if isinstance(term, TableBias):
+        shape, numbers = torch.Size((term.index.shape[0], term.table.shape[1])), term.table
+    else:
+        shape, numbers = term.shape, term
+    _check_floats(name, numbers)
+    heads = nodes.shape[-2]
     if len(shape) < 2 or shape[-2] != num_edges or shape[-1] not in (1, heads):
         raise ArgumentError(
             name,
@@ -88,30 +154,25 @@ def check_term(name: str, term: EdgeTerm | None, num_edges: int, heads: int) -> 
             got=f"shape {list(shape)}",
             remedy="give one row an edge, in the order of graph.edge_index",
         )
+    _same_device(name, numbers, nodes)
+    return term.to(accumulator(nodes))
 
 
-def _check_batch(call: AttentionCall) -> None:
-    try:
-        _ = call.batch
-    except RuntimeError as error:
-        batches = call.batches()
-        raise ArgumentError(
-            ", ".join(batches),
-            expected="leading batch dimensions that broadcast",
-            got=", ".join(f"{name} {list(batch)}" for name, batch in batches.items()),
-            remedy="the last dimensions are [nodes, heads, width], or [edges, heads] of edge terms",
-        ) from error
-
-
-def _check_vector(
-    name: str, vector: EdgeVector | None, num_edges: int, heads: int, width: int
-) -> None:
+def _checked_vector(
+    name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
+) -> EdgeVector | None:
+    """Edge vectors in the type of the nodes, projections in that of their sums."""
     if vector is None:
-        return
+        return None
+    tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
     if isinstance(vector, Projected):
         shape = (vector.features.shape[0], *vector.weight.shape[:2])
     else:
         shape = tuple(vector.shape[-3:])
+    for tensor in tensors:
+        _check_floats(name, tensor)
+        _same_device(name, tensor, nodes)
+    heads, width = nodes.shape[-2:]
     if shape != (num_edges, heads, width):
         raise ArgumentError(
             name,
@@ -119,9 +180,29 @@ def _check_vector(
             got=f"shape {list(shape)}",
             remedy="give one row an edge, in the order of graph.edge_index",
         )
+    return vector.to(accumulator(nodes) if isinstance(vector, Projected) else nodes.dtype)
 
 
-def _check_additive(score: Additive, heads: int, width: int) -> None:
+def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
+    """The leading dimensions of all arguments, broadcast together."""
+    own = {"bias": 2, "gain": 2}
+    batches = {
+        name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
+    }
+    try:
+        batch: torch.Size = torch.broadcast_shapes(*batches.values())
+    except RuntimeError as error:
+        raise ArgumentError(
+            ", ".join(batches),
+            expected="leading batch dimensions that broadcast",
+            got=", ".join(f"{name} {list(batch)}" for name, batch in batches.items()),
+            remedy="the last dimensions are [nodes, heads, width], or [edges, heads] of edge terms",
+        ) from error
+    return batch
+
+
+def _check_additive(score: Additive, query: Tensor) -> None:
+    heads, width = query.shape[-2:]
     if score.weight is None and width != 1:
         raise ArgumentError(
             "score",
@@ -129,12 +210,22 @@ def _check_additive(score: Additive, heads: int, width: int) -> None:
             got="no weight",
             remedy="only heads of width 1 (as in GAT) need none",
         )
-    if score.weight is not None and tuple(score.weight.shape) != (heads, width):
+    if score.weight is None:
+        return
+    if tuple(score.weight.shape) != (heads, width):
         raise ArgumentError(
             "score.weight",
             expected=f"shape [{heads}, {width}] (heads, width), as the query has",
             got=f"shape {list(score.weight.shape)}",
             remedy="one vector a head",
+        )
+    _same_device("score.weight", score.weight, query)
+
+
+def _check_floats(name: str, x: Tensor) -> None:
+    if not x.dtype.is_floating_point:
+        raise ArgumentError(
+            name, expected="floats", got=str(x.dtype), remedy="convert it with .to(torch.float32)"
         )
 
 
@@ -148,12 +239,21 @@ def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
         )
 
 
-def _same_type(query: Tensor, **others: Tensor) -> None:
-    for name, other in others.items():
-        if (other.dtype, other.device) != (query.dtype, query.device):
-            raise ArgumentError(
-                name,
-                expected=f"{query.dtype} on {query.device}, as query is",
-                got=f"{other.dtype} on {other.device}",
-                remedy="convert it with .to(query)",
-            )
+def _same_type(query: Tensor, name: str, other: Tensor) -> None:
+    if other.dtype != query.dtype or other.device != query.device:
+        raise ArgumentError(
+            name,
+            expected=f"{query.dtype} on {query.device}, as query is",
+            got=f"{other.dtype} on {other.device}",
+            remedy="convert it with .to(query)",
+        )
+
+
+def _same_device(name: str, x: Tensor, nodes: Tensor) -> None:
+    if x.device != nodes.device:
+        raise ArgumentError(
+            name,
+            expected=f"a tensor on {nodes.device}, as the nodes are",
+            got=f"one on {x.device}",
+            remedy=f"move it with .to({str(nodes.device)!r})",
+        )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.attention import AttendOptions, attend_with_lse, prepare
-from edgewise.checks import bound, check_term
+from edgewise.checks import bound, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.layouts import EdgeLayout
@@ -60,7 +60,7 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
             remedy="bind the pattern with .bind(num_nodes)",
         )
     graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
-    check_term("scores", scores, graph.num_edges, scores.shape[-1])
+    checked_term("scores", scores, graph.num_edges, scores[..., None])
     return _softmax(scores, graph)
 
 

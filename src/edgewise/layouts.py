@@ -77,8 +77,12 @@ def _dense_layout(graph: Graph) -> DenseLayout:
     blocks, rows, columns = _shape(graph)
     facts = graph_facts(graph)
     places, full = facts["grid"], facts["full"]
+
+    def edges() -> EdgeLayout:
+        return layout_of(graph, EdgeLayout)
+
     if full and places == graph.num_edges:
-        return DenseLayout(blocks, rows, columns, None, None, None, None, False, None)
+        return DenseLayout(blocks, rows, columns, None, None, None, None, False, None, edges)
     target_sizes, source_sizes = graph.segments if graph.segments and blocks > 1 else (None, None)
     row_node, node_row = _places(target_sizes, rows)
     column_node, node_column = _places(source_sizes, columns)
@@ -86,10 +90,11 @@ def _dense_layout(graph: Graph) -> DenseLayout:
     column = graph.source if node_column is None else node_column[graph.source]
     slot = row * columns + column % max(columns, 1)
     if full:
-        return DenseLayout(blocks, rows, columns, None, None, None, None, True, slot)
+        return DenseLayout(blocks, rows, columns, None, None, None, None, True, slot, edges)
     mask = torch.zeros(places, dtype=torch.bool, device=graph.device).index_fill_(0, slot, True)
     mask = mask.view(blocks, rows, columns)
-    return DenseLayout(blocks, rows, columns, row_node, column_node, node_row, mask, False, slot)
+    places_of = (row_node, column_node, node_row)
+    return DenseLayout(blocks, rows, columns, *places_of, mask, False, slot, edges)
 
 
 def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:

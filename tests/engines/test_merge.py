@@ -42,7 +42,7 @@ def edge_share(term: Any, first: int, stop: int) -> Any:
     if isinstance(term, Tensor):
         return term[first:stop]
     if isinstance(term, (ew.TableBias, ew.Projected)):
-        return term.edges(first, stop)
+        return term.edges(slice(first, stop))
     return term
 
 

@@ -116,7 +116,9 @@ def test_dropout_draws_the_mask_of_the_reference(name: str, rate: float) -> None
 def test_a_part_of_a_graph_draws_its_share_of_the_mask() -> None:
     """Its first edge is not number 0."""
     graph = GRAPHS["packed"]
-    call = AttentionCall(*nodes(graph, 8, 8), score=ew.Dot(), dropout=0.5, seed=3, first_edge=1000)
+    call = AttentionCall(
+        *nodes(graph, 8, 8), torch.Size([2]), ew.Dot(), dropout=0.5, seed=3, first_edge=1000
+    )
     ours, theirs = (
         ENGINES[name].attend(call, layout_of(graph, ENGINES[name].layout))
         for name in ("tiles", "reference")

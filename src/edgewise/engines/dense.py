@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.biases import EdgeTerm, TableBias
+from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.layouts import DenseLayout
 from edgewise.engines.merge import softmax_with_lse
-from edgewise.engines.reference import expand, wide
+from edgewise.engines.reference import Reference, expand, wide
 from edgewise.scores import Dot
 
+REFERENCE = Reference()
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 
@@ -61,38 +62,51 @@ class Dense:
         """Output ``[..., N_dst, H, Dv]``."""
         if not isinstance(call.score, Dot) or call.gain is not None or layout.places == 0:
             return self.attend_with_lse(call, layout)[0]
+        if _would_spread(call, layout):
+            return REFERENCE.attend(call, layout.edges)
+        query, scale = _positive(call.query, call.score.scale_for(call.query.shape[-1]))
         mask = layout.mask[:, None] if layout.mask is not None else None
         if call.bias is not None:
-            mask = _grid(call.bias, layout, call.query.shape[-2], -torch.inf).to(call.query.dtype)
+            mask = _centred(_grid(call.bias, layout, call.query.shape[-2], -torch.inf))
             if layout.causal:
                 mask = mask.masked_fill(_upper(layout, mask.device), -torch.inf)
-        if mask is not None and mask.shape[:-3].numel() > 1:
-            mask = mask.expand(*call.batch, layout.blocks, *mask.shape[-3:]).flatten(0, -4)
+            if mask.shape[:-4].numel() > 1:
+                mask = mask.expand(*call.batch, *mask.shape[-4:])
+            mask = mask.flatten(0, -4)
+        if mask is not None and 1 < len(mask) < call.batch.numel() * layout.blocks:
+            mask = mask.expand(*call.batch, *mask.shape).flatten(0, -4)
         out = F.scaled_dot_product_attention(
-            _members(call.query, layout.row_node, layout.rows, call.batch),
+            _members(query, layout.row_node, layout.rows, call.batch),
             _members(call.key, layout.column_node, layout.columns, call.batch),
             _members(call.value, layout.column_node, layout.columns, call.batch),
             attn_mask=mask,
             dropout_p=call.dropout,
             is_causal=layout.causal and mask is None,
-            scale=call.score.scale_for(call.query.shape[-1]),
+            scale=scale,
         ).transpose(1, 2)
         shape = *call.batch, layout.blocks * layout.rows, *out.shape[2:]
         return _at(_shaped(out, shape), layout.node_row)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp ``[..., N_dst, H]``, with the scores of all pairs in memory."""
+        if _would_spread(call, layout):
+            return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
+        if call.dropout > 0:  # each member of the batch draws its own mask
+            scores = scores.expand(*call.batch, *scores.shape[-4:])
         weights, lse = softmax_with_lse(scores, -1)
         if call.dropout > 0:
             weights = F.dropout(weights, call.dropout)
         out = weights @ wide(_columns(call.value, layout))
+        lse = lse.expand(*call.batch, *lse.shape[-3:])
         return _nodes(out.to(call.value.dtype), layout), _nodes(lse[..., None], layout).squeeze(-1)
 
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
         """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
+        if not (layout.full or torch.compiler.is_compiling() or _finite(value)):
+            return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
         degree = matrix.sum(-1, keepdim=True)
         if weight is not None:
@@ -128,6 +142,47 @@ class Dense:
         if layout.causal:
             scores = scores.masked_fill(_upper(layout, scores.device), -torch.inf)
         return scores
+
+
+def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
+    """Whether a matrix product would carry a NaN or an infinity over a pair that is no edge.
+
+    There its weight is 0, and 0 times either is NaN. Such calls are left to the edges themselves;
+    the gradient of an output is not looked at, and compiled code does not look at all.
+    """
+    if layout.full or torch.compiler.is_compiling():
+        return False
+    if call.bias is not None and not _finite(call.bias, or_dropped=True):
+        return True
+    given = (call.query, call.key, call.value, call.gain)
+    return not all(x is None or _finite(x) for x in given)
+
+
+def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
+    """Whether all numbers are finite, or are the -inf that drops an edge."""
+    x = (given.table if isinstance(given, TableBias) else given).detach()
+    if x.is_meta or not x.numel():
+        return True
+    if or_dropped:
+        return bool(x.amax() < torch.inf)
+    return bool(x.sum(dtype=accumulator(x)).isfinite())
+
+
+def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
+    """The same scores with a scale above 0, as PyTorch's causal kernel needs it."""
+    if scale > 0:
+        return query, scale
+    return (-query, -scale) if scale < 0 else (query * 0.0, 1.0)
+
+
+def _centred(bias: Tensor) -> Tensor:
+    """Biases less each row's greatest, which changes no weight.
+
+    PyTorch's kernel keeps maximum and log-sum in one number, in which a row of -1e9 loses the sum:
+    its gradients would be as many times too large as the row is long.
+    """
+    greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
+    return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
 
 
 def _members(x: Tensor, node: Tensor | None, length: int, batch: torch.Size) -> Tensor:

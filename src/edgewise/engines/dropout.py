@@ -16,20 +16,21 @@ def dropout_mask(
     first_edge: int,
     edges: int,
     heads: int,
-    device: torch.device,
+    like: Tensor,
 ) -> Tensor:
     """``[batch, edges, heads]``, 1 / (1 - p) where a weight is kept and 0 where it is dropped.
 
-    Every engine that drops edges one by one draws the same mask, in every pass.
+    Of the type and on the device of ``like``. Every engine that drops edges one by one draws the
+    same mask, in every pass.
     """
-    edge = torch.arange(first_edge, first_edge + edges, device=device)[None, :, None]
-    head = torch.arange(heads, device=device)
-    member = torch.arange(batch, device=device)[:, None, None]
+    edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
+    head = torch.arange(heads, device=like.device)
+    member = torch.arange(batch, device=like.device)[:, None, None]
     word = _mix((seed & WORD) ^ _mix(edge & WORD))
     word = _mix(word ^ _mix((head + 0x9E3779B9) & WORD))
     word = _mix(word ^ _mix((member + (seed >> 32)) & WORD))
-    kept = word >= int(probability * 2**32)
-    return kept.float() / (1.0 - probability) if probability < 1 else torch.zeros_like(kept).float()
+    kept = (word >= int(probability * 2**32)).to(like.dtype)
+    return kept / (1.0 - probability) if probability < 1 else torch.zeros_like(kept)
 
 
 def _mix(word: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -35,6 +36,7 @@ class DenseLayout:
         causal: the mask would be the lower triangle, and is not made.
         slot: ``[E]``, place ``(block * rows + row) * columns + column`` of each edge; ``None``
             where edge e is in place e.
+        list_edges: gives the edges one by one, for what a matrix cannot do.
 
     """
 
@@ -47,6 +49,17 @@ class DenseLayout:
     mask: Tensor | None
     causal: bool
     slot: Tensor | None
+    list_edges: Callable[[], EdgeLayout]
+
+    @property
+    def full(self) -> bool:
+        """Whether every pair is an edge, so that nothing can cross where there is none."""
+        return self.mask is None and not self.causal
+
+    @cached_property
+    def edges(self) -> EdgeLayout:
+        """The same graph, edge by edge."""
+        return self.list_edges()
 
     @property
     def places(self) -> int:

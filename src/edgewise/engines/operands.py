@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 PLAIN = (Tensor, Parameter)
 """Tensors that hold their numbers themselves."""
+
+
+NO_SECOND_DERIVATIVE = (
+    "The kernels give first derivatives alone. For second derivatives run the forward pass with "
+    'edgewise.using_engine("reference"), which has them.'
+)
 
 
 def kernel_operator(name: str, run: Callable[..., Any], *, schema: str) -> CustomOpDef:
@@ -47,11 +54,6 @@ def rows_of(x: Tensor) -> Tensor:
     return x if dense else x.contiguous()
 
 
-def accumulator(x: Tensor) -> torch.dtype:
-    """The type in which sums are held."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def watched(tensors: Iterable[Tensor | None] = ()) -> bool:
     """Whether calls with these tensors must go through PyTorch's dispatcher to be seen."""
     return (
@@ -69,6 +71,33 @@ def transformed() -> bool:
     return (
         torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     )
+
+
+def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass whose gradients say, when they are differentiated, what has derivatives."""
+
+    @wraps(backward)
+    def run(ctx: Any, *grads: Tensor | None) -> Any:
+        with torch.no_grad():
+            given = backward(ctx, *grads)
+        if not torch.is_grad_enabled():  # create_graph=False: nobody can
+            return given
+        reached = (*grads, *ctx.saved_tensors)
+        return _FirstDerivatives.apply(len(given), *given, *reached)  # type: ignore[no-untyped-call]
+
+    return run
+
+
+class _FirstDerivatives(torch.autograd.Function):
+    """Gradients, connected with what they depend on so that autograd comes by to be refused."""
+
+    @staticmethod
+    def forward(_ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(x if x is None else x.detach() for x in tensors[:count])
+
+    @staticmethod
+    def backward(_ctx: Any, *_grads: Tensor | None) -> None:
+        raise RuntimeError(NO_SECOND_DERIVATIVE)
 
 
 def wants_gradient(tensors: Iterable[Tensor | None]) -> bool:

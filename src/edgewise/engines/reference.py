@@ -40,18 +40,21 @@ class Reference:
     def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
         scores = self.edge_scores(call, layout)
+        scores = scores.expand(
+            *call.batch, *scores.shape[-2:]
+        )  # values may have members of their own
         weights, lse = _softmax(scores, layout)
         if call.dropout > 0:
             mask = dropout_mask(
                 call.seed,
                 call.dropout,
-                batch=weights.shape[:-2].numel(),
+                batch=call.batch.numel(),
                 first_edge=call.first_edge,
                 edges=weights.shape[-2],
                 heads=weights.shape[-1],
-                device=weights.device,
+                like=weights,
             )
-            weights = weights * mask.to(weights.dtype).view(weights.shape)
+            weights = weights * mask.view(weights.shape)
         message = wide(call.value).index_select(-3, layout.source)
         if call.edge_value is not None:
             message = message + wide(expand(call.edge_value))
@@ -135,6 +138,9 @@ def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor
     shape = list(message.shape)
     shape[-3] = layout.num_targets
     index = layout.target[:, None, None].expand_as(message)
-    return message.new_zeros(shape).scatter_reduce(
-        -3, index, message, "amax" if reduce == "max" else "amin", include_self=False
-    )
+    # The gradient counts the base among the ties even where it is left out. NaN ties with nothing.
+    base = message.new_full(shape, torch.nan)
+    kind = "amax" if reduce == "max" else "amin"
+    extreme = base.scatter_reduce(-3, index, message, kind, include_self=False)
+    read = torch.bincount(layout.target, minlength=layout.num_targets) > 0
+    return extreme.masked_fill(~read[:, None, None], 0.0)

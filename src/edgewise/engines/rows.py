@@ -9,9 +9,9 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines import rows_ops
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.layouts import RowsLayout
-from edgewise.engines.operands import accumulator, flat, refusals, wants_gradient
+from edgewise.engines.operands import flat, refusals, wants_gradient
 from edgewise.engines.rows_aggregate import REDUCES, run_aggregate
 from edgewise.engines.rows_edges import rows_scores, rows_softmax
 from edgewise.scores import Additive, Dot

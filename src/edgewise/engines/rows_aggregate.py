@@ -12,11 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
+from edgewise.engines.call import accumulator
 from edgewise.engines.csr import Prepared, prepared
-from edgewise.engines.operands import accumulator, kernel_operator, rows_of, wants_gradient, watched
+from edgewise.engines.operands import (
+    differentiable_once,
+    kernel_operator,
+    rows_of,
+    wants_gradient,
+    watched,
+)
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 SCHEMA = "Tensor value, Tensor? weight, Tensor[] by_target, Tensor[] by_source, int reduce"
@@ -185,9 +191,8 @@ class _Eager(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        """Once: for second derivatives there is the reference engine."""
         return (*_gradients(ctx, _run_backward, grad), None, None, None)
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from edgewise.engines import native
+from edgewise.engines.call import accumulator
 from edgewise.engines.csr import prepared
-from edgewise.engines.operands import accumulator, rows_of
+from edgewise.engines.operands import rows_of
 
 DIFFERENTIABLE = (
     *("query", "key", "value", "bias", "gain"),

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from edgewise.engines import native
+from edgewise.engines.call import accumulator
 from edgewise.engines.csr import prepared
-from edgewise.engines.operands import accumulator
 from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
-from edgewise.engines.operands import accumulator, kernel_operator, wants_gradient, watched
+from edgewise.engines.call import accumulator
+from edgewise.engines.operands import differentiable_once, kernel_operator, wants_gradient, watched
 from edgewise.engines.rows_call import (
     DIFFERENTIABLE,
     REST,
@@ -160,11 +160,10 @@ class _Eager(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(
         ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None, _: Tensor | None
     ) -> tuple[Any, ...]:
-        """Once: for second derivatives there is the reference engine."""
         grads = _gradients(ctx, _run_backward, grad_out, grad_lse)
         return (*grads, *(None for _ in range(len(Inputs._fields) - len(grads))))
 

@@ -11,10 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from edgewise.engines import native
-from edgewise.engines.operands import accumulator, kernel_operator, rows_of, wants_gradient, watched
+from edgewise.engines.call import accumulator
+from edgewise.engines.operands import (
+    differentiable_once,
+    kernel_operator,
+    rows_of,
+    wants_gradient,
+    watched,
+)
 
 ARGUMENTS = (
     "Tensor query, Tensor key, Tensor value, Tensor[] layout, float scale, float dropout, "
@@ -188,9 +194,8 @@ class _Eager(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> Any:
-        """Once: for second derivatives there is the reference engine."""
         out, stats, *nodes = ctx.saved_tensors
         if grad_out is None:
             grad_out = torch.zeros_like(out)
