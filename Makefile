@@ -42,7 +42,7 @@ accuracy: install
 
 # The C++ kernels, in place beside their sources.
 native:
-	cmake -S . -B build/native -DEW_OUTPUT=$(CURDIR)/src/edgewise/native
+	cmake -S . -B build/native -DEW_OUTPUT=$(CURDIR)/src/edgewise/engines/native
 	cmake --build build/native --parallel 2
 
 # The rows engine beside PyTorch Geometric: a table, and results.json. A quarter of an hour.

@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.cpu.measure import copy_bandwidth, disagreement, peak_memory, spread, times
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
-from edgewise.engines.native import instruction_set
+from edgewise.engines.native.library import instruction_set
 
 MOST_ERROR = 1e-4  # relative to the largest number of a tensor; float32 sums of some hundred terms
 TITLES = {"problem": 58, "peer": -9, "forward": 17, "fwd + bwd": 17, "memory": 7, "ours, ms": 12}

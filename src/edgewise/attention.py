@@ -31,7 +31,7 @@ from edgewise.checks import (
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge, merge_seconds
-from edgewise.engines.operands import transformed, watched
+from edgewise.engines.native.operator import transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern

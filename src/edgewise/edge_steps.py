@@ -15,7 +15,7 @@ from edgewise.attention import AttendOptions, attend_with_lse, prepare
 from edgewise.checks import bound, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.layouts import EdgeLayout
+from edgewise.engines.reference import EdgeLayout
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of

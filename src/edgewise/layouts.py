@@ -9,10 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.engines.layouts import DenseLayout, EdgeLayout, Layout, RowsLayout, TilesLayout
+from edgewise.engines.dense import DenseLayout
+from edgewise.engines.reference import EdgeLayout
+from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph, Intervals
 
-L = TypeVar("L", bound=Layout)
+L = TypeVar("L")
 
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
@@ -139,8 +142,14 @@ def _tiles_layout(graph: Graph) -> TilesLayout:
     block = F.pad(first_row[member] + TilesLayout.BLOCK * rank, (0, 1), value=graph.num_targets)
     unit = torch.stack([first_block, _starts(sources)], 1)
     degree = graph.in_degree()
+    first_edge = degree.cumsum(0) - degree
     return TilesLayout(
-        graph.start.int(), graph.stop.int(), degree.cumsum(0) - degree, block.int(), unit.int()
+        graph.start.int(),
+        graph.stop.int(),
+        first_edge,
+        block.int(),
+        unit.int(),
+        pairs=graph.num_edges,
     )
 
 

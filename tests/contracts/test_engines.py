@@ -10,7 +10,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import ENGINES, native
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 from edgewise.graphs import Pattern
 
 EXAMPLES: dict[str, Pattern] = {
@@ -44,7 +45,7 @@ def attend(*given: Any, engine: str, **options: Any) -> Tensor:
     pytest.skip(choices[engine].reasons[0])
 
 
-@pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
+@pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 @PATTERN
 def test_tiles_serve_runs_of_sources(name: str) -> None:
     """And every other engine serves every pattern, unless an edge is there twice."""

@@ -9,11 +9,12 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import ENGINES, native
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 from edgewise.engines.plan import Choice, Plan
 
-SPARSE = "reference" if native.MISSING else "rows"
-RUNS = "dense" if native.MISSING else "tiles"
+SPARSE = "reference" if library.MISSING else "rows"
+RUNS = "dense" if library.MISSING else "tiles"
 COPIES = graphs.edges(torch.tensor([[0, 0], [1, 1]]), 4)
 
 

@@ -8,10 +8,11 @@ import torch
 import edgewise as ew
 from edgewise import graphs
 from edgewise.attention import attend_with_lse
-from edgewise.engines import ENGINES, native
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 from edgewise.layouts import layout_of
 
-pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
+pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 
 SIZES = {  # targets, sources, edges
     "square": (13, 13, 60),

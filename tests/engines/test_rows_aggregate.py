@@ -5,10 +5,11 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import ENGINES, native
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 from edgewise.layouts import layout_of
 
-pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
+pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 
 SIZES = {"square": (13, 13, 60), "bipartite": (7, 19, 50), "empty": (5, 4, 0), "hub": (3, 5, 2500)}
 

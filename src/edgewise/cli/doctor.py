@@ -12,7 +12,8 @@ from edgewise.cli.table import table
 from edgewise.data import planetoid
 from edgewise.data.files import cache_root, data_root
 from edgewise.data.planetoid import NAMES
-from edgewise.engines import ENGINES, native
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 
 EXTRAS = {
     "lightning": ("train", "training"),
@@ -36,7 +37,7 @@ def report() -> str:
         "versions": _versions(),
         "devices": _devices(),
         "engines": [[name, _purpose(engine)] for name, engine in ENGINES.items()],
-        "kernels": [["native", native.MISSING or f"for {native.instruction_set()}"]],
+        "kernels": [["native", library.MISSING or f"for {library.instruction_set()}"]],
         "extras": [_extra(name, *about) for name, about in EXTRAS.items()],
         "data": _data(),
     }

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
-from edgewise.engines.layouts import DenseLayout
 from edgewise.engines.merge import softmax_with_lse
-from edgewise.engines.reference import Reference, expand, wide
+from edgewise.engines.reference import EdgeLayout, Reference, expand, wide
 from edgewise.scores import Dot
 
 REFERENCE = Reference()
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLayout:
+    """``blocks`` blocks of ``rows × columns`` pairs; one block is the whole matrix.
+
+    Attributes:
+        row_node, column_node: ``[blocks, rows]`` and ``[blocks, columns]``, the node in each place
+            of a ragged batch (0 where there is none); ``None`` where the places, one block after
+            the other, are the nodes.
+        node_row: ``[num_targets]``, the place ``block * rows + row`` of each target, where
+            ``row_node`` is given.
+        mask: boolean, broadcasts to ``[blocks, rows, columns]``; ``None`` if all pairs are edges.
+        causal: the mask would be the lower triangle, and is not made.
+        slot: ``[E]``, place ``(block * rows + row) * columns + column`` of each edge; ``None``
+            where edge e is in place e.
+        list_edges: gives the edges one by one, for what a matrix cannot do.
+
+    """
+
+    blocks: int
+    rows: int
+    columns: int
+    row_node: Tensor | None
+    column_node: Tensor | None
+    node_row: Tensor | None
+    mask: Tensor | None
+    causal: bool
+    slot: Tensor | None
+    list_edges: Callable[[], EdgeLayout]
+
+    @property
+    def full(self) -> bool:
+        """Whether every pair is an edge, so that nothing can cross where there is none."""
+        return self.mask is None and not self.causal
+
+    @cached_property
+    def edges(self) -> EdgeLayout:
+        """The same graph, edge by edge."""
+        return self.list_edges()
+
+    @property
+    def places(self) -> int:
+        """How many pairs there are, edges or not."""
+        return self.blocks * self.rows * self.columns
 
 
 class Dense:

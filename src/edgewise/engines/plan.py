@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.layouts import Layout
-from edgewise.engines.operands import transformed
+from edgewise.engines.native.operator import transformed
 from edgewise.errors import ArgumentError, unknown_name
 
-L = TypeVar("L", bound=Layout)
+L = TypeVar("L")
 _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.dropout import dropout_mask
-from edgewise.engines.layouts import EdgeLayout
 from edgewise.scores import Score
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLayout:
+    """One source and one target an edge, ``[E]`` each, in the order of the edge tensors."""
+
+    source: Tensor
+    target: Tensor
+    num_targets: int
+    num_sources: int
 
 
 class Reference:

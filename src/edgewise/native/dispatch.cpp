@@ -46,8 +46,11 @@ const ew::Kernels* kernels(int dtype) {
 }  // namespace
 
 EW_EXPORT const char* ew_isa() { return isa == 2 ? "avx512" : isa == 1 ? "avx2" : "base"; }
-EW_EXPORT int64_t ew_sizes(int32_t which) {
-  return which == 0 ? sizeof(ew_attend_args) : which == 1 ? sizeof(ew_aggregate_args) : which == 2 ? sizeof(ew_softmax_args) : which == 3 ? sizeof(ew_side) : sizeof(ew_tiles_args);
+// The text of abi.h, from which Python reads where each member of a structure is.
+EW_EXPORT const char* ew_abi() {
+  return
+#include "abi_text.h"
+      ;
 }
 
 #define EW_CALL(name, args_type, member)                                             \

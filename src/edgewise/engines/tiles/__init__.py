@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from edgewise.engines import tiles_ops
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.layouts import TilesLayout
-from edgewise.engines.operands import flat, refusals
+from edgewise.engines.native.operator import flat, refusals
+from edgewise.engines.tiles.attend import tiles_attend
+from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.scores import Dot
 
 TILE = 128  # sources at a time
@@ -65,12 +65,18 @@ class Tiles:
 
 def _run(call: AttentionCall, layout: TilesLayout, *, lse: bool) -> tuple[Tensor, Tensor]:
     assert isinstance(call.score, Dot)
-    scale = call.score.scale_for(call.query.shape[-1])
-    numbers = scale, call.dropout, call.seed, call.first_edge, lse
-    nodes = call.query, call.key, call.value
-    if all(x.dim() == 4 and len(x) == len(call.query) for x in nodes):
-        given = nodes if call.joint is None else (call.joint,)
-        return tiles_ops.run_attend(layout.tensors, numbers, *given)
-    members = (flat(x, call.batch) for x in nodes)
-    out, total = tiles_ops.run_attend(layout.tensors, numbers, *members)
-    return out.view(*call.batch, *out.shape[1:]), total
+    out, total, _ = tiles_attend(
+        {
+            "query": flat(call.query, call.batch),
+            "key": flat(call.key, call.batch),
+            "value": flat(call.value, call.batch),
+            "layout": layout.tensors,
+            "pairs": layout.pairs,
+            "scale": call.score.scale_for(call.query.shape[-1]),
+            "dropout": call.dropout,
+            "seed": call.seed,
+            "first_edge": call.first_edge,
+            "with_lse": lse,
+        }
+    )
+    return out if len(call.batch) == 1 else out.view(*call.batch, *out.shape[1:]), total

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines import rows_ops
 from edgewise.engines.call import AttentionCall, Problem, accumulator
-from edgewise.engines.layouts import RowsLayout
-from edgewise.engines.operands import flat, refusals, wants_gradient
-from edgewise.engines.rows_aggregate import REDUCES, run_aggregate
-from edgewise.engines.rows_edges import rows_scores, rows_softmax
+from edgewise.engines.native.operator import flat, refusals, wants_gradient
+from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
+from edgewise.engines.rows.attend import rows_attend, rows_scores
+from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.rows.softmax import rows_softmax
 from edgewise.scores import Additive, Dot
 
 # Kernel and slope below zero of each activation: leaky ReLU covers the piecewise linear ones.
@@ -21,8 +22,6 @@ ACTIVATIONS = {
     **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
     **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
 }
-NO_TERM = (None, None)
-NO_VECTOR = (None, None, None)
 
 
 class Rows:
@@ -64,21 +63,23 @@ class Rows:
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
-        batch, arguments = _arguments(call, layout)
-        out, lse, _ = rows_ops.run_attend(*arguments)
-        return out.view(*batch, *out.shape[1:]), lse.view(*batch, *lse.shape[1:])
+        out, lse, _ = rows_attend(_given(call, layout))
+        if len(call.batch) == 1:
+            return out, lse
+        return out.view(*call.batch, *out.shape[1:]), lse.view(*call.batch, *lse.shape[1:])
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
-        batch, arguments = _arguments(replace(call, edge_value=None), layout)
-        scores: Tensor = rows_scores(*arguments)
-        return scores.view(*batch, *scores.shape[1:])
+        (found,) = rows_scores(_given(replace(call, edge_value=None), layout))
+        return found.view(*call.batch, *found.shape[1:])
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
         members = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
         members = members.to(accumulator(scores))
-        weights: Tensor = rows_softmax(members, None, list(layout.by_target), layout.num_sources)
+        (weights,) = rows_softmax(
+            {"scores": members, "by_target": layout.by_target, "columns": layout.num_sources}
+        )
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -89,17 +90,15 @@ class Rows:
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         nodes, shape = flat(value, batch), value.shape[-2:]
-        if (
-            weight is None or weight.shape[-1] == 1
-        ):  # one weight an edge: heads need not be told apart
+        if weight is not None and reduce in ("max", "min"):
+            nodes = nodes.to(accumulator(value))  # what is rounded to 16 bits ties with others
+        if weight is None or weight.shape[-1] == 1:  # heads need not be told apart
             nodes = nodes.reshape(*nodes.shape[:2], 1, shape.numel())
+        given: dict[str, Any] = {"value": nodes, "reduce": REDUCES[reduce]}
         if weight is not None:
-            weight = _term(weight, batch, accumulator(value))[0]
-        needed = [x for x in (nodes, weight) if x is not None and x.requires_grad]
-        by_source = list(layout.by_source) if needed and torch.is_grad_enabled() else []
-        sides = (list(layout.by_target), by_source)
-        out = run_aggregate(nodes, weight, *sides, REDUCES[reduce])
-        return out.view(*batch, out.shape[1], *shape)
+            given["weight"] = _members(weight, batch, 2)
+        (out,) = rows_aggregate({**given, **_sides(layout, given)})
+        return out.view(*batch, out.shape[1], *shape).to(value.dtype)
 
 
 def _gather_seconds(size: int) -> float:
@@ -107,60 +106,68 @@ def _gather_seconds(size: int) -> float:
     return 0.17e-9 if size < 2e6 else 0.5e-9 if size < 1e7 else 1.1e-9
 
 
-def _arguments(call: AttentionCall, layout: RowsLayout) -> tuple[torch.Size, tuple[object, ...]]:
-    """Leading dimensions, and the arguments of the operator in its order."""
-    batch = call.batch
-    dtype = accumulator(call.value)
-    query = key = weight = None
-    score, activation, slope, scale = 0, 0, 0.0, 1.0
+def _given(call: AttentionCall, layout: RowsLayout) -> dict[str, Any]:
+    """The arguments of the operators, by name."""
+    given: dict[str, Any] = {"value": flat(call.value, call.batch)}
+    kind, activation, slope, scale = 0, 0, 0.0, 1.0
     if call.score is not None:
-        query, key = flat(call.query, batch), flat(call.key, batch)
+        given["query"], given["key"] = flat(call.query, call.batch), flat(call.key, call.batch)
+        if call.gain is not None:
+            _put_term(given, "gain", call.gain, call.batch)
+        if call.edge_key is not None:
+            _put_vectors(given, "edge_key", call.edge_key, call.batch)
     if isinstance(call.score, Dot):
-        score, scale = 1, call.score.scale_for(call.query.shape[-1])
+        kind, scale = 1, call.score.scale_for(call.query.shape[-1])
     elif isinstance(call.score, Additive):
-        score = 2
+        kind = 2
         activation, fixed = ACTIVATIONS[call.score.activation]
         slope = call.score.negative_slope if fixed is None else fixed
-        weight = None if call.score.weight is None else call.score.weight.to(dtype)
-    bias, bias_index = _term(call.bias, batch, dtype)
-    gain, gain_index = _term(call.gain if score else None, batch, dtype)
-    edge_key = _vector(call.edge_key if score else None, batch, call.value.dtype, dtype)
-    edge_value = _vector(call.edge_value, batch, call.value.dtype, dtype)
-    value = flat(call.value, batch)
-    tensors = (query, key, value, bias, gain, *edge_key, *edge_value, weight)
-    differentiable = wants_gradient(tensors)
-    sides = (list(layout.by_target), list(layout.by_source) if differentiable else [])
-    numbers = (score, activation, scale, slope, call.dropout, call.seed, call.first_edge)
-    return batch, (*tensors, bias_index, gain_index, *sides, *numbers)
+        if call.score.weight is not None:
+            given["score_weight"] = call.score.weight.to(accumulator(call.value))
+    if call.bias is not None:
+        _put_term(given, "bias", call.bias, call.batch)
+    if call.edge_value is not None:
+        _put_vectors(given, "edge_value", call.edge_value, call.batch)
+    return {
+        **given,
+        **_sides(layout, given),
+        "score": kind,
+        "activation": activation,
+        "scale": scale,
+        "slope": slope,
+        "dropout": call.dropout,
+        "seed": call.seed,
+        "first_edge": call.first_edge,
+    }
 
 
-def _term(
-    term: EdgeTerm | None, batch: torch.Size, dtype: torch.dtype
-) -> tuple[Tensor | None, Tensor | None]:
-    """``[B or 1, E, H or 1]`` and no index, or ``[1, classes, H or 1]`` and the index."""
-    if term is None:
-        return NO_TERM
+def _sides(layout: RowsLayout, given: dict[str, Any]) -> dict[str, Any]:
+    """The edges by target, and by source where gradients will ask for them."""
+    tensors = (x for x in given.values() if isinstance(x, Tensor))
+    return {
+        "by_target": layout.by_target,
+        "by_source": layout.by_source if wants_gradient(tensors) else [],
+    }
+
+
+def _put_term(given: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size) -> None:
+    """``[B or 1, E, H or 1]``, or ``[1, classes, H or 1]`` and the index."""
     if isinstance(term, TableBias):
-        index = term.index
-        index = index if index.dtype in (torch.int32, torch.int64) else index.long()
-        return term.table.to(dtype)[None], index
-    shared = term.shape[:-2].numel() == 1
-    term = term.reshape(1, *term.shape[-2:]) if shared else _edges(term, batch, 2)
-    return term.to(dtype), None
+        given[name], given[f"{name}_index"] = term.table[None], term.index
+    else:
+        given[name] = _members(term, batch, 2)
 
 
-def _vector(
-    vector: EdgeVector | None, batch: torch.Size, storage: torch.dtype, dtype: torch.dtype
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _put_vectors(given: dict[str, Any], name: str, vectors: EdgeVector, batch: torch.Size) -> None:
     """``[B or 1, E, H, D]``, or features ``[E, F]`` and their weight."""
-    if vector is None:
-        return NO_VECTOR
-    if isinstance(vector, Projected):
-        return None, vector.features.to(dtype), vector.weight.to(dtype)
-    shared = vector.shape[:-3].numel() == 1
-    vector = vector.reshape(1, *vector.shape[-3:]) if shared else _edges(vector, batch, 3)
-    return vector.to(storage), None, None
+    if isinstance(vectors, Projected):
+        given[f"{name}_features"], given[f"{name}_weight"] = vectors.features, vectors.weight
+    else:
+        given[name] = _members(vectors, batch, 3)
 
 
-def _edges(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
+def _members(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
+    """Edge tensors with one leading dimension: 1 where all members share them, else B."""
+    if x.shape[:-dims].numel() == 1:
+        return x.reshape(1, *x.shape[-dims:])
     return x.expand(*batch, *x.shape[-dims:]).flatten(0, -dims - 1)

@@ -1,0 +1,1 @@
+"""The native kernels from Python: the library, its structures, and the operators made of them."""

@@ -1,0 +1,58 @@
+"""Where each member of the kernels' C structures is, read from the header that declares them.
+
+The library carries the text of ``abi.h``, so that nothing of it is written down again in Python.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
+"""Format characters of :mod:`struct` for the C types in use; a pointer is ``P``."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The size of a C structure in bytes, and its members: offset and format by (dotted) name."""
+
+    size: int
+    members: dict[str, tuple[int, str]]
+
+    def packer(self, *names: str) -> tuple[int, struct.Struct]:
+        """The offset of members that follow one another, and what packs them all at once."""
+        places = [self.members[name] for name in names]
+        packed = struct.Struct("@" + "".join(letter for _, letter in places))
+        assert packed.size == places[-1][0] - places[0][0] + struct.calcsize(places[-1][1])
+        return places[0][0], packed
+
+
+def parse(header: str) -> dict[str, Structure]:
+    """The structures that a C header declares as ``typedef struct { type name, name; } title;``."""
+    code = re.sub(r"//[^\n]*", "", header)
+    structures: dict[str, Structure] = {}
+    for body, title in re.findall(r"typedef struct \{(.*?)\} (\w+);", code, re.DOTALL):
+        members: dict[str, tuple[int, str]] = {}
+        end = 0
+        for base, names in re.findall(r"(?:const )?(\w+)([^;]+);", body):
+            pointer = "*" in names
+            for name in re.findall(r"\w+", names):
+                if base in structures and not pointer:
+                    inner = structures[base]
+                    end = _aligned(end, 8)
+                    for member, (offset, letter) in inner.members.items():
+                        members[f"{name}.{member}"] = end + offset, letter
+                    end += inner.size
+                else:
+                    letter = "P" if pointer else FORMATS[base]
+                    width = struct.calcsize(letter)
+                    end = _aligned(end, width)
+                    members[name] = end, letter
+                    end += width
+        structures[title] = Structure(_aligned(end, 8), members)
+    return structures
+
+
+def _aligned(offset: int, width: int) -> int:
+    return -(-offset // width) * width

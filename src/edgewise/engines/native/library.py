@@ -1,0 +1,137 @@
+"""The native library: found, loaded by ctypes (which releases the GIL in each call), and checked.
+
+Its C++ is in ``src/edgewise/csrc``; nothing of PyTorch or Python is linked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from ctypes import c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from edgewise.engines.native.abi import Structure, parse
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
+NAME = "libedgewise_native"
+
+
+class NativeError(RuntimeError):
+    """A kernel reported that it could not do its work."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernels, or ``None`` where they were not built; :data:`MISSING` says why."""
+    path = next(_candidates(), None)
+    if path is None:
+        return None
+    try:
+        loaded = ctypes.CDLL(str(path))
+        loaded.ew_abi.restype = ctypes.c_char_p
+    except (OSError, AttributeError):  # damaged, or from before this check
+        return None
+    loaded.ew_isa.restype = ctypes.c_char_p
+    loaded.ew_divide.restype = None
+    loaded.ew_sum.restype = None
+    loaded.ew_set_team.argtypes = (c_void_p,)
+    loaded.ew_set_team(_openmp_team())
+    return loaded
+
+
+@cache
+def structures() -> dict[str, Structure]:
+    """The structures of the C interface that the loaded library was compiled with."""
+    loaded = library()
+    return {} if loaded is None else parse(loaded.ew_abi().decode())
+
+
+def instruction_set() -> str:
+    """Which kernels this machine runs: ``avx512``, ``avx2`` or ``base``."""
+    loaded = library()
+    return loaded.ew_isa().decode() if loaded is not None else ""
+
+
+def run(name: str, arguments: bytes) -> None:
+    """Run an exported function on a packed structure of arguments.
+
+    Raises:
+        IndexError: an index of a table is out of range.
+        NativeError: out of memory, or arguments that do not fit.
+
+    """
+    loaded = library()
+    if loaded is None:
+        raise NativeError(MISSING)
+    status = getattr(loaded, name)(arguments)
+    if status == 2:
+        raise IndexError("the index of a TableBias has entries out of range of its table")
+    if status:
+        raise NativeError(STATUS[status])
+
+
+def sum_copies(x: Tensor) -> Tensor:
+    """The sum over the first axis, in order, whatever the number of threads."""
+    if not x.shape[0]:
+        return x.new_zeros(x.shape[1:])
+    if x.shape[0] == 1:
+        return x[0].clone()  # a view's owner would be kept alive by it
+    out = torch.empty_like(x[0])
+    loaded = library()
+    assert loaded is not None
+    loaded.ew_sum(
+        c_int32(x.dtype == torch.float64),
+        c_int32(torch.get_num_threads()),
+        c_int64(x.shape[0]),
+        c_int64(out.numel()),
+        c_void_p(x.data_ptr()),
+        c_void_p(out.data_ptr()),
+    )
+    return out
+
+
+def _candidates() -> Iterator[Path]:
+    """``EDGEWISE_NATIVE``, or beside this file (``make native``), or in an editable install."""
+    if chosen := os.environ.get("EDGEWISE_NATIVE"):
+        yield Path(chosen)
+        return
+    here = Path(__file__).parent
+    for folder in (here, *(Path(entry) / "edgewise" / "engines" / "native" for entry in sys.path)):
+        for suffix in ("so", "dylib"):
+            path = folder / f"{NAME}.{suffix}"
+            if path.is_file():
+                yield path
+
+
+def _openmp_team() -> int | None:
+    """``GOMP_parallel`` of the OpenMP runtime inside PyTorch.
+
+    Its threads are then ours too: a second runtime's would spin beside them.
+    """
+    bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    for name in (*map(str, bundled), None):
+        try:
+            return ctypes.cast(ctypes.CDLL(name).GOMP_parallel, c_void_p).value
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def _why_missing() -> str:
+    if library() is not None:
+        return ""
+    path = next(_candidates(), None)
+    if path is None:
+        return "the native kernels were not built (reinstall edgewise where a C++ compiler is)"
+    return f"{path} does not load or is of another version (reinstall edgewise)"
+
+
+MISSING: str = _why_missing()
+"""Why the kernels cannot run here, and what to do about it; empty if they can."""

@@ -1,0 +1,113 @@
+"""``edgewise::rows_aggregate``: sums and extremes over the rows of a graph.
+
+Values are ``[B, N_src, H, D]``, weights ``[B or 1, E, H]`` in the type of accumulation. A sum's
+gradient for values is the sum over the transposed rows; an extreme's gradient is shared evenly by
+the edges that reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from edgewise.engines.call import accumulator
+from edgewise.engines.native.library import sum_copies
+from edgewise.engines.native.operator import Argument, Given, Job, KernelOperator, left_out
+from edgewise.engines.rows.layout import Side, num_rows, side_of
+
+REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
+
+
+def put_weight(job: Job, name: str, x: Tensor) -> None:
+    """A weight an edge and head."""
+    job.array(name, x)
+    job.put("weight_batch_stride", x[0].numel() if x.shape[0] > 1 else 0)
+
+
+class RowsAggregate(KernelOperator):
+    """``[B, N_dst, H, D]``; ``reduce`` is a value of ``REDUCES``."""
+
+    name = "rows_aggregate"
+    arguments = (
+        Argument("value", "Tensor", Job.nodes),
+        Argument("weight", "Tensor?", put_weight),
+        Argument("by_target", "Tensor[]", left_out),
+        Argument("by_source", "Tensor[]", left_out),
+        Argument("reduce", "int", Job.number),
+    )
+    differentiable = 2
+    results = ("out",)
+
+    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+        value: Tensor = given["value"]
+        shape = (value.shape[0], num_rows(given["by_target"]), *value.shape[2:])
+        return (value.new_empty(shape),)
+
+    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
+        side = side_of(given["by_target"], given["value"].shape[1])
+        self._reduce(given, side, results[0])
+
+    def backward(
+        self,
+        given: Given,
+        results: tuple[Tensor, ...],
+        grads: tuple[Tensor | None, ...],
+        needed: Sequence[str],
+    ) -> dict[str, Tensor]:
+        value: Tensor = given["value"]
+        reduce: int = given["reduce"]
+        (out,), (grad,) = results, grads
+        assert grad is not None
+        by_target = side_of(given["by_target"], value.shape[1])
+        extreme = reduce in (REDUCES["max"], REDUCES["min"])
+        if reduce == REDUCES["mean"]:
+            degree = by_target.tensors[0].diff().clamp(min=1).to(accumulator(value))
+            grad = (grad / degree[:, None, None]).to(value.dtype)
+        made: dict[str, Tensor] = {}
+        share = value.new_empty(grad.shape if extreme else 0, dtype=accumulator(value))
+        if "weight" in needed or extreme:
+            job = self._job(given, by_target)
+            job.nodes("grad_out", grad)
+            job.nodes("out", out)
+            if extreme:
+                job.array("share", share)
+            if "weight" in needed:
+                weight: Tensor = given["weight"]
+                each = job.scratch("weight_grad", value.shape[0], *weight.shape[1:])
+            job.run("ew_aggregate_grad_rows")
+            if "weight" in needed:
+                made["weight"] = each if len(weight) == len(each) else sum_copies(each)[None]
+        if "value" in needed:
+            made["value"] = value.new_empty(value.shape)
+            by_source = side_of(given["by_source"], by_target.rows)
+            if extreme:
+                job = self._job(given, by_source)
+                job.nodes("out", out)
+                job.nodes("grad_value", made["value"])
+                job.array("share", share)
+                job.run("ew_aggregate_grad_columns")
+            else:
+                summed = {**given, "value": grad, "reduce": REDUCES["sum"]}
+                self._reduce(summed, by_source, made["value"])
+        return made
+
+    def _reduce(self, given: Given, side: Side, out: Tensor) -> None:
+        """Reduce over the rows of either side."""
+        job = self._job(given, side)
+        job.nodes("out", out)
+        job.run("ew_aggregate")
+
+    def _job(self, given: Given, side: Side) -> Job:
+        value: Tensor = given["value"]
+        batch, _, heads, width = value.shape
+        job = Job("ew_aggregate_args", value, batch * side.edges * heads * width)
+        job.put("batch", batch, heads, width)
+        job.put("side", side.address)
+        self.fill(job, given)
+        if side.slots:
+            job.scratch("slots", batch * side.slots, 2 * heads * width)
+        return job
+
+
+rows_aggregate = RowsAggregate()

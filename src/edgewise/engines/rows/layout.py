@@ -1,0 +1,146 @@
+"""Edges sorted by row, checked once and divided into pieces of work: what the rows kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from edgewise.engines.native import library
+from edgewise.engines.native.operator import LARGEST
+from edgewise.errors import ArgumentError
+
+PIECE = 1024
+"""Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
+
+
+def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
+    """``(pointer [rows + 1], column [E], edge [E])``, int32: the edges sorted by row.
+
+    Edges of equal rows keep their order. Sorted input is recognised and only narrowed.
+
+    Raises:
+        ArgumentError: an index is out of range, or there are 2³¹ edges or nodes.
+
+    """
+    loaded = library.library()
+    if loaded is None:
+        raise library.NativeError(library.MISSING)
+    if max(rows, columns, row.numel()) >= LARGEST:
+        raise ArgumentError(
+            "graph",
+            expected="fewer than 2³¹ nodes and edges",
+            got=f"{rows} × {columns} nodes, {row.numel()} edges",
+            remedy="divide the graph into parts",
+        )
+    row, column = row.contiguous(), column.contiguous()
+    pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
+    sorted_column = torch.empty(row.numel(), dtype=torch.int32, device="cpu")
+    edge = torch.empty(row.numel(), dtype=torch.int32, device="cpu")
+    status = loaded.ew_sort(
+        *map(c_int64, (rows, columns, row.numel())),
+        *(c_void_p(x.data_ptr()) for x in (row, column, pointer, sorted_column, edge)),
+    )
+    if status:
+        raise _bad_layout(f"an edge outside of {rows} × {columns} nodes")
+    return pointer, sorted_column, edge
+
+
+class Side:
+    """The edges seen from one end: checked, divided, and as the kernels' ``ew_side``.
+
+    Attributes:
+        tensors: pointer, column and edge, as :func:`sort_edges` gives them.
+        slots: pieces of rows that are cut, each of which needs room for its part of the result.
+
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
+        """For rows that may point to nodes below ``columns``.
+
+        Raises:
+            ArgumentError: pointers that fall, or an index out of range.
+
+        """
+        pointer, column, edge = tensors
+        loaded = library.library()
+        assert loaded is not None
+        if any(x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1 for x in tensors):
+            raise _bad_layout("arrays that are not contiguous int32")
+        if pointer.numel() < 1 or column.numel() != edge.numel():
+            raise _bad_layout("arrays of lengths that do not fit")
+        self.tensors = list(tensors)
+        self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
+        sizes = (self.rows, columns, self.edges)
+        arrays = [c_void_p(x.data_ptr()) for x in tensors]
+        if loaded.ew_check_side(*map(c_int64, sizes), *arrays):
+            raise _bad_layout("pointers that fall, or an index out of range")
+        counts = (c_int64 * 4)()
+        rows, piece = c_int64(self.rows), c_int32(PIECE)
+        loaded.ew_divide(rows, arrays[0], piece, None, None, counts)
+        chunks, merges, self.slots, longest = counts
+        self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
+        self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
+        work = (c_void_p(self.chunk.data_ptr()), c_void_p(self.merge.data_ptr()))
+        loaded.ew_divide(rows, arrays[0], piece, *work, counts)
+        addresses = [x.data_ptr() for x in (*tensors, self.chunk, self.merge)]
+        declared = library.structures()["ew_side"]
+        _, packed = declared.packer(*declared.members)
+        values = packed.pack(*sizes, chunks, merges, self.slots, longest, 0, *addresses)
+        self.structure = create_string_buffer(values, len(values))
+        self.address = addressof(self.structure)
+
+
+class RowsLayout:
+    """The edges sorted by target, and (made when first asked for) sorted by source.
+
+    Each side has ``(pointer [rows + 1], column [E], edge [E])`` of int32: row i has the places
+    ``pointer[i]`` to ``pointer[i + 1]``; ``column`` is the node at the other end, ``edge`` the
+    number of the edge in the caller's order.
+    """
+
+    def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
+        self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
+        self._source, self._target = source, target
+        self.by_target = Side(sort_edges(target, source, num_targets, num_sources), num_sources)
+
+    @cached_property
+    def by_source(self) -> Side:
+        """For gradients of keys and values."""
+        edges = sort_edges(self._source, self._target, self.num_sources, self.num_targets)
+        return Side(edges, self.num_targets)
+
+
+_KNOWN = WeakTensorKeyDictionary()
+
+
+def side_of(given: Side | Sequence[Tensor], columns: int) -> Side:
+    """The side itself, or that of tensors as an operator gets them.
+
+    Those are checked and divided once; again only if one of them was replaced or written to.
+    """
+    if isinstance(given, Side):
+        return given
+    stamp = (columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in given))
+    known: tuple[object, Side] | None = _KNOWN.get(given[0])
+    if known is None or known[0] != stamp:
+        known = _KNOWN[given[0]] = stamp, Side(given, columns)
+    return known[1]
+
+
+def _bad_layout(got: str) -> ArgumentError:
+    return ArgumentError(
+        "layout",
+        expected="rows of edges with rising pointers and indices in range",
+        got=got,
+        remedy="make it with edgewise.engines.rows.layout.sort_edges",
+    )
+
+
+def num_rows(given: Side | Sequence[Tensor]) -> int:
+    """How many rows there are, also where tensors have no numbers."""
+    return given.rows if isinstance(given, Side) else given[0].shape[0] - 1
