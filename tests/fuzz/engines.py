@@ -13,6 +13,7 @@ import collections
 import ctypes
 import faulthandler
 import multiprocessing
+import queue
 import sys
 import time
 import traceback
@@ -80,7 +81,7 @@ def run_case(seed: int, number: int) -> tuple[Case | None, Report]:
     try:
         case = draw_case(seed, number)
         return case, check_case(case)
-    except Exception:  # noqa: BLE001 - a case that cannot be made or judged is a finding too
+    except Exception:  # a case that cannot be made or judged is a finding too
         return case, Report(failures=[traceback.format_exc()])
 
 
@@ -113,7 +114,7 @@ def _in_processes(options: argparse.Namespace, until: float) -> Summary:
     while running:
         try:
             given = results.get(timeout=2)
-        except Exception:  # noqa: BLE001 - queue.Empty: look whether a process has died
+        except queue.Empty:  # look whether a process has died
             for process, now in list(workers):
                 if process.exitcode not in (None, 0):
                     again = f"python -m tests.fuzz.engines --seed {options.seed} --case {now.value}"

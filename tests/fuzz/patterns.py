@@ -93,7 +93,10 @@ def wrong_views(graph: Graph, matrix: torch.Tensor) -> list[str]:
     }
     if graph.segments is not None:
         inside = specification.block_diagonal(
-            [torch.ones(int(t), int(s), dtype=torch.bool) for t, s in zip(*graph.segments)]
+            [
+                torch.ones(int(t), int(s), dtype=torch.bool)
+                for t, s in zip(*graph.segments, strict=True)
+            ]
         )
         assert inside is not None
         views["segments"] = inside.shape == matrix.shape and not bool((matrix & ~inside).any())
