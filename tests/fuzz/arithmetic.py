@@ -21,10 +21,18 @@ Axes = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rounding:
-    """What one operation may lose: ``unit`` of its result, and ``tiny`` in any case."""
+    """What one operation may lose: ``unit`` of its result, and ``tiny`` in any case.
+
+    Sums are held in float32 at least, however short the type of their terms.
+    """
 
     unit: float
     tiny: float
+
+    @property
+    def sum_unit(self) -> float:
+        """What adding one term may lose."""
+        return min(self.unit, 2.0**-23)
 
 
 EXACT = Rounding(0.0, 0.0)
@@ -111,7 +119,7 @@ class Bounded:
     def _lost(self, terms: Array, count: Any) -> Array:
         """By summing so many terms of this total size."""
         times = np.sqrt(count) + 1
-        lost: Array = times * (self.rounding.unit * terms + count * self.rounding.tiny)
+        lost: Array = times * (self.rounding.sum_unit * terms + count * self.rounding.tiny)
         return lost
 
     def exp(self) -> Bounded:

@@ -25,7 +25,7 @@ import torch
 from tests.fuzz.cases import Case, draw_case
 from tests.fuzz.checks import Report, check_case
 
-MOST_SHOWN = 40
+MOST_SHOWN = 200
 
 
 @dataclass
@@ -37,12 +37,13 @@ class Summary:
         default_factory=lambda: collections.defaultdict(collections.Counter)
     )
     failures: list[str] = field(default_factory=list)
-    used: float = 0.0
+    closest: tuple[float, str] = (0.0, "")
 
     def add(self, case: Case | None, report: Report, number: int) -> None:
         """Count a case."""
         self.cases += 1
-        self.used = max(self.used, report.used)
+        used, what = report.closest
+        self.closest = max(self.closest, (used, f"{what} of case {number}"))
         if case is not None:
             self.counts["operation"][case.operation] += 1
             self.counts["type"][str(case.dtype)[6:]] += 1
@@ -56,7 +57,7 @@ class Summary:
     def join(self, other: Summary) -> None:
         """Count what another process did."""
         self.cases += other.cases
-        self.used = max(self.used, other.used)
+        self.closest = max(self.closest, other.closest)
         self.failures += other.failures
         for kind, counter in other.counts.items():
             self.counts[kind].update(counter)
@@ -85,28 +86,24 @@ def run_case(seed: int, number: int) -> tuple[Case | None, Report]:
         return case, Report(failures=[traceback.format_exc()])
 
 
-def _work(
-    seed: int, first: int, step: int, last: int, until: float, now: Any, results: Any
-) -> None:
+def _work(options: argparse.Namespace, worker: int, until: float, now: Any, results: Any) -> None:
     """In a process of its own, so that a crash of a kernel is a failure like others."""
     faulthandler.enable()
-    numbers = range(first, last, step)
+    numbers = range(options.first + worker, options.first + options.graphs, options.workers)
     for start in range(0, len(numbers), 200):
         if time.monotonic() > until:
             break
-        results.put(run_cases(seed, numbers[start : start + 200], until=until, now=now))
+        results.put(run_cases(options.seed, numbers[start : start + 200], until=until, now=now))
     results.put(None)
 
 
 def _in_processes(options: argparse.Namespace, until: float) -> Summary:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    last = options.first + options.graphs
     summary, workers = Summary(), []
     for worker in range(options.workers):
         now = context.Value(ctypes.c_int64, -1)
-        step = options.workers
-        arguments = options.seed, options.first + worker, step, last, until, now, results
+        arguments = options, worker, until, now, results
         process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         workers.append((process, now))
@@ -166,7 +163,8 @@ def main() -> int:
     hourly = summary.cases / spent * 3600
     print(
         f"{summary.cases} graphs, {len(summary.failures)} failures, {spent:.0f} s "
-        f"({hourly:,.0f} an hour); at most {summary.used:.0%} of a bound used"
+        f"({hourly:,.0f} an hour); "
+        f"closest to a bound: {summary.closest[0]:.0%}, {summary.closest[1]}"
     )
     return bool(summary.failures)
 

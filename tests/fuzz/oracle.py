@@ -67,6 +67,23 @@ class Call:
     edge_value: Array | Projection | None = None
     kept: Array | None = None
     """``[*batch, E, H]``: 0 for a weight that is dropped, 1 / (1 - p) for one that stays."""
+    stored: dict[str, Rounding] = field(default_factory=dict)
+    """What terms lose when they are brought into a shorter type first."""
+
+    def term(self, name: str, rounding: Rounding) -> Bounded:
+        """The whole tensor that a term stands for."""
+        lost, term = self.stored.get(name, EXACT), getattr(self, name)
+        if isinstance(term, Table):
+            return Bounded.of(term.table[term.index], rounding).rounded(lost)
+        if isinstance(term, Projection):
+            features = Bounded.of(term.features[:, None, None, :], rounding).rounded(lost)
+            return (features * Bounded.of(term.weight, rounding).rounded(lost)).sum(-1)
+        return Bounded.of(term, rounding).rounded(lost)
+
+    def score_weight(self, rounding: Rounding) -> Bounded:
+        """The weight of an additive score, 1 without."""
+        given = Bounded.of(1.0 if self.score.weight is None else self.score.weight, rounding)
+        return given.rounded(self.stored.get("score.weight", EXACT))
 
 
 @dataclass
@@ -124,7 +141,7 @@ class Attention:
         _term("bias", call.bias, ds, found)
         if call.gain is not None:
             _term("gain", call.gain, ds * self.raw.within(rounding), found)
-            ds = ds * _expanded(call.gain, rounding)
+            ds = ds * call.term("gain", rounding)
         if call.score.name == "none":
             return
         assert call.query is not None
@@ -139,7 +156,7 @@ class Attention:
             to_query, to_key = both * (key + turn), both * (query - turn)
         else:
             energy, slope = _activation(query + key, call.score)
-            to_query = to_key = both * slope * _score_weight(call.score, rounding)
+            to_query = to_key = both * slope * call.score_weight(rounding)
             if call.score.weight is not None:
                 terms = both * energy
                 found["score.weight"] = terms.to_shape((1, *call.score.weight.shape))[0]
@@ -156,14 +173,14 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     if call.score.name != "none":
         parts["query"] = Bounded.of(call.query, rounding).at(-3, call.target)
         key = Bounded.of(call.key, rounding).at(-3, call.source)
-        parts["key"] = key if call.edge_key is None else key + _expanded(call.edge_key, rounding)
-        raw = raw + _score(parts["query"], parts["key"], call.score)
+        parts["key"] = key if call.edge_key is None else key + call.term("edge_key", rounding)
+        raw = raw + _score(parts["query"], parts["key"], call)
     scores = raw
     if call.gain is not None:
-        scores = scores * _expanded(call.gain, rounding)
+        scores = scores * call.term("gain", rounding)
     live = np.ones(shape, dtype=bool)
     if call.bias is not None:
-        bias = _expanded(call.bias, rounding)
+        bias = call.term("bias", rounding)
         finite = np.isfinite(bias.value)
         live &= finite
         scores = scores + bias.only(finite)
@@ -184,7 +201,7 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     if call.value is not None:
         value = Bounded.of(call.value, rounding).at(-3, call.source)
         if call.edge_value is not None:
-            value = value + _expanded(call.edge_value, rounding)
+            value = value + call.term("edge_value", rounding)
         parts["value"] = value
         given = weights if call.kept is None else weights * Bounded.of(call.kept, rounding)
         matrix = _matrix(call.target, call.num_targets)
@@ -262,18 +279,15 @@ def _mix(word: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return word ^ (word >> np.uint32(16))
 
 
-def _score(query: Bounded, key: Bounded, score: Score) -> Bounded:
+def _score(query: Bounded, key: Bounded, call: Call) -> Bounded:
+    score = call.score
     if score.name == "dot":
         return (query * key).sum(-1) * Bounded.of(score.scale, query.rounding)
     if score.name == "own":
         turned = (query - key).through(np.tanh, 1.0, ROUNDS)
         return (query * key).sum(-1) + turned.sum(-1)
     energy, _ = _activation(query + key, score)
-    return (energy * _score_weight(score, query.rounding)).sum(-1)
-
-
-def _score_weight(score: Score, rounding: Rounding) -> Bounded:
-    return Bounded.of(1.0 if score.weight is None else score.weight, rounding)
+    return (energy * call.score_weight(query.rounding)).sum(-1)
 
 
 def _activation(x: Bounded, score: Score) -> tuple[Bounded, Bounded]:
@@ -315,16 +329,6 @@ def _density(x: Array) -> Array:
 def _logistic(x: Array) -> Array:
     given: Array = (1 + np.tanh(x / 2)) / 2
     return given
-
-
-def _expanded(term: Array | Table | Projection, rounding: Rounding) -> Bounded:
-    """The whole tensor that a term stands for."""
-    if isinstance(term, Table):
-        return Bounded.of(term.table[term.index], rounding)
-    if isinstance(term, Projection):
-        features = Bounded.of(term.features[:, None, None, :], rounding)
-        return (features * Bounded.of(term.weight, rounding)).sum(-1)
-    return Bounded.of(term, rounding)
 
 
 def _term(name: str, term: Array | Table | None, grad: Bounded, found: dict[str, Bounded]) -> None:
