@@ -71,6 +71,7 @@ class Case:
     dropout: float = 0.0
     lse: bool = False
     threads: bool = False
+    meta: bool = False
     poison: tuple[str, float, tuple[int, ...]] | None = None
     chosen: NDArray[np.int64] | None = None
     default_score: bool = False
@@ -373,6 +374,7 @@ def _draw_rest(rng: Rng, case: Case) -> None:
     elif kind < 0.95:
         case.wanted = tuple(name for name in names if rng.random() < 0.5)
     case.threads = rng.random() < 0.1
+    case.meta = rng.random() < 0.04
 
 
 def _part_of(rng: Rng, batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -105,6 +105,9 @@ def _check_attend(case: Case, report: Report) -> None:
     if not case.dropout and len(case.drawn.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, report)
+    if case.meta:
+        with _Watch(report, "meta"):
+            _check_meta(case, clean, grads, report)
 
 
 def _refusals(case: Case, leaves: dict[str, Tensor], report: Report) -> dict[str, bool] | None:
@@ -428,6 +431,24 @@ def _check_merge(case: Case, leaves: dict[str, Tensor], report: Report) -> None:
     once_more = wanted.out.rounded(ROUNDINGS[case.dtype])
     _judge(report, "merge: out", out, once_more)
     _judge(report, "merge: lse", lse, wanted.lse, ~wanted.read)
+
+
+def _check_meta(
+    case: Case, leaves: dict[str, Tensor], grads: dict[str, Tensor], report: Report
+) -> None:
+    """Tensors without numbers give the shapes and types, and leave nothing behind in the graph."""
+    empty = {name: leaf.to("meta") for name, leaf in leaves.items()}
+    moved = replace(case, indices={name: x.to("meta") for name, x in case.indices.items()})
+    result = _run_attend(moved, "auto", empty, {name: x.to("meta") for name, x in grads.items()})
+    again = _run_attend(case, "auto", leaves, grads)
+    for kind in ("outputs", "gradients"):
+        for name, real in getattr(again, kind).items():
+            given = getattr(result, kind)[name]
+            same = (given.shape, given.dtype) == (real.shape, real.dtype)
+            if not same or given.device.type != "meta":
+                got = f"{given.dtype} {list(given.shape)} on {given.device}"
+                report.failures.append(f"meta: {name} is {got}, not {list(real.shape)}")
+    report.ran.append("meta")
 
 
 def _check_aggregate(case: Case, report: Report) -> None:
