@@ -263,7 +263,7 @@ def _draw_size(rng: Rng) -> int:
 
 
 def _draw_batch(rng: Rng) -> tuple[int, ...]:
-    shapes = [(), (), (), (), (1,), (2,), (2,), (3,), (2, 1), (2, 2), (1, 3), (2, 1, 2)]
+    shapes = [(), (), (), (), (0,), (1,), (2,), (2,), (3,), (2, 1), (2, 2), (1, 3), (2, 1, 2)]
     return () if rng.random() < 0.3 else tuple(shapes[rng.integers(len(shapes))])
 
 
