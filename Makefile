@@ -1,10 +1,10 @@
-# make install | demo | test | lint | docs | results | accuracy | native | bench | sanitize
+# make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | sanitize
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install demo test lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -21,6 +21,12 @@ demo: install
 
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)
+
+# Random graphs through every engine until it is stopped, or for SECONDS. Failures say how to repeat them.
+SECONDS ?= inf
+SEED ?= 0
+fuzz: install
+	$(BIN)/python -m tests.fuzz.engines --seed $(SEED) --seconds $(SECONDS) --workers $(WORKERS) --progress
 
 lint: install
 	$(BIN)/ruff check .

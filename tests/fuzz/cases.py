@@ -1,0 +1,445 @@
+"""Random calls of the primitive: case ``number`` of a seed is the same on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.graphs import Graph, Pattern
+from tests.fuzz import oracle
+from tests.fuzz.arithmetic import Array
+from tests.fuzz.patterns import draw_spec
+from tests.graphs.specification import Matrix
+
+Rng = np.random.Generator
+OPERATIONS = {"attend": 0.62, "aggregate": 0.2, "weights": 0.08, "scores": 0.06, "softmax": 0.04}
+DTYPES = {torch.float32: 0.45, torch.float64: 0.2, torch.bfloat16: 0.2, torch.float16: 0.15}
+SCORES = {
+    **{"dot": 0.56, "none": 0.08, "own": 0.06},
+    **{"leaky_relu": 0.1, "relu": 0.04, "tanh": 0.04, "gelu": 0.04, "silu": 0.04, "identity": 0.04},
+}
+SCALES = [None, None, None, None, 1.0, 0.3, -1.0, 0.0, -0.4, 3.0]
+WIDTHS = [1, 2, 3, 4, 5, 7, 8, 8, 16, 17, 33]
+INDEX_TYPES = [torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+LAYOUTS = ["plain", "plain", "plain", "heads first", "strided", "negative", "reversed", "shifted"]
+LARGEST = 20_000
+"""Elements of the largest tensor of edges, so that a case takes milliseconds."""
+MOST_EDGES = 3_000
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor that is given, and its numbers in float64."""
+
+    tensor: Tensor
+    exact: Array
+
+
+@dataclass(frozen=True)
+class DrawnGraph:
+    """A graph or a pattern, its sizes, and what it means where that is known apart from it."""
+
+    text: str
+    given: Pattern
+    graph: Graph
+    matrix: Matrix = None
+
+
+@dataclass
+class Case:
+    """One call. ``leaves`` are the float tensors in it by name; gradients are asked of ``wanted``.
+
+    ``poison`` names a leaf and a number that is put at one of its nodes, as (leaf, number, place).
+    """
+
+    seed: int
+    number: int
+    operation: str
+    drawn: DrawnGraph
+    dtype: torch.dtype
+    batch: tuple[int, ...]
+    heads: int
+    score: oracle.Score
+    reduce: str = "sum"
+    dropout: float = 0.0
+    lse: bool = False
+    threads: bool = False
+    meta: bool = False
+    poison: tuple[str, float, tuple[int, ...]] | None = None
+    chosen: NDArray[np.int64] | None = None
+    default_score: bool = False
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    indices: dict[str, Tensor] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def command(self) -> str:
+        """What runs this case again."""
+        return f"python -m tests.fuzz.engines --seed {self.seed} --case {self.number}"
+
+    @property
+    def terms(self) -> list[str]:
+        """What the call has, for the count."""
+        given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
+        more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
+        more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
+        more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
+        return sorted(given) + more + [f"score {self.score.name}"]
+
+    def __str__(self) -> str:
+        shapes = ", ".join(
+            f"{name} {str(x.tensor.dtype)[6:]} {list(x.tensor.shape)}"
+            for name, x in self.leaves.items()
+        )
+        score = f"{self.score.name} scale={self.score.scale:.3g} slope={self.score.slope:.3g}"
+        rest = {
+            "reduce": self.reduce if self.operation == "aggregate" else None,
+            "dropout": self.dropout or None,
+            "lse": self.lse or None,
+            "poison": self.poison,
+            "gradients": self.wanted,
+            "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
+            "notes": self.notes or None,
+        }
+        shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
+        return f"{self.operation} over {self.drawn.text}: {score}; {shapes}; {shown}"
+
+    def options(self, leaves: dict[str, Tensor]) -> dict[str, Any]:
+        """The keyword arguments of ``attend`` that these leaves make."""
+        made: dict[str, Any] = {}
+        if not self.default_score:
+            made["score"] = self._score(leaves)
+        for name in ("bias", "gain"):
+            if name in self.indices:
+                made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
+            elif name in leaves:
+                made[name] = leaves[name]
+        for name in ("edge_key", "edge_value"):
+            if f"{name}.features" in leaves:
+                pair = leaves[f"{name}.features"], leaves[f"{name}.weight"]
+                made[name] = ew.Projected(*pair)
+            elif name in leaves:
+                made[name] = leaves[name]
+        if self.dropout:
+            made["dropout"] = self.dropout
+        return made
+
+    def _score(self, leaves: dict[str, Tensor]) -> Any:
+        if self.score.name == "none":
+            return None
+        if self.score.name == "dot":
+            return ew.Dot(self.score.scale)
+        if self.score.name == "own":
+            return own_score
+        slope = self.score.slope
+        return ew.Additive(self.score.name, leaves.get("score.weight"), negative_slope=slope)
+
+    def call(self, kept: Array | None = None) -> oracle.Call:
+        """The same for the oracle."""
+        exact = {name: x.exact for name, x in self.leaves.items()}
+        graph = self.drawn.graph
+        source, target = graph.edge_index.numpy()
+        given: dict[str, Any] = {name: exact.get(name) for name in ("query", "key", "value")}
+        for name in ("bias", "gain"):
+            given[name] = exact.get(name)
+            if name in self.indices:
+                index = self.indices[name].numpy().astype(np.int64)
+                given[name] = oracle.Table(index, exact[f"{name}.table"])
+        for name in ("edge_key", "edge_value"):
+            given[name] = exact.get(name)
+            if f"{name}.features" in exact:
+                pair = exact[f"{name}.features"], exact[f"{name}.weight"]
+                given[name] = oracle.Projection(*pair)
+        score = self.score
+        weight = exact.get("score.weight")
+        return oracle.Call(
+            source,
+            target,
+            graph.num_targets,
+            graph.num_sources,
+            self.heads,
+            self.batch,
+            oracle.Score(score.name, score.scale, score.slope, weight),
+            kept=kept,
+            **given,
+        )
+
+
+def own_score(query: Tensor, key: Tensor) -> Tensor:
+    """A score that no engine knows."""
+    return (query * key).sum(-1) + (query - key).tanh().sum(-1)
+
+
+def draw_case(seed: int, number: int) -> Case:
+    """The case of this number."""
+    rng = np.random.default_rng([seed, number])
+    operation = _choice(rng, OPERATIONS)
+    drawn = draw_graph(rng)
+    dtype = _choice(rng, DTYPES)
+    heads = int(rng.choice([1, 1, 2, 2, 3, 4, 5]))
+    width, value_width = (int(rng.choice(WIDTHS)) for _ in range(2))
+    if rng.random() < 0.02:
+        width, value_width = (int(x) for x in rng.permutation([0, value_width]))
+    batch = _draw_batch(rng)
+    size = max(drawn.graph.num_edges, drawn.graph.num_targets, drawn.graph.num_sources, 1)
+    if size * heads * max(width, value_width) * int(np.prod(batch)) > LARGEST:
+        batch, heads, width, value_width = (), 1, min(width, 4), min(value_width, 4)
+    bare = rng.random() < 0.3  # as most calls are, and as the fastest engines ask for
+    score = oracle.Score("dot" if bare else _choice(rng, SCORES))
+    case = Case(seed, number, operation, drawn, dtype, batch, heads, score)
+    if operation == "aggregate":
+        _draw_aggregate(rng, case, value_width)
+    elif operation == "softmax":
+        case.score = oracle.Score("none")
+        case.leaves["bias"] = _edge_term(rng, case, wide=True)
+    else:
+        _draw_attention(rng, case, width, value_width)
+        if not bare:
+            _draw_terms(rng, case, value_width)
+        _draw_poison(rng, case)
+        case.batch = _broadcast(case)
+    _draw_rest(rng, case)
+    return case
+
+
+def draw_graph(rng: Rng) -> DrawnGraph:
+    """Explicit edges, a pattern, a composition of patterns, or a packed batch."""
+    kind = rng.random()
+    if kind < 0.5:
+        return _draw_edges(rng)
+    for _ in range(50):
+        targets = _draw_size(rng)
+        sources = targets if rng.random() < 0.75 else targets + int(rng.integers(1, 5))
+        spec = draw_spec(rng, targets, sources)
+        matrix = spec.matrix(targets, sources)
+        if matrix is None:
+            continue
+        if matrix.sum() > MOST_EDGES:
+            continue
+        given = spec.pattern(targets, sources)
+        text = f"{spec} at {targets} targets, {sources} sources"
+        return DrawnGraph(text, given, given.bind(targets, sources), matrix)
+    return _draw_edges(rng)
+
+
+def _draw_edges(rng: Rng) -> DrawnGraph:
+    targets = _draw_size(rng)
+    sources = targets if rng.random() < 0.6 else _draw_size(rng)
+    many = rng.random() < 0.1
+    count = int(rng.integers(0, (6 if many else 3) * targets + 1)) if rng.random() < 0.95 else 0
+    source, target = rng.integers(0, sources, count), rng.integers(0, targets, count)
+    shape = rng.random()
+    if shape < 0.15:  # hubs, which read or are read by most, and empty rows beside them
+        target[rng.random(count) < 0.8] = rng.integers(targets)
+    elif shape < 0.3:
+        source[rng.random(count) < 0.8] = rng.integers(sources)
+    pairs = np.stack([source, target])
+    unique = rng.random() < 0.6
+    if unique and count:
+        pairs = rng.permutation(np.unique(pairs, axis=1), axis=1)
+    index = torch.from_numpy(pairs).to(torch.int32 if rng.random() < 0.2 else torch.int64)
+    if rng.random() < 0.2:
+        index = index.T.contiguous().T
+    graph = graphs.edges(index, (sources, targets))
+    text = f"{pairs.shape[1]} edges, {targets} targets, {sources} sources"
+    return DrawnGraph(text, graph, graph)
+
+
+def _draw_size(rng: Rng) -> int:
+    kind = rng.random()
+    if kind < 0.06:
+        return 1
+    if kind < 0.9:
+        return int(rng.integers(2, 14))
+    return int(rng.integers(14, 70 if kind < 0.98 else 200))
+
+
+def _draw_batch(rng: Rng) -> tuple[int, ...]:
+    shapes = [(), (), (), (), (0,), (1,), (2,), (2,), (3,), (2, 1), (2, 2), (1, 3), (2, 1, 2)]
+    return () if rng.random() < 0.3 else tuple(shapes[rng.integers(len(shapes))])
+
+
+def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
+    graph, additive = case.drawn.graph, case.score.name not in ("dot", "none", "own")
+    if additive and rng.random() < 0.5:
+        width = 1
+    loud = float(rng.choice([1.0, 1.0, 1.0, 0.1, 3.0]))
+    if case.score.name == "dot":
+        scale = SCALES[rng.integers(len(SCALES))]
+        case.default_score = scale is None and rng.random() < 0.5
+        case.score = oracle.Score("dot", max(width, 1) ** -0.5 if scale is None else scale)
+        case.notes += ["scale=None"] * (scale is None)
+    elif case.score.name == "leaky_relu":
+        case.score = oracle.Score("leaky_relu", slope=float(rng.choice([0.2, 0.2, 0.01, 0.5, -1])))
+    shapes = {"query": (graph.num_targets, width), "key": (graph.num_sources, width)}
+    if case.operation == "attend":
+        shapes["value"] = (graph.num_sources, value_width)
+    for name, (nodes, size) in shapes.items():
+        shape = (*_part_of(rng, case.batch), nodes, case.heads, size)
+        case.leaves[name] = _leaf(rng, case, shape, loud if name != "value" else 1.0)
+    if additive and (width != 1 or rng.random() < 0.5):
+        case.leaves["score.weight"] = _leaf(rng, case, (case.heads, width), term=True)
+    if case.operation == "attend":
+        case.lse = rng.random() < 0.4
+        if rng.random() < 0.12:
+            case.dropout = float(rng.choice([0.1, 0.5, 0.9, 1.0]))
+    if case.operation == "weights" and rng.random() < 0.5:
+        case.chosen = rng.integers(0, max(graph.num_edges, 1), 5 if graph.num_edges else 0)
+
+
+def _draw_terms(rng: Rng, case: Case, value_width: int) -> None:
+    width = case.leaves["key"].tensor.shape[-1]
+    if rng.random() < (0.7 if case.score.name == "none" else 0.4):
+        _draw_term(rng, case, "bias")
+    if rng.random() < 0.2:
+        _draw_term(rng, case, "gain")
+    if rng.random() < 0.15:
+        _draw_vector(rng, case, "edge_key", width)
+    if case.operation == "attend" and rng.random() < 0.15:
+        _draw_vector(rng, case, "edge_value", value_width)
+
+
+def _draw_aggregate(rng: Rng, case: Case, width: int) -> None:
+    graph = case.drawn.graph
+    case.reduce = str(rng.choice(["sum", "mean", "max", "min"]))
+    case.score = oracle.Score("none")
+    few = rng.random() < 0.4  # few values: many ties, many of them at 0
+    shape = (*_part_of(rng, case.batch), graph.num_sources, case.heads, width)
+    case.leaves["value"] = _leaf(rng, case, shape, few=few)
+    if rng.random() < 0.5:
+        heads = int(rng.choice([1, case.heads]))
+        shape = (*_part_of(rng, case.batch), graph.num_edges, heads)
+        case.leaves["weight"] = _leaf(rng, case, shape, few=few, term=True)
+    case.batch = _broadcast(case)
+
+
+def _draw_term(rng: Rng, case: Case, name: str) -> None:
+    edges = case.drawn.graph.num_edges
+    if rng.random() < 0.3:
+        kind = INDEX_TYPES[rng.integers(len(INDEX_TYPES))]
+        classes = int(rng.integers(1, 9))
+        case.indices[name] = torch.from_numpy(rng.integers(0, classes, edges)).to(kind)
+        heads = int(rng.choice([1, case.heads, case.heads]))
+        case.leaves[f"{name}.table"] = _leaf(
+            rng, case, (classes, heads), term=True, masked=name == "bias"
+        )
+        return
+    case.leaves[name] = _edge_term(rng, case, masked=name == "bias")
+
+
+def _edge_term(rng: Rng, case: Case, *, masked: bool = True, wide: bool = False) -> Leaf:
+    heads = case.heads if wide else int(rng.choice([1, case.heads, case.heads]))
+    batch = case.batch if wide else ()
+    if not wide and rng.random() < 0.4:
+        batch = (1,) if not case.batch and rng.random() < 0.3 else _part_of(rng, case.batch)
+    shape = (*batch, case.drawn.graph.num_edges, heads)
+    return _leaf(rng, case, shape, term=not wide, masked=masked)
+
+
+def _draw_vector(rng: Rng, case: Case, name: str, width: int) -> None:
+    edges = case.drawn.graph.num_edges
+    if rng.random() < 0.4:
+        features = int(rng.choice([1, 2, 3, 5]))
+        case.leaves[f"{name}.features"] = _leaf(rng, case, (edges, features), term=True)
+        case.leaves[f"{name}.weight"] = _leaf(rng, case, (case.heads, width, features), term=True)
+        return
+    batch = _part_of(rng, case.batch) if rng.random() < 0.2 else ()
+    case.leaves[name] = _leaf(rng, case, (*batch, edges, case.heads, width), term=True)
+
+
+def _draw_poison(rng: Rng, case: Case) -> None:
+    """NaN or an infinity at one node of one member, in one head."""
+    if case.operation != "attend" or rng.random() > 0.12 or case.dropout:
+        return
+    name = str(rng.choice(["query", "key", "value", "value"]))
+    shape = case.leaves[name].tensor.shape
+    if 0 in shape:
+        return
+    number = float(rng.choice([np.nan, np.nan, np.inf, -np.inf]))
+    case.poison = name, number, tuple(int(rng.integers(size)) for size in shape)
+
+
+def _draw_rest(rng: Rng, case: Case) -> None:
+    kind, names = rng.random(), tuple(case.leaves)
+    if kind < 0.75:
+        case.wanted = names
+    elif kind < 0.95:
+        case.wanted = tuple(name for name in names if rng.random() < 0.5)
+    case.threads = rng.random() < 0.1
+    case.meta = rng.random() < 0.04
+
+
+def _part_of(rng: Rng, batch: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape that broadcasts to the batch: itself mostly."""
+    if not batch or rng.random() < 0.6:
+        return batch
+    shape = batch[int(rng.integers(0, len(batch) + 1)) :]
+    return tuple(1 if rng.random() < 0.3 else size for size in shape)
+
+
+def _broadcast(case: Case) -> tuple[int, ...]:
+    """The leading dimensions of all that was drawn."""
+    own = {"query": 3, "key": 3, "value": 3, "edge_key": 3, "edge_value": 3}
+    own |= {"bias": 2, "gain": 2, "weight": 2}
+    shapes = [x.exact.shape[: -own[name]] for name, x in case.leaves.items() if name in own]
+    return np.broadcast_shapes(*shapes)
+
+
+def _leaf(
+    rng: Rng,
+    case: Case,
+    shape: tuple[int, ...],
+    loud: float = 1.0,
+    *,
+    few: bool = False,
+    term: bool = False,
+    masked: bool = False,
+) -> Leaf:
+    """Numbers of the case's type, or of another where it is a term of the edges."""
+    numbers = rng.integers(-2, 3, shape) / 2 if few else loud * rng.standard_normal(shape)
+    if masked and rng.random() < 0.4:
+        away = rng.random(shape) < rng.choice([0.2, 0.6, 1.0])
+        high = -1e9 if case.dtype != torch.float16 else -1e4
+        numbers = np.where(away, -np.inf if rng.random() < 0.7 else high, numbers)
+    dtype = case.dtype
+    if term and rng.random() < 0.25:
+        dtype = torch.float32
+    elif term and rng.random() < 0.02:
+        dtype = torch.float64
+    tensor = torch.from_numpy(np.asarray(numbers, dtype=np.float64)).to(dtype)
+    exact = tensor.double().numpy()
+    how = LAYOUTS[rng.integers(len(LAYOUTS))]
+    if how != "plain":
+        case.notes.append(how)
+    return Leaf(laid_out(tensor, how), exact)
+
+
+def laid_out(x: Tensor, how: str) -> Tensor:
+    """The same numbers, otherwise in memory."""
+    if how == "heads first" and x.dim() > 2:
+        return x.transpose(-2, -3).contiguous().transpose(-2, -3)
+    if how == "strided":
+        wide = x.new_full((*x.shape, 2), torch.nan)
+        wide[..., 0] = x
+        return wide[..., 0]
+    if how == "negative":
+        return torch._neg_view(-x)
+    if how == "reversed":
+        order = tuple(reversed(range(x.dim())))
+        return x.permute(order).contiguous().permute(order)
+    if how == "shifted":
+        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+    return x
+
+
+def _choice(rng: Rng, weights: dict[Any, float]) -> Any:
+    chances = np.array(list(weights.values()))
+    return list(weights)[rng.choice(len(chances), p=chances / chances.sum())]

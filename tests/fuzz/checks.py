@@ -1,0 +1,669 @@
+"""What must hold of a case: every engine gives what the oracle gives, or refuses and says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import edgewise as ew
+from edgewise.engines import ENGINES
+from edgewise.errors import ArgumentError
+from tests.fuzz import oracle
+from tests.fuzz.arithmetic import Array, Bounded, Rounding
+from tests.fuzz.cases import Case, DrawnGraph, laid_out
+from tests.fuzz.patterns import wrong_views
+
+ROUNDINGS = {
+    torch.float64: Rounding(2.0**-52, 1e-300),
+    torch.float32: Rounding(2.0**-23, 1e-37),
+    torch.bfloat16: Rounding(2.0**-7, 1e-37),
+    torch.float16: Rounding(2.0**-10, 2.0**-24),
+}
+SAFETY = 3.0
+"""By how much the bounds may be exceeded: they are of first order, and know one order of sums."""
+LARGEST_HALF = 6e4
+"""Beyond this a float16 may be infinite."""
+COUNTING = ("reference", "rows", "tiles")
+"""Engines that drop weights by counting; the others draw from PyTorch's generator."""
+REPEATABLE = ("rows", "tiles")
+"""Engines that promise the same bits for any number of threads."""
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass
+class Result:
+    """What a call gave: tensors by name, and the gradients of the leaves that were wanted."""
+
+    outputs: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+
+
+@dataclass
+class Report:
+    """What was wrong with a case, what ran, and what came closest to its bound."""
+
+    failures: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    closest: tuple[float, str] = (0.0, "")
+
+
+def check_case(case: Case) -> Report:
+    """All that must hold of this case."""
+    report = Report()
+    drawn = case.drawn
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _check(case, drawn, report)
+    return report
+
+
+def _check(case: Case, drawn: DrawnGraph, report: Report) -> None:
+    if drawn.matrix is not None:
+        wrong = wrong_views(drawn.graph, drawn.matrix)
+        report.failures += [f"graph: {name} is not what the pattern means" for name in wrong]
+        report.ran.append("pattern")
+        if wrong:
+            return
+    checks = {"attend": _check_attend, "aggregate": _check_aggregate}
+    checks.get(case.operation, _check_steps)(case, report)
+
+
+def _check_attend(case: Case, report: Report) -> None:
+    clean = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    refusals = _refusals(case, clean, report)
+    if refusals is None:
+        return
+    grads = _cotangents(case)
+    known: dict[str, oracle.Attention] = {}  # where no mask of an engine's own is in it
+    for engine in [name for name, why in refusals.items() if not why] + ["auto"]:
+        if case.dropout and engine == "auto" and not refusals["dense"]:
+            continue  # it may choose the engine that draws another mask
+        with _Watch(report, engine):
+            kept = None
+            if case.dropout:
+                counted = engine in COUNTING or engine == "auto"
+                kept = _counted_mask(case) if counted else _drawn_mask(case, engine)
+            result = _run_attend(case, engine, clean, grads)
+            report.ran.append(engine)
+            kind = engine if engine in COUNTING else "dense"
+            if kept is not None or kind not in known:
+                known[kind] = _attention(case, engine, kept)
+            wanted = known[kind]
+            _judge_attention(case, engine, result, wanted, grads=grads, report=report)
+            if case.threads:
+                _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
+            if case.poison is not None:
+                _check_poison(case, engine, wanted, grads, report)
+    if not case.dropout and len(case.drawn.graph.parts) > 1:
+        with _Watch(report, "merge"):
+            _check_merge(case, clean, report)
+    if case.meta:
+        with _Watch(report, "meta"):
+            _check_meta(case, clean, grads, report)
+
+
+def _refusals(case: Case, leaves: dict[str, Tensor], report: Report) -> dict[str, bool] | None:
+    """Which engines refuse, or nothing if the call itself is refused: then by all of them."""
+    try:
+        plan = ew.explain_plan(*_nodes(leaves), case.drawn.given, **case.options(leaves))
+    except ArgumentError as error:
+        if not _may_be_refused(case):
+            report.failures.append(f"plan: refused, {error}")
+        for engine in [*ENGINES, "auto"]:
+            try:
+                _run_attend(case, engine, leaves, {})
+            except ArgumentError:
+                continue
+            except Exception as other:  # whatever it is, it is a finding
+                report.failures.append(f"{engine}: {type(other).__name__} where others refuse")
+            else:
+                report.failures.append(f"{engine}: runs what the plan refuses ({error})")
+        report.ran.append("refused")
+        return None
+    return {choice.engine: bool(choice.reasons) for choice in plan.choices}
+
+
+def _may_be_refused(case: Case) -> bool:
+    """Only terms of a longer type than the nodes' may be refused; all else must work."""
+    longest = torch.finfo(case.dtype).eps
+    return any(
+        torch.finfo(leaf.tensor.dtype).eps < min(longest, torch.finfo(torch.float32).eps)
+        for leaf in case.leaves.values()
+    )
+
+
+def _run_attend(
+    case: Case, engine: str, leaves: dict[str, Tensor], grads: dict[str, Tensor]
+) -> Result:
+    """Output, log-sum-exp where it is asked for, and gradients."""
+    given = _differentiable(case, leaves)
+    options = case.options(given)
+    torch.manual_seed(case.number)
+    if case.lse:
+        pair = ew.attend_with_lse(*_nodes(given), case.drawn.given, engine=engine, **options)
+        outputs = dict(zip(("out", "lse"), pair, strict=True))
+    else:
+        out = ew.attend(*_nodes(given), case.drawn.given, engine=engine, **options)
+        outputs = {"out": out}
+    return Result(outputs, _gradients(case, outputs, grads, given))
+
+
+def _attention(case: Case, engine: str, kept: Array | None) -> oracle.Attention:
+    inner = _inner(case, engine)
+    call = replace(case.call(kept), stored=_stored(case, inner, engine))
+    return oracle.attend(call, inner)
+
+
+def _stored(case: Case, inner: Rounding, engine: str) -> dict[str, Rounding]:
+    """Terms of a longer type than an engine computes in, or keeps edge vectors in, are rounded."""
+    stored = {}
+    for name, leaf in case.leaves.items():
+        vector = engine == "rows" and name in ("edge_key", "edge_value")
+        kept = ROUNDINGS[case.dtype] if vector else inner
+        if ROUNDINGS[leaf.tensor.dtype].unit < kept.unit:
+            stored[name.split(".")[0] if name != "score.weight" else name] = kept
+    return stored
+
+
+def _inner(case: Case, engine: str) -> Rounding:
+    """In what an engine computes: 16-bit numbers in float32, but for dense matrix products."""
+    wide = engine in COUNTING and case.dtype in (torch.bfloat16, torch.float16)
+    return ROUNDINGS[torch.float32 if wide else case.dtype]
+
+
+def _judge_attention(
+    case: Case,
+    engine: str,
+    result: Result,
+    wanted: oracle.Attention,
+    *,
+    grads: dict[str, Tensor],
+    report: Report,
+    affected: dict[str, Flags] | None = None,
+) -> None:
+    """Results against the oracle's; where ``affected`` is set, anything goes."""
+    assert wanted.out is not None
+    rounding = ROUNDINGS[case.dtype]
+    skip = affected or {}
+    out = result.outputs["out"]
+    if out.dtype != case.dtype:
+        report.failures.append(f"{engine}: out is {out.dtype}")
+    _judge(report, f"{engine}: out", out, _in_hull(wanted), skip.get("out"))
+    exact = {"out": _exact(grads["out"])}
+    if "lse" in result.outputs:
+        lse = result.outputs["lse"]
+        exact["lse"] = _exact(grads["lse"])
+        off = skip.get("lse", np.zeros_like(wanted.read))
+        if not np.array_equal((_exact(lse) != -np.inf) | off, wanted.read | off):
+            report.failures.append(f"{engine}: lse is not -inf where nothing is read")
+        else:
+            _judge(report, f"{engine}: lse", lse, wanted.lse, ~wanted.read | off)
+    if not case.wanted:
+        return
+    expected = _expected(case, wanted, exact)
+    for name, gradient in result.gradients.items():
+        leaf = case.leaves[name].tensor
+        if (gradient.shape, gradient.dtype) != (leaf.shape, leaf.dtype):
+            got = f"{gradient.dtype} {list(gradient.shape)}"
+            report.failures.append(f"{engine}: gradient of {name} is {got}")
+            continue
+        zero = Bounded.of(np.zeros(leaf.shape), rounding)
+        off = skip.get(name) if affected is None else skip.get(name, np.ones(leaf.shape, bool))
+        _judge(report, f"{engine}: gradient of {name}", gradient, expected.get(name, zero), off)
+    if affected is None and case.dropout == 0 and "value" in result.gradients:
+        out_grad = Bounded.of(exact["out"], rounding)
+        _judge_conservation(engine, result.gradients["value"], wanted, out_grad, report)
+
+
+def _expected(case: Case, wanted: oracle.Attention, exact: dict[str, Array]) -> dict[str, Bounded]:
+    """The gradient of each leaf, added up in its own type where that is float32 beside float64."""
+    expected = wanted.gradients(ROUNDINGS[case.dtype], **exact)
+    if case.dtype == torch.float64:
+        short = {name for name, x in case.leaves.items() if x.tensor.dtype == torch.float32}
+        if short:
+            coarse = wanted.gradients(ROUNDINGS[torch.float32], **exact)
+            expected |= {name: x for name, x in coarse.items() if name in short}
+    return expected
+
+
+def _in_hull(wanted: oracle.Attention) -> Bounded:
+    """Without dropout an output lies between the least and the largest value that is read."""
+    out = wanted.out
+    assert out is not None
+    call = wanted.call
+    if call.kept is not None or not len(call.source):
+        return out
+    value = np.broadcast_to(
+        wanted.parts["value"].value, (*call.batch, len(call.source), *out.value.shape[-2:])
+    )
+    rows = (..., call.target, slice(None), slice(None))
+    high = np.full(out.value.shape, -np.inf)
+    low = np.full(out.value.shape, np.inf)
+    live = wanted.live[..., None]
+    np.maximum.at(high, rows, np.where(live, value, -np.inf))
+    np.minimum.at(low, rows, np.where(live, value, np.inf))
+    high, low = (np.where(np.isfinite(x), x, 0) for x in (high, low))
+    inexact = np.zeros(out.value.shape)
+    np.maximum.at(inexact, rows, np.broadcast_to(wanted.parts["value"].error, value.shape))
+    size = np.maximum(np.abs(high), np.abs(low))
+    degree = np.bincount(call.target, minlength=call.num_targets)[:, None, None]
+    most = (
+        high
+        - low
+        + 2 * inexact
+        + (np.sqrt(degree) + 2) * (out.rounding.unit * size + out.rounding.tiny)
+    )
+    return replace(out, error=np.minimum(out.error, most))
+
+
+def _judge_conservation(
+    engine: str,
+    gradient: Tensor,
+    wanted: oracle.Attention,
+    out_grad: Bounded,
+    report: Report,
+) -> None:
+    """Weights sum to one, hence so do the gradients of the values that a target reads.
+
+    That holds whatever the scores are, and so also where rounding leaves nothing of them.
+    """
+    rounding = out_grad.rounding
+    grad = out_grad.only(wanted.read[..., None])
+    shape = (*gradient.shape[:-3], 1, *gradient.shape[-2:])
+    whole = grad.sum(-3, keepdims=True).to_shape(shape)
+    size = Bounded.of(np.abs(grad.value), rounding).sum(-3, keepdims=True).to_shape(shape).value
+    logs = np.where(wanted.read, np.abs(wanted.lse.value), 0).max(initial=0)
+    sources = np.sqrt(gradient.shape[-3]) + 2
+    times = sources + min(logs, 100.0)
+    loose = times * rounding.unit * size + sources**2 * rounding.tiny
+    total = _exact(gradient).sum(-3, keepdims=True)
+    whole = replace(whole, error=whole.error + loose)
+    _judge(report, f"{engine}: sum of the gradients of values", torch.from_numpy(total), whole)
+
+
+def _counted_mask(case: Case) -> Array:
+    """By the counting rule, from the seed that the call draws from PyTorch's generator."""
+    torch.manual_seed(case.number)
+    seed = int(torch.randint(2**62, ()))
+    edges = case.drawn.graph.num_edges
+    return oracle.dropout(seed, case.dropout, case.batch, edges, case.heads)
+
+
+def _drawn_mask(case: Case, engine: str) -> Array:
+    """Read off an engine by values that are unit vectors: they show every weight."""
+    graph = case.drawn.graph
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    eye = torch.eye(graph.num_sources, dtype=case.dtype)[:, None]
+    shape = (*leaves["value"].shape[:-1], graph.num_sources)
+    leaves["value"] = eye.expand(shape)
+    options = {k: v for k, v in case.options(leaves).items() if k != "edge_value"}
+    run = ew.attend_with_lse if case.lse else ew.attend
+    torch.manual_seed(case.number)
+    given = run(*_nodes(leaves), case.drawn.given, engine=engine, **options)
+    out = _exact(given[0] if isinstance(given, tuple) else given)
+    shown = np.swapaxes(out, -1, -2)[..., graph.target.numpy(), graph.source.numpy(), :]
+    weights = _attention(case, engine, None).weights.value
+    kept = (shown > 0.5 * weights) & (weights > 0)
+    scale = 1 / (1 - case.dropout) if case.dropout < 1 else 0.0
+    return np.where(kept, scale, 0.0)
+
+
+def _check_repeats(
+    engine: str, result: Result, run: Callable[[str], Result], report: Report
+) -> None:
+    """The same bits again, and with two threads where an engine promises that."""
+    for threads in (1, 2) if engine in REPEATABLE else (1,):
+        torch.set_num_threads(threads)
+        try:
+            again = run(engine)
+        finally:
+            torch.set_num_threads(1)
+        for kind in ("outputs", "gradients"):
+            for name, first in getattr(result, kind).items():
+                if not _same_bits(first, getattr(again, kind)[name]):
+                    report.failures.append(f"{engine}: {name} differs with {threads} threads")
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) and torch.equal(a.isnan(), b.isnan())
+
+
+def _check_poison(
+    case: Case,
+    engine: str,
+    wanted: oracle.Attention,
+    grads: dict[str, Tensor],
+    report: Report,
+) -> None:
+    """NaN or an infinity reaches the targets that read it, and nothing else."""
+    assert case.poison is not None
+    name, number, place = case.poison
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    bad = leaves[name].clone()
+    bad[place] = number
+    reached = _reached(case, name, place)
+    affected = _affected(case, reached)
+    result = _run_attend(case, engine, {**leaves, name: bad}, grads)
+    _judge_attention(
+        case,
+        f"{engine} with {number} in {name}",
+        result,
+        wanted,
+        grads=grads,
+        report=report,
+        affected=affected,
+    )
+    read = _read_strongly(case, wanted, place) if name == "value" and np.isnan(number) else None
+    if read is not None:
+        out = _exact(result.outputs["out"])[..., place[-1]]
+        if np.isfinite(out[read & reached]).any():
+            report.failures.append(f"{engine}: NaN in value is lost")
+
+
+def _reached(case: Case, name: str, place: tuple[int, ...]) -> Flags:
+    """``[*batch, N_dst, H]``: the targets and heads that read what is at the place."""
+    graph = case.drawn.graph
+    mark = np.zeros(case.leaves[name].exact.shape[:-1], dtype=bool)
+    mark[place[:-1]] = True
+    mark = np.broadcast_to(mark, (*case.batch, *mark.shape[-2:]))
+    if name == "query":
+        return np.array(mark)
+    reached = np.zeros((*case.batch, graph.num_targets, case.heads), dtype=bool)
+    np.logical_or.at(
+        reached, (..., graph.target.numpy(), slice(None)), mark[..., graph.source.numpy(), :]
+    )
+    return reached
+
+
+def _read_strongly(case: Case, wanted: oracle.Attention, place: tuple[int, ...]) -> Flags:
+    """``[*batch, N_dst, H]``: where the source at the place has a weight to speak of."""
+    graph = case.drawn.graph
+    strong = np.zeros((*case.batch, graph.num_targets, case.heads), dtype=bool)
+    given = (wanted.weights.value > 0.01) & (wanted.weights.error < 0.005)
+    given &= (graph.source.numpy() == place[-3])[:, None]
+    np.logical_or.at(strong, (..., graph.target.numpy(), slice(None)), given)
+    return strong
+
+
+def _affected(case: Case, reached: Flags) -> dict[str, Flags]:
+    """Where each result may depend on what the reached targets compute."""
+    graph = case.drawn.graph
+    edge = reached[..., graph.target.numpy(), :]
+    source = np.zeros((*case.batch, graph.num_sources, case.heads), dtype=bool)
+    np.logical_or.at(source, (..., graph.source.numpy(), slice(None)), edge)
+    found = {"out": reached[..., None], "lse": reached}
+    by_node = {"query": reached, "key": source, "value": source}
+    for name, flags in [*by_node.items(), ("bias", edge), ("gain", edge)]:
+        if name in case.leaves:
+            shape = case.leaves[name].exact.shape
+            nodes = name in by_node
+            own = _any_to(flags, shape[:-1] if nodes else shape)
+            found[name] = np.broadcast_to(own[..., None] if nodes else own, shape)
+    return found
+
+
+def _any_to(flags: Flags, shape: tuple[int, ...]) -> Flags:
+    """Whether any of those that are broadcast from this shape is set."""
+    flags = flags.any(tuple(range(flags.ndim - len(shape))))
+    axes = tuple(i for i, size in enumerate(shape) if size == 1)
+    return flags.any(axes, keepdims=True) if axes else flags
+
+
+def _check_merge(case: Case, leaves: dict[str, Tensor], report: Report) -> None:
+    """Attention over the parts of a graph, merged, is attention over the whole."""
+    if not set(leaves) <= {"query", "key", "value", "score.weight"}:
+        return  # edge terms would have to be cut
+    options = case.options(leaves)
+    parts = [
+        ew.attend_with_lse(*_nodes(leaves), part, **options) for part in case.drawn.graph.parts
+    ]
+    out, lse = ew.merge_attention(parts)
+    wanted = _attention(case, "auto", None)
+    assert wanted.out is not None
+    once_more = wanted.out.rounded(ROUNDINGS[case.dtype])
+    _judge(report, "merge: out", out, once_more)
+    _judge(report, "merge: lse", lse, wanted.lse, ~wanted.read)
+
+
+def _check_meta(
+    case: Case, leaves: dict[str, Tensor], grads: dict[str, Tensor], report: Report
+) -> None:
+    """Tensors without numbers give the shapes and types, and leave nothing behind in the graph."""
+    empty = {name: leaf.to("meta") for name, leaf in leaves.items()}
+    moved = replace(case, indices={name: x.to("meta") for name, x in case.indices.items()})
+    result = _run_attend(moved, "auto", empty, {name: x.to("meta") for name, x in grads.items()})
+    again = _run_attend(case, "auto", leaves, grads)
+    for kind in ("outputs", "gradients"):
+        for name, real in getattr(again, kind).items():
+            given = getattr(result, kind)[name]
+            same = (given.shape, given.dtype) == (real.shape, real.dtype)
+            if not same or given.device.type != "meta":
+                got = f"{given.dtype} {list(given.shape)} on {given.device}"
+                report.failures.append(f"meta: {name} is {got}, not {list(real.shape)}")
+    report.ran.append("meta")
+
+
+def _check_aggregate(case: Case, report: Report) -> None:
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    rounding = ROUNDINGS[case.dtype]
+    grads = {"out": _cotangents(case)["out"]}
+    weight = case.leaves["weight"].exact if "weight" in case.leaves else None
+    messages = _messages(case)
+    refused = []
+    for engine in [*ENGINES, "auto"]:
+        with _Watch(report, engine):
+            try:
+                result = _run_aggregate(case, engine, leaves, grads)
+            except ArgumentError as error:
+                if error.argument == "engine" and engine in ("dense", "tiles", "rows"):
+                    continue
+                if not _may_be_refused(case):
+                    raise
+                refused.append(engine)
+                continue
+            report.ran.append(engine)
+            inner = _inner(case, engine)
+            out, back = oracle.aggregate(case.call(), weight, case.reduce, inner, messages)
+            if result.outputs["out"].dtype != case.dtype:
+                report.failures.append(f"{engine}: out is {result.outputs['out'].dtype}")
+            _judge(report, f"{engine}: out", result.outputs["out"], out)
+            expected = back(_exact(grads["out"]), rounding) if case.wanted else {}
+            for name, gradient in result.gradients.items():
+                _judge(report, f"{engine}: gradient of {name}", gradient, expected[name])
+            if case.threads:
+                _check_repeats(
+                    engine, result, lambda e: _run_aggregate(case, e, leaves, grads), report
+                )
+    if refused and set(refused) & set(report.ran):
+        report.failures.append(f"{refused} refuse what {report.ran} compute")
+
+
+def _messages(case: Case) -> Array:
+    """weight · value of each edge as the type has it, in which ties are decided."""
+    double = case.dtype == torch.float64
+    value = case.leaves["value"].exact.astype(np.float64 if double else np.float32)
+    value = np.broadcast_to(value, (*case.batch, *value.shape[-3:]))
+    message = np.take(value, case.drawn.graph.source.numpy(), axis=-3)
+    if "weight" in case.leaves:
+        message = message * case.leaves["weight"].exact.astype(message.dtype)[..., None]
+    return message.astype(np.float64)
+
+
+def _run_aggregate(
+    case: Case, engine: str, leaves: dict[str, Tensor], grads: dict[str, Tensor]
+) -> Result:
+    given = _differentiable(case, leaves)
+    out = ew.aggregate(
+        given["value"],
+        case.drawn.graph,
+        weight=given.get("weight"),
+        reduce=case.reduce,  # type: ignore[arg-type]
+        engine=engine,
+    )
+    return Result({"out": out}, _gradients(case, {"out": out}, grads, given))
+
+
+def _check_steps(case: Case, report: Report) -> None:
+    """Scores and weights of the edges, in the caller's order."""
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    graph = case.drawn.graph
+    shape = (*case.batch, graph.num_edges, case.heads)
+    chosen = case.chosen
+    grad = _randoms(case, (*shape[:-2], len(chosen), shape[-1]) if chosen is not None else shape)
+    with _Watch(report, case.operation):
+        given = _differentiable(case, leaves)
+        options = case.options(given)
+        if case.operation == "softmax":
+            result = ew.edge_softmax(given["bias"], graph)
+        else:
+            step = ew.edge_scores if case.operation == "scores" else ew.attention_weights
+            more = {} if chosen is None else {"edges": torch.from_numpy(chosen)}
+            result = step(given["query"], given["key"], case.drawn.given, **options, **more)
+        report.ran.append(case.operation)
+        wanted = _attention(case, "steps", None)
+        bounded = wanted.scores if case.operation == "scores" else wanted.weights
+        grad = grad.to(result.dtype)
+        exact = _exact(grad)
+        live = wanted.live
+        if chosen is not None:
+            bounded, live = bounded.at(-2, chosen), np.take(live, chosen, axis=-2)
+            whole = np.zeros(shape)
+            np.add.at(whole, (..., chosen, slice(None)), exact)
+            exact = whole
+        if case.operation == "scores":
+            if not np.array_equal(_exact(result) == -np.inf, ~live):
+                report.failures.append("scores: not -inf where an edge is dropped")
+            exact = np.where(wanted.live, exact, 0)
+            grad = grad * torch.from_numpy(live)
+        _judge(
+            report,
+            f"{case.operation}: out",
+            result,
+            bounded,
+            ~live if case.operation == "scores" else None,
+        )
+        gradients = _gradients(case, {"out": result}, {"out": grad}, given)
+        kind = "scores" if case.operation == "scores" else "weights"
+        expected = _expected(case, wanted, {kind: exact})
+        for name, gradient in gradients.items():
+            zero = Bounded.of(np.zeros(gradient.shape), ROUNDINGS[case.dtype])
+            off = None
+            if name == "bias" and case.operation == "scores":
+                off = ~np.isfinite(case.leaves["bias"].exact)
+            _judge(
+                report,
+                f"{case.operation}: gradient of {name}",
+                gradient,
+                expected.get(name, zero),
+                off,
+            )
+
+
+def _judge(
+    report: Report, what: str, got: Tensor, wanted: Bounded, skip: Flags | None = None
+) -> None:
+    """Within the bound everywhere, but for what is skipped."""
+    exact = _exact(got)
+    if exact.shape != wanted.value.shape:
+        report.failures.append(
+            f"{what} has shape {list(exact.shape)}, not {list(wanted.value.shape)}"
+        )
+        return
+    bound = SAFETY * wanted.rounded(ROUNDINGS[got.dtype]).error
+    ignored = np.zeros(exact.shape, bool) if skip is None else np.broadcast_to(skip, exact.shape)
+    if got.dtype == torch.float16:
+        ignored = ignored | (np.abs(wanted.value) + bound > LARGEST_HALF)
+    with np.errstate(invalid="ignore"):
+        away = np.abs(exact - wanted.value)
+    wrong = ~ignored & ~(away <= bound)
+    if wrong.any():
+        worst = np.unravel_index(
+            np.argmax(np.where(wrong, np.nan_to_num(away, nan=np.inf), -1)), away.shape
+        )
+        report.failures.append(
+            f"{what} {[int(i) for i in worst]} is {exact[worst]:.9g}, "
+            f"not {wanted.value[worst]:.9g} (within {bound[worst]:.2g}; "
+            f"{wrong.sum()} of {wrong.size} wrong)"
+        )
+    right = ~ignored & ~wrong & (bound > 0)
+    if right.any():
+        used = float((away[right] / bound[right]).max())
+        report.closest = max(report.closest, (used, what))
+
+
+def _cotangents(case: Case) -> dict[str, Tensor]:
+    """Random gradients of the results, some of them not contiguous."""
+    graph = case.drawn.graph
+    shape = (*case.batch, graph.num_targets, case.heads)
+    width = case.leaves["value"].tensor.shape[-1]
+    out = _randoms(case, (*shape, width)).to(case.dtype)
+    how = ("plain", "plain", "heads first", "strided", "negative", "reversed", "one")
+    kind = how[case.number % len(how)]
+    out = out.new_ones(()).expand(out.shape) if kind == "one" else laid_out(out, kind)
+    return {"out": out, "lse": _randoms(case, shape)}
+
+
+def _randoms(case: Case, shape: tuple[int, ...]) -> Tensor:
+    rng = np.random.default_rng([case.seed, case.number, 1])
+    return torch.from_numpy(rng.standard_normal(shape))
+
+
+def _differentiable(case: Case, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name: leaf.detach().requires_grad_(name in case.wanted) for name, leaf in leaves.items()
+    }
+
+
+def _gradients(
+    case: Case,
+    outputs: dict[str, Tensor],
+    grads: dict[str, Tensor],
+    given: dict[str, Tensor],
+) -> dict[str, Tensor]:
+    """Of the leaves that are wanted; zeros where nothing depends on them."""
+    wanted = [given[name] for name in case.wanted]
+    used = [name for name, x in outputs.items() if x.requires_grad and name in grads]
+    if not used:
+        return {name: torch.zeros_like(given[name]) for name in case.wanted}
+    found = torch.autograd.grad(
+        [outputs[name] for name in used],
+        wanted,
+        [grads[name].to(outputs[name].dtype) for name in used],
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return dict(zip(case.wanted, found, strict=True))
+
+
+def _nodes(leaves: dict[str, Tensor]) -> Iterator[Tensor]:
+    return (leaves[name] for name in ("query", "key", "value"))
+
+
+def _exact(x: Tensor) -> Array:
+    exact: Array = x.detach().resolve_neg().double().numpy()
+    return exact
+
+
+class _Watch:
+    """Whatever is raised is a failure of this engine."""
+
+    def __init__(self, report: Report, engine: str) -> None:
+        self.report, self.engine = report, engine
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, _trace: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        text = " ".join(str(error).split())[:300]
+        self.report.failures.append(f"{self.engine}: {type(error).__name__}: {text}")
+        return True
