@@ -95,8 +95,25 @@ def test_an_item_in_both_files_is_refused(tmp_path):
     data = interactions(
         train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
     )
-    with pytest.raises(ValueError, match="1 common edges, first 1-4"):  # item 2 is node 2 + 2
+    with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
         data.load()
+
+
+def test_ids_of_any_kind_are_kept(tmp_path):
+    """What people have: a table of names with a header; and what is predicted can be named."""
+    rows = [(user, f"film {item}") for user in ("ann", "bob", "cy") for item in range(9)]
+    for name, part in (("train.csv", rows[:20]), ("test.csv", rows[20:])):
+        text = "\n".join(["user,item", *(",".join(row) for row in part)])
+        (tmp_path / name).write_text(text)
+    train, test = (str(tmp_path / name) for name in ("train.csv", "test.csv"))
+    splits = interactions(train_path=train, test_path=test, val=0.2).load()
+    assert splits.model_arguments == {"num_users": 3, "num_items": 9}
+    assert list(splits.user_ids) == ["ann", "bob", "cy"]
+    batch = splits.test.make(torch.arange(splits.test.count))
+    wanted = (batch.target == 1).nonzero().tolist()
+    users, items = list(splits.user_ids), list(splits.item_ids)
+    found = {(users[int(batch.inputs[1][row])], items[item]) for row, item in wanted}
+    assert found == set(rows[20:])
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_bad_input(path, tmp_path):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\xff\xfe\x00")
-    with refused(str(broken), expected="UTF-8", got="decode", remedy="UTF-8"):
+    with refused(str(broken), expected="UTF-8", got="line 1", remedy="UTF-8"):
         text_files(paths=(str(broken),)).load()
 
 

@@ -33,8 +33,8 @@ def check_features(features: Tensor) -> None:
     )
 
 
-def check_labels(labels: Tensor, classes: int) -> None:
-    """Labels are from 0 to ``classes - 1``.
+def check_labels(labels: Tensor, classes: int, name: str = "labels") -> None:
+    """Labels are from 0 to ``classes - 1``; ``name`` says whose these are.
 
     Raises:
         ArgumentError: some label is not; names the first.
@@ -44,7 +44,7 @@ def check_labels(labels: Tensor, classes: int) -> None:
     if wrong.any():
         first = int(wrong.nonzero()[0, 0])
         raise ArgumentError(
-            "labels",
+            name,
             expected=f"whole numbers from 0 to {classes - 1}",
             got=f"{int(wrong.sum())} others, first {int(labels[first])} at example {first}",
             remedy="number the classes from 0 without gaps",

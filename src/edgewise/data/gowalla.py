@@ -6,7 +6,6 @@ Paper: He et al., LightGCN, 2020 (the split); Cho et al., Friendship and mobilit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from edgewise.data.edge_list import read_interactions
 from edgewise.data.files import find_files
@@ -22,28 +21,31 @@ class Gowalla(Interactions):
 
     def read(self) -> Chosen:
         raw = find_files("gowalla", {name: f"{ADDRESS}/{name}" for name in FILES})
-        return chosen_of(raw / FILES[0], raw / FILES[1])
+        (train, test), *ids = read_interactions(*(raw / name for name in FILES))
+        return Chosen(train, test, *ids)
 
 
 @dataclass(frozen=True)
 class InteractionFiles(Interactions):
-    """Any two files with a line ``user item item ...`` for each user (LightGCN's format).
+    """Any two files with a line ``user item item ...`` for each user, or of pairs ``user,item``.
+
+    See :func:`edgewise.data.edge_list.read_interactions`.
 
     Attributes:
         train_path: interactions to train and validate on.
         test_path: interactions to test on, none of them in ``train_path``.
+        header: whether the first lines name the two columns; ``None`` recognises it.
+        names: ids are names, even where they look like numbers.
 
     """
 
     train_path: str = "train.txt"
     test_path: str = "test.txt"
+    header: bool | None = None
+    names: bool = False
 
     def read(self) -> Chosen:
-        return chosen_of(Path(self.train_path), Path(self.test_path))
-
-
-def chosen_of(train: Path, test: Path) -> Chosen:
-    """The interactions of two files."""
-    parts = read_interactions(train), read_interactions(test)
-    users, items = (max(int(part[row].max()) for part in parts) + 1 for row in (0, 1))
-    return Chosen(*parts, users, items)
+        (train, test), *ids = read_interactions(
+            self.train_path, self.test_path, header=self.header, names=self.names
+        )
+        return Chosen(train, test, *ids)
