@@ -23,7 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.data.text_files import read_lines, unreadable
+from edgewise.data.files import unreadable
+from edgewise.data.text_files import read_lines
 from edgewise.errors import ArgumentError
 
 Ids = dict[str, int]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from edgewise.data.checks import check_labels
-from edgewise.data.files import find_files
-from edgewise.data.text_files import read_bytes, unreadable
+from edgewise.data.files import find_files, unreadable
+from edgewise.data.text_files import read_bytes
 from edgewise.errors import ArgumentError
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"

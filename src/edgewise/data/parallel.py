@@ -16,11 +16,11 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.buckets import TokenSplit
-from edgewise.data.files import find_files
+from edgewise.data.files import find_files, unreadable
 from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.splits import TextSplits
 from edgewise.data.text_data import TextData
-from edgewise.data.text_files import read_lines, unreadable
+from edgewise.data.text_files import read_lines
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.data.writing import WritingBatch
 from edgewise.errors import ArgumentError

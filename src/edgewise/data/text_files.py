@@ -11,32 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edgewise.data.files import find_files
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.data.files import find_files, unreadable
+from edgewise.errors import MissingDataError
 
 LARGEST = torch.finfo(torch.float32).max
 LARGEST_WHOLE = 2**53  # above it a float skips some whole numbers
-
-
-def unreadable(
-    path: Path, *, expected: str, got: str, remedy: str = "", line: int = 0
-) -> ArgumentError:
-    """The error for a file that is not what it has to be.
-
-    Args:
-        path: the file, which is the argument that the error names.
-        expected: see :class:`ArgumentError`.
-        got: likewise.
-        remedy: likewise; to correct the line, or to copy the file again, where it is left out.
-        line: where it was seen, counted from 1; nowhere in particular where it is 0.
-    """
-    where = f" in line {line}" if line else ""
-    return ArgumentError(
-        str(path),
-        expected=expected,
-        got=f"{got}{where}",
-        remedy=remedy or ("correct this line" if line else "copy or download it again"),
-    )
 
 
 def read_bytes(path: Path) -> bytes:
