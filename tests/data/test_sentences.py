@@ -62,8 +62,9 @@ def test_lines_that_are_no_labelled_sentences():
 
 
 def test_a_label_that_training_does_not_have(paths, tmp_path):
-    (tmp_path / "val.tsv").write_text("so so\t2\n")
-    with refused("data, val", expected="0, 1", got="'2' of 'so so'", remedy="correct it"):
+    val = tmp_path / "val.tsv"
+    val.write_text("so so\t2\n")
+    with refused(str(val), expected="0, 1", got="'2' of 'so so'", remedy="correct it"):
         tsv(**paths).load()
     with refused("data.test", expected="a file", got="none", remedy="--data.test"):
         tsv(train=paths["train"], val=paths["val"]).load()

@@ -51,23 +51,6 @@ def check_labels(labels: Tensor, classes: int, name: str = "labels") -> None:
         )
 
 
-def check_nodes(features: Tensor, labels: Tensor, edge_index: Tensor) -> None:
-    """As many rows of features as labels, and edges among these nodes alone.
-
-    Raises:
-        ArgumentError: they disagree on the number of nodes.
-
-    """
-    nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    if len(features) != len(labels) or nodes > len(features):
-        raise ArgumentError(
-            "features",
-            expected="one row of features and one label for each node",
-            got=f"{len(features)} rows, {len(labels)} labels and edges among {nodes} nodes",
-            remedy="bring the files of one and the same graph together",
-        )
-
-
 def check_splits(**splits: Tensor) -> None:
     """The splits, as indices of examples, have members and share none.
 
