@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from edgewise.data import multi30k
-from edgewise.data.files import find_files, unpack
-from edgewise.errors import MissingDataError
+from edgewise.data.files import find_files, naming, unpack
+from edgewise.errors import ArgumentError, MissingDataError
 from tests.errors import refused
 
 
@@ -60,6 +60,19 @@ def test_names_are_no_paths(name: str, web: Path) -> None:
 def test_nor_are_those_that_a_field_gives() -> None:
     with refused("data.name", expected="letters", got="'../../train.en.gz'", remedy="name"):
         multi30k(train="../../train").load()
+
+
+def test_an_error_about_data_names_their_files() -> None:
+    def short(got: str) -> None:
+        raise ArgumentError("data.val", expected="more", got=got, remedy="add some")
+
+    with (
+        refused("data.val", expected="more", got="3, from a.txt, b.gz", remedy="add some"),
+        naming("a.txt", Path("raw/b.gz")),
+    ):
+        short("3")
+    with pytest.raises(ArgumentError, match=r"got 3 in a\.txt\. Remedy"), naming("a.txt"):
+        short("3 in a.txt")
 
 
 def zipped(path: Path, name: str, mode: int = 0) -> None:

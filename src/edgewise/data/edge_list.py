@@ -97,7 +97,7 @@ def read_interactions(
 ) -> Interactions:
     """Users and their items, from lines ``user item item ...`` (LightGCN's format) or pairs.
 
-    A user without an item is allowed, and an item that a user has twice is kept twice.
+    A user without an item is allowed, and an item that a user has twice is there twice.
 
     Args:
         paths: files about the same users and items.

@@ -11,7 +11,8 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path, PureWindowsPath
@@ -116,6 +117,23 @@ def unreadable(
         got=f"{got}{where}",
         remedy=remedy or ("correct this line" if line else "copy or download it again"),
     )
+
+
+@contextmanager
+def naming(*files: str | Path) -> Iterator[None]:
+    """Errors about the data that were read from files, such as too little of them, name these."""
+    names = [Path(file).name for file in files]
+    try:
+        yield
+    except ArgumentError as error:
+        if not names or any(name in str(error) for name in names):
+            raise
+        raise ArgumentError(
+            error.argument,
+            expected=error.expected,
+            got=f"{error.got}, from {', '.join(names)}",
+            remedy=error.remedy,
+        ) from error
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -6,8 +6,10 @@ Paper: He et al., LightGCN, 2020 (the split); Cho et al., Friendship and mobilit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgewise.data.edge_list import read_interactions
+from edgewise.data.edge_splits import once
 from edgewise.data.files import find_files
 from edgewise.data.interactions import Chosen, Interactions
 
@@ -21,8 +23,7 @@ class Gowalla(Interactions):
 
     def read(self) -> Chosen:
         raw = find_files("gowalla", {name: f"{ADDRESS}/{name}" for name in FILES})
-        (train, test), *ids = read_interactions(*(raw / name for name in FILES))
-        return Chosen(train, test, *ids)
+        return chosen_of(raw / FILES[0], raw / FILES[1])
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,14 @@ class InteractionFiles(Interactions):
     names: bool = False
 
     def read(self) -> Chosen:
-        (train, test), *ids = read_interactions(
-            self.train_path, self.test_path, header=self.header, names=self.names
-        )
-        return Chosen(train, test, *ids)
+        paths = Path(self.train_path), Path(self.test_path)
+        return chosen_of(*paths, header=self.header, names=self.names)
+
+
+def chosen_of(
+    train: Path, test: Path, *, header: bool | None = None, names: bool = False
+) -> Chosen:
+    """The interactions of two files, each of them once."""
+    read = read_interactions(train, test, header=header, names=names)
+    known, tested = map(once, read.pairs)
+    return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))

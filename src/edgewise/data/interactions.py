@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import Generator, Tensor
 from edgewise.data.batch import Batch
 from edgewise.data.edge_list import Ids
 from edgewise.data.edge_splits import EdgeSplit, both_ways, check_edge_split
+from edgewise.data.files import naming
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
@@ -24,12 +26,16 @@ RANKED = 2048  # users whose scores of all items are in memory at once
 
 
 class Chosen(NamedTuple):
-    """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids."""
+    """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids.
+
+    The files are those that they are from.
+    """
 
     train: Tensor
     test: Tensor
     user_ids: Ids
     item_ids: Ids
+    files: tuple[Path, ...]
 
     @property
     def num_users(self) -> int:
@@ -101,6 +107,10 @@ class Interactions(Data):
 
     def load(self) -> InteractionSplits:
         chosen = self.read()
+        with naming(*chosen.files):
+            return self._split(chosen)
+
+    def _split(self, chosen: Chosen) -> InteractionSplits:
         sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
         random = Generator().manual_seed(self.split_seed)
         count = chosen.train.shape[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from edgewise.data.edge_splits import (
     pair_keys,
     split_edges,
 )
+from edgewise.data.files import naming
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
@@ -28,13 +30,14 @@ class Pairs(NamedTuple):
     """Distinct undirected pairs ``[2, E]``, and which nodes come first and second in one.
 
     The two ranges are one in a graph of one kind of node, where the smaller comes first. The ids
-    are those of the nodes in the file.
+    are those of the nodes in the file that they are from.
     """
 
     pairs: Tensor
     left: range
     right: range
     node_ids: Ids
+    file: Path
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,12 @@ class Links(Data):
         """Read the edges from their file."""
 
     def load(self) -> LinkSplits:
-        pairs, left, right, node_ids = self.read()
+        found = self.read()
+        with naming(found.file):
+            return self._split(found)
+
+    def _split(self, found: Pairs) -> LinkSplits:
+        pairs, left, right, node_ids, _ = found
         nodes = max(left.stop, right.stop)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)

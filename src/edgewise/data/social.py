@@ -37,7 +37,8 @@ class EdgeList(Links):
             raise ArgumentError(
                 "data.path", expected="a file", got="''", remedy="name a text file of edges"
             )
-        return _one_kind(read_edges(self.path, header=self.header, names=self.names))
+        found = read_edges(self.path, header=self.header, names=self.names)
+        return _one_kind(found, Path(self.path))
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class EgoFacebook(Links):
     """
 
     def read(self) -> Pairs:
-        return _one_kind(read_edges(_raw("ego_facebook", FACEBOOK)))
+        path = _raw("ego_facebook", FACEBOOK)
+        return _one_kind(read_edges(path), path)
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,18 @@ class HollywoodActors(Links):
     batch_size: int = 131072
 
     def read(self) -> Pairs:
-        (film, actor), actors = read_memberships(_raw("hollywood_actors", ACTORS))
+        path = _raw("hollywood_actors", ACTORS)
+        (film, actor), actors = read_memberships(path)
         films = int(film.max()) + 1
         pairs = distinct(torch.stack([film, films + actor]))  # a few casts name someone twice
         ids = {f"film {line}": line for line in range(films)}
         ids |= {f"actor {name}": films + number for name, number in actors.items()}
-        return Pairs(pairs, range(films), range(films, len(ids)), ids)
+        return Pairs(pairs, range(films), range(films, len(ids)), ids, path)
 
 
-def _one_kind(found: Edges) -> Pairs:
+def _one_kind(found: Edges, path: Path) -> Pairs:
     nodes = range(len(found.ids))
-    return Pairs(undirected(found.pairs), nodes, nodes, found.ids)
+    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path)
 
 
 def _raw(data: str, address: str) -> Path:

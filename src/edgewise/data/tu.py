@@ -15,7 +15,7 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.edge_splits import distinct
-from edgewise.data.files import check_name, fetch, find_raw, unpack, unreadable
+from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unreadable
 from edgewise.data.folds import Folds
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits
@@ -69,7 +69,8 @@ class TU(Data):
     def load(self) -> Splits:
         graphs, attributes, y = _read(find_raw(self.name, self.files, self._download), self.name)
         classes = int(y.max()) + 1
-        index = self._folds().split("stratified", y.tolist())
+        with naming(*self.files):
+            index = self._folds().split("stratified", y.tolist())
         if self.attributes and attributes.shape[1]:
             member = torch.arange(len(graphs)).repeat_interleave(graphs.sizes)
             train = attributes[torch.isin(member, index["train"])]
