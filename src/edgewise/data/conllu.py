@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Tag = Literal["upos", "xpos", "deprel"]
 COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "deprel": 7}
 WIDTH = 10
+WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 SPECIAL: tuple[Special, ...] = ("pad", "unk")
 
 
@@ -114,7 +116,8 @@ def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
     Contracted forms (1-2) and words that are not in the text (1.1) are left out.
 
     Raises:
-        ArgumentError: a sentence without words, or a line of another form; names the line.
+        ArgumentError: a sentence without words, a line of another form, or words that are not
+            numbered from 1 without gaps, as where a line was lost; names the line.
     """
     column = COLUMNS[tag]
     sentences: list[Labelled] = []
@@ -129,7 +132,10 @@ def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
             fields = line.split("\t")
             if len(fields) != WIDTH:
                 raise _unreadable(name, f"{len(fields)} columns", number)
-            if fields[0].isdigit():
+            kind = WORD.fullmatch(fields[0])
+            if kind is None or (not kind["part"] and fields[0] != str(len(words) + 1)):
+                raise _unreadable(name, f"word {fields[0]!r} after {len(words)} words", number)
+            if not kind["part"]:
                 words.append((fields[1], fields[column]))
     return sentences
 
@@ -142,7 +148,7 @@ def words_of(sentences: list[Labelled]) -> list[list[str]]:
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,
-        expected=f"CoNLL-U: words with {WIDTH} columns, and an empty line after each sentence",
+        expected=f"CoNLL-U: numbered words with {WIDTH} columns, an empty line after each sentence",
         got=f"{got} in line {line}",
         remedy="correct this line",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EOS = "<eos>"
 FILE = "input.txt"
+BOOK = re.compile(r"\*\*\* START OF[^\n]*\n(.*?)End of the Project Gutenberg", re.DOTALL)
 RAW = "https://raw.githubusercontent.com"
 
 
@@ -187,9 +189,15 @@ class WarAndPeace(TextStream):
         (name,), at = self.files(), "fa22ab90f00f627e83d14acabe32d91602d2365d"
         address = f"{RAW}/GITenberg/War-and-Peace_2600/{at}/2600-0.txt"
         text = raw_texts("war_and_peace", {name: address})[name]
-        _, _, rest = text.partition("*** START OF")
-        body, _, _ = rest.partition("\n")[2].partition("End of the Project Gutenberg")
-        return body.strip() + "\n"
+        book = BOOK.search(text)
+        if book is None:
+            raise ArgumentError(
+                name,
+                expected="a text between Project Gutenberg's marks *** START OF and End of the",
+                got="none",
+                remedy="copy or download it again",
+            )
+        return book[1].strip() + "\n"
 
 
 @dataclass(frozen=True)
