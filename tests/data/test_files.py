@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
+import stat
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from edgewise.data.files import find_files
-from edgewise.errors import MissingDataError
+from edgewise.data import multi30k
+from edgewise.data.files import find_files, naming, unpack
+from edgewise.errors import ArgumentError, MissingDataError
+from tests.errors import refused
 
 
 @pytest.fixture
@@ -19,6 +25,9 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "plain.txt").write_text("text")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(b"text"))
     (tmp_path / "page.gz").write_text("404: not found")
+    damaged = bytearray(gzip.compress(b"text" * 99, mtime=0))
+    damaged[12:16] = b"\xff" * 4
+    (tmp_path / "bits.gz").write_bytes(damaged)
     (tmp_path / "short.gz").write_bytes(gzip.compress(b"text")[:-3])
     return tmp_path
 
@@ -31,9 +40,103 @@ def test_plain_and_packed(web: Path) -> None:
     assert (raw / "c.gz").read_bytes() == (web / "packed.gz").read_bytes(), "as it came"
 
 
-@pytest.mark.parametrize("wrong", ["page.gz", "short.gz", "nowhere.gz"])
+@pytest.mark.parametrize("wrong", ["page.gz", "short.gz", "bits.gz", "nowhere.gz"])
 def test_what_does_not_come_whole(web: Path, wrong: str) -> None:
     sources = {"a.txt": (web / "plain.txt").as_uri(), "b.gz": (web / wrong).as_uri()}
     with pytest.raises(MissingDataError, match="Remedy"):
         find_files("Set", sources)
     assert list((web / "cache" / "Set").iterdir()) == [], "nothing to be trusted later"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/x", "..", ".hidden", "", "a\\b", "a\n"])
+def test_names_are_no_paths(name: str, web: Path) -> None:
+    for data, file in ((name, "a.txt"), ("Set", name)):
+        with refused("data.name", expected="letters", got=repr(name), remedy="EDGEWISE_DATA"):
+            find_files(data, {file: (web / "plain.txt").as_uri()})
+    assert not (web / "cache").exists()
+
+
+@pytest.mark.usefixtures("web")
+def test_nor_are_those_that_a_field_gives() -> None:
+    with refused("data.name", expected="letters", got="'../../train.en.gz'", remedy="name"):
+        multi30k(train="../../train").load()
+
+
+def test_an_error_about_data_names_their_files() -> None:
+    def short(got: str) -> None:
+        raise ArgumentError("data.val", expected="more", got=got, remedy="add some")
+
+    with (
+        refused("data.val", expected="more", got="3, from a.txt, b.gz", remedy="add some"),
+        naming("a.txt", Path("raw/b.gz")),
+    ):
+        short("3")
+    with pytest.raises(ArgumentError, match=r"got 3 in a\.txt\. Remedy"), naming("a.txt"):
+        short("3 in a.txt")
+
+
+def zipped(path: Path, name: str, mode: int = 0) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("good.txt", "good")
+        member = zipfile.ZipInfo(name)
+        member.external_attr = mode << 16
+        file.writestr(member, "/etc")
+
+
+def tarred(path: Path, name: str, kind: bytes = tarfile.REGTYPE) -> None:
+    with tarfile.open(path, "w:gz") as file:
+        for place, member in enumerate((tarfile.TarInfo("good.txt"), tarfile.TarInfo(name))):
+            member.size, member.linkname = 4 * (1 - place), "/etc"
+            member.type = kind if place else tarfile.REGTYPE
+            file.addfile(member, io.BytesIO(b"good"[: member.size]))
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+@pytest.mark.parametrize("name", ["inner/file.txt", "file..txt"])
+def test_an_archive_is_unpacked(pack, name: str, tmp_path: Path) -> None:
+    pack(tmp_path / "a", name)
+    unpack(tmp_path / "a", tmp_path / "out")
+    assert (tmp_path / "out" / "good.txt").read_text() == "good"
+    assert (tmp_path / "out" / name).is_file()
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/tmp/x", "..\\x", "C:\\x", "C:x"])
+def test_a_member_that_leads_outside(pack, name: str, tmp_path: Path) -> None:
+    pack(tmp_path / "a", name)
+    with refused(str(tmp_path / "a"), expected="inside", got=repr(name), remedy="do not use"):
+        unpack(tmp_path / "a", tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"], "nothing is unpacked"
+
+
+@pytest.mark.parametrize(
+    ("pack", "kind"),
+    [
+        (zipped, stat.S_IFLNK | 0o777),
+        (zipped, stat.S_IFIFO),
+        (tarred, tarfile.SYMTYPE),
+        (tarred, tarfile.LNKTYPE),
+        (tarred, tarfile.CHRTYPE),
+    ],
+)
+def test_a_link_or_a_device_in_an_archive(pack, kind, tmp_path: Path) -> None:
+    pack(tmp_path / "a", "link", kind)
+    with refused(str(tmp_path / "a"), expected="inside", got="a link", remedy="do not use"):
+        unpack(tmp_path / "a", tmp_path / "out")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"], "nothing is unpacked"
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 damaged", b"text"])
+def test_a_damaged_archive(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
+        unpack(tmp_path / "a", tmp_path / "out")
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_an_archive_with_damaged_bytes(pack, tmp_path: Path) -> None:
+    pack(tmp_path / "a", "b")
+    whole = (tmp_path / "a").read_bytes()
+    (tmp_path / "a").write_bytes(whole.replace(b"good", b"bad!") if pack is zipped else whole[:60])
+    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
+        unpack(tmp_path / "a", tmp_path / "out")

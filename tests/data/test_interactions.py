@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from edgewise.data import gowalla, interactions
+from edgewise.data.gowalla import chosen_of
 from tests.errors import refused
 from tests.places import needs
 
@@ -95,8 +96,39 @@ def test_an_item_in_both_files_is_refused(tmp_path):
     data = interactions(
         train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
     )
-    with pytest.raises(ValueError, match="1 common edges, first 1-4"):  # item 2 is node 2 + 2
+    with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
         data.load()
+
+
+def test_what_a_user_chose_twice_counts_once(tmp_path):
+    """Kept twice, it might be trained and validated on, and was then refused by some seeds."""
+    rows = [f"{user} {item}" for user in "ab" for item in range(20)]
+    (tmp_path / "train.txt").write_text("\n".join(rows[::-1] + rows))
+    (tmp_path / "test.txt").write_text("a 20\nb 20\na 20\n")
+    chosen = chosen_of(tmp_path / "train.txt", tmp_path / "test.txt")
+    assert chosen.train.tolist() == [[1] * 20 + [0] * 20, [*range(19, -1, -1)] * 2]
+    assert chosen.test.tolist() == [[0, 1], [20, 20]]
+    data = interactions(
+        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
+    )
+    assert data.load().train.count == 20
+
+
+def test_ids_of_any_kind_are_kept(tmp_path):
+    """What people have: a table of names with a header; and what is predicted can be named."""
+    rows = [(user, f"film {item}") for user in ("ann", "bob", "cy") for item in range(9)]
+    for name, part in (("train.csv", rows[:20]), ("test.csv", rows[20:])):
+        text = "\n".join(["user,item", *(",".join(row) for row in part)])
+        (tmp_path / name).write_text(text)
+    train, test = (str(tmp_path / name) for name in ("train.csv", "test.csv"))
+    splits = interactions(train_path=train, test_path=test, val=0.2).load()
+    assert splits.model_arguments == {"num_users": 3, "num_items": 9}
+    assert list(splits.user_ids) == ["ann", "bob", "cy"]
+    batch = splits.test.make(torch.arange(splits.test.count))
+    wanted = (batch.target == 1).nonzero().tolist()
+    users, items = list(splits.user_ids), list(splits.item_ids)
+    found = {(users[int(batch.inputs[1][row])], items[item]) for row, item in wanted}
+    assert found == set(rows[20:])
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,19 @@ def test_bad_fields():
         edge_list().load()
 
 
+def test_ids_of_any_kind_are_kept(tmp_path):
+    """Those near 9e8 took 230 GB, and those above 3.04e9 became other nodes by an overflow."""
+    ids = [3_100_000_000 + 7 * i for i in range(9)]
+    path = tmp_path / "edges.csv"
+    path.write_text("\n".join(f"{ids[a]},{ids[b]}" for a in range(9) for b in range(a // 2)))
+    splits = edge_list(path=str(path), val=0.1, test=0.2).load()
+    assert splits.model_arguments == {"num_nodes": 9}
+    assert list(splits.node_ids) == [str(i) for i in ids]
+    graph, pairs = splits.test.make(torch.arange(1)).inputs
+    assert graph.num_targets == 9
+    assert pairs.max() < 9
+
+
 @needs("ego_facebook")
 def test_facebook_as_counted():
     splits = ego_facebook().load()
@@ -155,7 +168,8 @@ def test_facebook_as_counted():
 
 @needs("hollywood_actors")
 def test_hollywood_as_counted():
-    pairs, films, actors = hollywood_actors().read()
+    pairs, films, actors, ids, _ = hollywood_actors().read()
     assert pairs.shape == (2, 1_470_404)
-    assert (films, actors) == (range(127_823), range(127_823, 127_823 + 392_340))
+    assert (films, actors) == (range(127_823), range(127_823, 127_823 + 383_640))
+    assert len(ids) == actors.stop
     assert pairs[0].max() < actors.start <= pairs[1].min()

@@ -123,11 +123,12 @@ def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
 
 
 def test_bad_input(tmp_path):
-    (tmp_path / "empty.txt").write_text("\n \n")
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
     (tmp_path / "text.txt").write_text("one two\n" * 9)
     own = {"sources": (), "paths": (str(tmp_path / "text.txt"),), "kind": "words"}
-    with refused("data.test_paths", expected="to test on", got="empty.txt", remedy="WikiText"):
-        masked_text(**own, test_paths=(str(tmp_path / "empty.txt"),)).load()
+    with refused(str(empty), expected="a text", got="none", remedy="again"):
+        masked_text(**own, test_paths=(str(empty),)).load()
     with refused("data.sources", expected="sst2", got="'sst'", remedy="sst2"):
         masked_text(sources=("sst",))
     with refused("data.sources, data.paths", expected="texts", got="none", remedy="files"):

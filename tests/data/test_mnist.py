@@ -38,7 +38,7 @@ def test_a_damaged_file_says_so(content: bytes, got: str, tmp_path: Path) -> Non
 def test_a_file_that_is_not_gzipped(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(b"plain")
-    with refused(str(path), expected="gzipped", got="gzip", remedy="again"):
+    with refused(str(path), expected="gzip", got="gzip", remedy="again"):
         read_idx(path)
 
 

@@ -62,8 +62,9 @@ def test_lines_that_are_no_labelled_sentences():
 
 
 def test_a_label_that_training_does_not_have(paths, tmp_path):
-    (tmp_path / "val.tsv").write_text("so so\t2\n")
-    with refused("data, val", expected="0, 1", got="'2' of 'so so'", remedy="correct it"):
+    val = tmp_path / "val.tsv"
+    val.write_text("so so\t2\n")
+    with refused(str(val), expected="0, 1", got="'2' of 'so so'", remedy="correct it"):
         tsv(**paths).load()
     with refused("data.test", expected="a file", got="none", remedy="--data.test"):
         tsv(train=paths["train"], val=paths["val"]).load()
@@ -105,6 +106,9 @@ def test_conllu_that_cannot_be_read():
         ("# text = \n\n" + CONLLU, "a sentence without words that ends in line 2"),
         (CONLLU + "\n\n\n" + CONLLU, "a sentence without words that ends in line 10"),
         ("1\tYes\tyes\n", "3 columns in line 1"),
+        (CONLLU.replace("\n3\t", "\n\n3\t"), "word '3' after 0 words in line 7"),
+        (CONLLU.replace("2\tn't", "4\tn't"), "word '4' after 1 words in line 4"),
+        (CONLLU.replace("3\t!", "x\t!"), "word 'x' after 2 words in line 6"),
     ):
         with refused("x", expected="CoNLL-U", got=got, remedy="correct this line"):
             read_conllu(text, "x")

@@ -83,8 +83,12 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
     with refused("data.history", expected="52 steps", got="20", remedy="longer"):
         data.series(history=20).load()
     holes = tmp_path / "holes.csv"
-    holes.write_text("value\n1\n\n3\nnan\n")
-    with refused("data.column", expected="finite", got="row 5", remedy="fill in"):
+    for text in ("nan", "1e39"):
+        holes.write_text(f"value\n1\n3\n{text}\n")
+        with refused("data.column", expected="finite", got="row 4", remedy="fill in"):
+            counted(str(holes)).load()
+    holes.write_text("value\n1\n\n3\n")  # skipped, it would shift what follows
+    with refused("data.path", expected="values", got="an empty line, row 3", remedy="correct"):
         counted(str(holes)).load()
 
 

@@ -38,7 +38,7 @@ def test_a_column_without_a_name_is_a_column(tmp_path: Path) -> None:
     assert table.texts("data.column", "") == ["0", "1"]
 
 
-@pytest.mark.parametrize("value", ["", "high", "nan", "inf"])
+@pytest.mark.parametrize("value", ["", "high", "nan", "inf", "1e39", "-1e39", "1_0"])
 def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: str) -> None:
     table = read_table(written(tmp_path, f"smiles,y\nC,1\nCC,{value}\n"))
     with refused("data.target", expected="column 'y'", got=f"{value!r} in row 3", remedy="drop"):
@@ -48,11 +48,14 @@ def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: 
 @pytest.mark.parametrize(
     ("text", "got"),
     [
-        ("", "no rows"),
         ("a,b\n", "no rows"),
         ("a,b\n1,2\n3\n", "row 3"),
-        ("a,b\n1,2\n\n3\n", "row 4"),
+        ("a,b\n1,2\n\n3,4\n", "an empty line, row 3"),
+        ("a\n1\n\n3\n", "an empty line, row 3"),
+        ("\na\n1\n", "1 values under 0 names in row 2"),
         ("a\n1,2\n", "row 2"),
+        ("a,b,a\n1,2,3\n", "two columns of the name 'a'"),
+        ('a,b\n1,"2\n', "unexpected end of data"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, got: str) -> None:
@@ -61,10 +64,17 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, got: str)
         read_table(path)
 
 
-def test_a_broken_archive_is_refused(tmp_path: Path) -> None:
+def test_empty_lines_at_the_end_do_not_count(tmp_path: Path) -> None:
+    assert read_table(written(tmp_path, "a\n1\n2\n\n\n")).texts("data.column", "a") == ["1", "2"]
+
+
+def test_a_file_without_text_and_a_broken_archive_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "")
+    with refused(str(path), expected="a text", got="none", remedy="again"):
+        read_table(path)
     path = written(tmp_path, "a,b\n1,2\n" * 999, "t.csv.gz")
     path.write_bytes(path.read_bytes()[:-12])
-    with refused("data.path", expected="t.csv.gz", got="cannot be read", remedy="again"):
+    with refused(str(path), expected="gzip", got="ended", remedy="again"):
         read_table(path)
 
 

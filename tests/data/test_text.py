@@ -131,7 +131,7 @@ def test_bad_input(path, tmp_path):
         text_files(paths=(str(short),), context=4, val=0.01).load()
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"\xff\xfe\x00")
-    with refused(str(broken), expected="UTF-8", got="decode", remedy="UTF-8"):
+    with refused(str(broken), expected="UTF-8", got="line 1", remedy="UTF-8"):
         text_files(paths=(str(broken),)).load()
 
 
@@ -149,6 +149,17 @@ def test_shakespeare_is_held_out_by_the_last_tenth():
     splits = shakespeare().load()
     assert splits.model_arguments["vocabulary"] == 65
     assert sum(len(batch.target) for batch in splits.loaders(0)["test"]) == 111_540
+
+
+def test_war_and_peace_without_its_beginning_or_end(tmp_path, monkeypatch):
+    """What came after a lost mark was read as the book, or nothing was."""
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    path = tmp_path / "war_and_peace" / "raw" / "2600-0.txt.gz"
+    path.parent.mkdir(parents=True)
+    for text in ("*** START OF IT\nWell, Prince", "Well, Prince\nEnd of the Project Gutenberg"):
+        path.write_bytes(gzip.compress(text.encode()))
+        with refused(path.name, expected="marks", got="none", remedy="again"):
+            war_and_peace().load()
 
 
 @needs("war_and_peace")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 
-pytest.importorskip("torch_geometric", reason="PyTorch Geometric is not installed")
-
 from edgewise.data import tu
-from edgewise.errors import MissingDataError
+from edgewise.data.tu import _read
+from edgewise.errors import EdgewiseError, MissingDataError
 from tests.errors import refused
+from tests.places import ROOT
 
 GRAPHS = 12  # two nodes and one edge each way, three classes
 
@@ -95,11 +98,101 @@ def test_a_missing_file_is_named(root: Path) -> None:
         toy().load()
 
 
-@pytest.mark.parametrize("part", ["A", "graph_indicator"])
-def test_a_file_with_text_in_it_is_refused(root: Path, part: str) -> None:
-    write(root, **{part: "one, two"})
-    with refused("data.name", expected="files of TOY", got="cannot be read", remedy="again"):
+ONES = "\n".join("1" for _ in range(2 * GRAPHS))
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "blamed", "got"),
+    [
+        ("A", "one, two", "A", "'one' in column 1 in line 1"),
+        ("A", "1, 2\n3, 5", "A", "3, 5 in line 2"),
+        ("A", "1, 2\n24, 25", "A", "24, 25 in line 2"),
+        ("A", "0, 1", "A", "0, 1 in line 1"),
+        ("A", "1, 2\n\n2, 1", "A", "'' in column 1 in line 2"),
+        ("A", "1", "A", "1 in line 1"),
+        ("graph_indicator", "one, two", "graph_indicator", "'one' in column 1 in line 1"),
+        ("graph_indicator", "1\n2\n1", "graph_indicator", "graph 1 after 2 in line 3"),
+        ("graph_indicator", "1\n3", "graph_indicator", "graph 3 after 1 in line 2"),
+        ("graph_indicator", "1\n900000000", "graph_indicator", "in line 2"),
+        ("graph_labels", "1\n2\n3", "graph_labels", "3 lines"),
+        ("node_labels", "1\n2\n3", "node_labels", "3 lines"),
+        ("node_labels", ONES.replace("1", "0.5", 1), "node_labels", "'0.5' in column 1 in line 1"),
+        ("node_attributes", "1\n2\n3", "node_attributes", "3 lines"),
+        ("node_attributes", ONES.replace("1", "1e39", 1), "node_attributes", "'1e39' in column 1"),
+    ],
+)
+def test_a_damaged_file_is_named(root: Path, part: str, text: str, blamed: str, got: str) -> None:
+    """Labels 20 lines short gave fewer graphs in silence."""
+    write(root, **{part: text})
+    path = root / "TOY" / "raw" / f"TOY_{blamed}.txt"
+    with refused(str(path), expected="", got=got, remedy=""):
         toy().load()
+
+
+def test_a_large_label_is_one_more_kind_of_node(root: Path) -> None:
+    write(root, node_labels=ONES.replace("1", "900000000", 1))
+    assert toy().load().model_arguments["in_width"] == 2
+
+
+@pytest.mark.parametrize("name", ["MUTAG", "ENZYMES"])
+def test_the_tensors_are_those_of_pyg(name: str) -> None:
+    if not (ROOT / name).is_dir():
+        pytest.skip(f"EDGEWISE_DATA names no folder with {name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pyg = pytest.importorskip("torch_geometric.io")
+    raw = ROOT / name / "raw"
+    theirs, slices, sizes = pyg.read_tu_data(str(raw), name)
+    graphs, attributes, y = _read(raw, name)
+    split = sizes["num_node_attributes"]
+    assert torch.equal(graphs.x, theirs.x[:, split:])
+    assert torch.equal(attributes, theirs.x[:, :split])
+    assert torch.equal(graphs.edge_index, theirs.edge_index)
+    assert torch.equal(graphs.node_start, slices["x"])
+    assert torch.equal(graphs.edge_start, slices["edge_index"])
+    assert torch.equal(y, theirs.y)
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "a\\b", "", ".."])
+def test_a_name_that_is_a_path_makes_no_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EDGEWISE_DATA", raising=False)
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "one" / "two"))
+    with refused("data.name", expected="letters", got=repr(name), remedy="name a data set"):
+        tu(name=name).load()
+    assert not list(tmp_path.iterdir())
+
+
+class TestDownload:
+    """The archive's own folder is unpacked into the cache, and nothing else is written."""
+
+    @pytest.fixture(autouse=True)
+    def packed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        write(tmp_path)
+        monkeypatch.delenv("EDGEWISE_DATA", raising=False)
+        monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path / "cache"))
+        module = import_module("edgewise.data.tu")  # edgewise.data.tu is also the class
+        monkeypatch.setattr(module, "ADDRESS", (tmp_path / "web").as_uri())
+        (tmp_path / "web").mkdir()
+        archive = tmp_path / "web" / "TOY.zip"
+        with zipfile.ZipFile(archive, "w") as file:
+            for path in (tmp_path / "TOY" / "raw").iterdir():
+                file.write(path, f"TOY/{path.name}")
+        return archive
+
+    def test_it_is_unpacked(self, tmp_path: Path) -> None:
+        assert toy().load().train.count == 3
+        raw = tmp_path / "cache" / "TOY" / "raw"
+        assert sorted(path.name for path in raw.iterdir()) == sorted(toy().files)
+
+    def test_nothing_is_written_outside(self, packed: Path, tmp_path: Path) -> None:
+        with zipfile.ZipFile(packed, "a") as file:
+            file.writestr("../../../harm.txt", "harm")
+        with pytest.raises(EdgewiseError, match=r"TOY\.zip.*harm\.txt"):
+            toy().load()
+        assert not list(tmp_path.rglob("harm.txt"))
+        assert not list((tmp_path / "cache" / "TOY").iterdir())
 
 
 def test_a_batch_size_below_one_is_refused() -> None:

@@ -21,7 +21,7 @@ EXTRAS = {
     "safetensors": ("train", "weights in run folders"),
     "scikit-learn": ("train", "the data set digits"),
     "rich": ("train", "the progress bar"),
-    "torch_geometric": ("graphs", "graph data sets, and `edgewise verify`"),
+    "torch_geometric": ("graphs", "`edgewise verify`, and neighbour loaders of its own"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),

@@ -33,8 +33,8 @@ def check_features(features: Tensor) -> None:
     )
 
 
-def check_labels(labels: Tensor, classes: int) -> None:
-    """Labels are from 0 to ``classes - 1``.
+def check_labels(labels: Tensor, classes: int, name: str = "labels") -> None:
+    """Labels are from 0 to ``classes - 1``; ``name`` says whose these are.
 
     Raises:
         ArgumentError: some label is not; names the first.
@@ -44,27 +44,10 @@ def check_labels(labels: Tensor, classes: int) -> None:
     if wrong.any():
         first = int(wrong.nonzero()[0, 0])
         raise ArgumentError(
-            "labels",
+            name,
             expected=f"whole numbers from 0 to {classes - 1}",
             got=f"{int(wrong.sum())} others, first {int(labels[first])} at example {first}",
             remedy="number the classes from 0 without gaps",
-        )
-
-
-def check_nodes(features: Tensor, labels: Tensor, edge_index: Tensor) -> None:
-    """As many rows of features as labels, and edges among these nodes alone.
-
-    Raises:
-        ArgumentError: they disagree on the number of nodes.
-
-    """
-    nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    if len(features) != len(labels) or nodes > len(features):
-        raise ArgumentError(
-            "features",
-            expected="one row of features and one label for each node",
-            got=f"{len(features)} rows, {len(labels)} labels and edges among {nodes} nodes",
-            remedy="bring the files of one and the same graph together",
         )
 
 

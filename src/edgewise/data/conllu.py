@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.packed_texts import PackedTexts, forgotten
+from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.sentences import PARTS, Labelled, numbered
 from edgewise.data.splits import Split, Splits, TextSplits
-from edgewise.data.text_data import TextData
+from edgewise.data.text_data import TextData, shown_tokens
 from edgewise.data.text_files import raw_texts
-from edgewise.data.tokenizer import Kind, Special, encode_all, hiding_id, special_id
+from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.layers import Tokens
 from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Tag = Literal["upos", "xpos", "deprel"]
 COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "deprel": 7}
 WIDTH = 10
+WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 SPECIAL: tuple[Special, ...] = ("pad", "unk")
 
 
@@ -60,15 +62,15 @@ class EWT(TextData):
     def files(self) -> dict[str, tuple[str, str]]:
         """Text and name of the file of each split."""
         at = "UniversalDependencies/UD_English-EWT/master"
-        names = {name: f"en_ewt-ud-{name}.conllu" for name in ("train", "dev", "test")}
+        names = {"train": "train", "val": "dev", "test": "test"}
+        files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
         where = f"https://raw.githubusercontent.com/{at}"
-        sources = {f"{file}.gz": f"{where}/{file}" for file in names.values()}
-        texts = raw_texts("UD_English-EWT", sources)
-        found = {name: (texts[f"{file}.gz"], file) for name, file in names.items()}
-        return {"train": found["train"], "val": found["dev"], "test": found["test"]}
+        texts = raw_texts("UD_English-EWT", {f"{f}.gz": f"{where}/{f}" for f in files.values()})
+        return {split: (texts[f"{file}.gz"], f"{file}.gz") for split, file in files.items()}
 
     def load(self) -> Splits:
-        parts = {name: read_conllu(*file, self.tag) for name, file in self.files().items()}
+        files = self.files()
+        parts = {name: read_conllu(*file, self.tag) for name, file in files.items()}
         tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
         plain = (" ".join(words) for words in words_of(parts["train"]))
         tokenizer = self.make_tokenizer(plain, SPECIAL)
@@ -78,7 +80,7 @@ class EWT(TextData):
             ids, sizes = encode_all(tokenizer, [word for word, _ in words])
             texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
             counts = torch.tensor([len(sentence) for sentence in sentences])
-            target = PackedTexts(numbered(words, tags, name), counts)
+            target = PackedTexts(numbered(words, tags, files[name][1]), counts)
             forget = self.forget * (name == "train")
             splits[name], most = self._part(texts, target, tokenizer, forget)
             longest = max(longest, most)
@@ -91,17 +93,19 @@ class EWT(TextData):
         self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, forget: float
     ) -> tuple[Split, int]:
         """Batches of sentences, and the tokens of the longest."""
-        padding, hiding = special_id(tokenizer, "pad"), hiding_id(tokenizer)
+        show = partial(
+            shown_tokens,
+            tokenizer=tokenizer,
+            special=len(SPECIAL),
+            packed=self.packed,
+            forget=forget,
+        )
         sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
         def make(index: Tensor) -> Batch:
             ids, sizes = words.take(target.where(index))
-            if forget:
-                ids = forgotten(ids, forget, hiding, len(SPECIAL))
-            tokens = Tokens(ids, lengths[index])
-            tokens = tokens if self.packed else tokens.padded(padding)
-            return Batch((tokens, sizes), target.take(index)[0])
+            return Batch((show(ids, lengths[index]), sizes), target.take(index)[0])
 
         return Split(len(target), make, lengths=lengths), int(lengths.max())
 
@@ -112,7 +116,8 @@ def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
     Contracted forms (1-2) and words that are not in the text (1.1) are left out.
 
     Raises:
-        ArgumentError: a sentence without words, or a line of another form; names the line.
+        ArgumentError: a sentence without words, a line of another form, or words that are not
+            numbered from 1 without gaps, as where a line was lost; names the line.
     """
     column = COLUMNS[tag]
     sentences: list[Labelled] = []
@@ -127,7 +132,10 @@ def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
             fields = line.split("\t")
             if len(fields) != WIDTH:
                 raise _unreadable(name, f"{len(fields)} columns", number)
-            if fields[0].isdigit():
+            kind = WORD.fullmatch(fields[0])
+            if kind is None or (not kind["part"] and fields[0] != str(len(words) + 1)):
+                raise _unreadable(name, f"word {fields[0]!r} after {len(words)} words", number)
+            if not kind["part"]:
                 words.append((fields[1], fields[column]))
     return sentences
 
@@ -140,7 +148,7 @@ def words_of(sentences: list[Labelled]) -> list[list[str]]:
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,
-        expected=f"CoNLL-U: words with {WIDTH} columns, and an empty line after each sentence",
+        expected=f"CoNLL-U: numbered words with {WIDTH} columns, an empty line after each sentence",
         got=f"{got} in line {line}",
         remedy="correct this line",
     )

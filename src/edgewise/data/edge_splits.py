@@ -41,6 +41,15 @@ def distinct(pairs: Tensor) -> Tensor:
     return torch.stack([keys // width, keys % width])
 
 
+def once(pairs: Tensor) -> Tensor:
+    """Each pair where it is first, in the order they have, ``[2, E]``."""
+    if not pairs.numel():
+        return pairs
+    keys, order = pair_keys(pairs, int(pairs.max()) + 1).sort(stable=True)
+    first = keys.diff(prepend=keys.new_tensor([-1])) != 0
+    return pairs[:, order[first].sort().values]
+
+
 def both_ways(pairs: Tensor) -> Tensor:
     """Each pair and its reverse: who reads whom in a friendship, ``[2, 2E]``."""
     return torch.cat([pairs, pairs.flip(0)], dim=1)

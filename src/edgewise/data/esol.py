@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgewise.data.files import find_raw
+from edgewise.data.files import find_files
 from edgewise.data.molecules import Molecules
-from edgewise.errors import MissingExtraError
 
 FILE = "delaney-processed.csv"
+ADDRESS = f"https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/{FILE}"
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,4 @@ class ESOL(Molecules):
     target: str = "measured log solubility in mols per litre"
 
     def source(self) -> Path:
-        return super().source() if self.path else find_raw("esol", [FILE], _download) / FILE
-
-
-def _download(folder: Path) -> None:
-    try:
-        from torch_geometric.data import download_url
-        from torch_geometric.datasets import MoleculeNet
-    except ImportError as error:
-        raise MissingExtraError("torch_geometric", "graphs", "downloading ESOL") from error
-    download_url(MoleculeNet.url.format(FILE), str(folder), log=False)
+        return super().source() if self.path else find_files("esol", {FILE: ADDRESS}) / FILE

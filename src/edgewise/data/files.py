@@ -1,20 +1,28 @@
-"""Where data files are: under ``EDGEWISE_DATA``, or downloaded into a cache."""
+"""Where data files are: under ``EDGEWISE_DATA``, or downloaded into a cache, and unpacked."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
+import stat
+import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from urllib.request import urlopen
 
-from edgewise.errors import MissingDataError
+from edgewise.errors import ArgumentError, MissingDataError
 
 TIMEOUT = 60  # seconds without an answer
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # of a data set or a file: no folder in or above it
+DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
 def data_root() -> Path | None:
@@ -35,9 +43,12 @@ def find_raw(data: str, files: list[str], download: Callable[[Path], None]) -> P
     name in the cache only when all the files are in it: a half-finished download is never trusted.
 
     Raises:
+        ArgumentError: a name is a path, which might lead out of the folder.
         MissingDataError: a file is missing; names it, where it was looked for, and the remedy.
 
     """
+    for name in (data, *files):
+        check_name(name)
     root = data_root()
     if root is not None:
         raw = root / data / "raw"
@@ -57,10 +68,26 @@ def find_files(data: str, sources: Mapping[str, str]) -> Path:
         data: the folder of the set.
         sources: the address of each file, by its name; it is gzipped where the name alone says so.
     """
-    return find_raw(data, list(sources), partial(_fetch, sources))
+    return find_raw(data, list(sources), partial(fetch, sources))
 
 
-def _fetch(sources: Mapping[str, str], folder: Path) -> None:
+def check_name(name: str) -> None:
+    """A data set or a file of one has a plain name.
+
+    Raises:
+        ArgumentError: it might be a path.
+    """
+    if not NAME.fullmatch(name):
+        raise ArgumentError(
+            "data.name",
+            expected="letters, digits and _ . + - alone, in the names of a data set and its files",
+            got=repr(name),
+            remedy="name a data set; where the data sets are is for EDGEWISE_DATA to say",
+        )
+
+
+def fetch(sources: Mapping[str, str], folder: Path) -> None:
+    """Download files into a folder; see :func:`find_files`."""
     for name, address in sources.items():
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
@@ -71,13 +98,101 @@ def _fetch(sources: Mapping[str, str], folder: Path) -> None:
         (folder / name).write_bytes(content)
 
 
+def unreadable(
+    path: Path, *, expected: str, got: str, remedy: str = "", line: int = 0
+) -> ArgumentError:
+    """The error for a file that is not what it has to be.
+
+    Args:
+        path: the file, which is the argument that the error names.
+        expected: see :class:`ArgumentError`.
+        got: likewise.
+        remedy: likewise; to correct the line, or to copy the file again, where it is left out.
+        line: where it was seen, counted from 1; nowhere in particular where it is 0.
+    """
+    where = f" in line {line}" if line else ""
+    return ArgumentError(
+        str(path),
+        expected=expected,
+        got=f"{got}{where}",
+        remedy=remedy or ("correct this line" if line else "copy or download it again"),
+    )
+
+
+@contextmanager
+def naming(*files: str | Path) -> Iterator[None]:
+    """Errors about the data that were read from files, such as too little of them, name these."""
+    names = [Path(file).name for file in files]
+    try:
+        yield
+    except ArgumentError as error:
+        if not names or any(name in str(error) for name in names):
+            raise
+        raise ArgumentError(
+            error.argument,
+            expected=error.expected,
+            got=f"{error.got}, from {', '.join(names)}",
+            remedy=error.remedy,
+        ) from error
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a zip or tar file into a folder, and write nothing outside of it.
+
+    Raises:
+        ArgumentError: it is damaged; or a member is neither a file nor a folder, such as a link, or
+            has a name that leads out of the folder. Then nothing is unpacked.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            _unpack_zip(archive, folder)
+        else:
+            _unpack_tar(archive, folder)
+    except DAMAGED as error:
+        raise unreadable(archive, expected="a whole zip or tar file", got=str(error)) from error
+
+
+def _unpack_zip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)  # 0 where it was packed on Windows
+            plain = member.is_dir() or kind in (0, stat.S_IFREG)
+            _check_member(archive, member.filename, plain)
+        packed.extractall(folder)
+
+
+def _unpack_tar(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        members = packed.getmembers()
+        for member in members:
+            _check_member(archive, member.name, member.isdir() or member.isreg())
+        for member in members:  # extractall() would also set owners and modes
+            content = packed.extractfile(member)
+            if content:
+                target = folder / member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+
+
+def _check_member(archive: Path, name: str, plain: bool) -> None:
+    path = PureWindowsPath(name)  # knows the separators, drives and roots of all systems
+    if not plain or path.anchor or ".." in path.parts:
+        raise unreadable(
+            archive,
+            expected="files and folders inside of the archive's own folder",
+            got=repr(name) if plain else f"{name!r}, which is a link or a device",
+            remedy="do not use this archive: it is damaged, or meant to do harm",
+        )
+
+
 def _download(raw: Path, data: str, files: list[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix="raw.part-", dir=raw.parent))
     try:
         try:
             download(part)
-        except (OSError, EOFError, HTTPException) as error:  # the last: it was cut off
+        except (*DAMAGED, HTTPException) as error:  # the last: it was cut off
             raise MissingDataError(
                 f"{data}: the download failed ({error}). Remedy: check the network, or set "
                 f"EDGEWISE_DATA to a folder that holds {data}/raw/{files[0]} and the other files."

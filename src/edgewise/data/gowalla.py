@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.data.edge_list import read_interactions
+from edgewise.data.edge_splits import once
 from edgewise.data.files import find_files
 from edgewise.data.interactions import Chosen, Interactions
 
@@ -27,23 +28,32 @@ class Gowalla(Interactions):
 
 @dataclass(frozen=True)
 class InteractionFiles(Interactions):
-    """Any two files with a line ``user item item ...`` for each user (LightGCN's format).
+    """Any two files with a line ``user item item ...`` for each user, or of pairs ``user,item``.
+
+    See :func:`edgewise.data.edge_list.read_interactions`.
 
     Attributes:
         train_path: interactions to train and validate on.
         test_path: interactions to test on, none of them in ``train_path``.
+        header: whether the first lines name the two columns; ``None`` recognises it.
+        names: ids are names, even where they look like numbers.
 
     """
 
     train_path: str = "train.txt"
     test_path: str = "test.txt"
+    header: bool | None = None
+    names: bool = False
 
     def read(self) -> Chosen:
-        return chosen_of(Path(self.train_path), Path(self.test_path))
+        paths = Path(self.train_path), Path(self.test_path)
+        return chosen_of(*paths, header=self.header, names=self.names)
 
 
-def chosen_of(train: Path, test: Path) -> Chosen:
-    """The interactions of two files."""
-    parts = read_interactions(train), read_interactions(test)
-    users, items = (max(int(part[row].max()) for part in parts) + 1 for row in (0, 1))
-    return Chosen(*parts, users, items)
+def chosen_of(
+    train: Path, test: Path, *, header: bool | None = None, names: bool = False
+) -> Chosen:
+    """The interactions of two files, each of them once."""
+    read = read_interactions(train, test, header=header, names=names)
+    known, tested = map(once, read.pairs)
+    return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))

@@ -6,13 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from edgewise.data.batch import Batch
+from edgewise.data.edge_list import Ids
 from edgewise.data.edge_splits import EdgeSplit, both_ways, check_edge_split
+from edgewise.data.files import naming
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
@@ -23,12 +26,41 @@ RANKED = 2048  # users whose scores of all items are in memory at once
 
 
 class Chosen(NamedTuple):
-    """Users and items ``[2, E]``, each counted from 0, to train on and to test on."""
+    """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids.
+
+    The files are those that they are from.
+    """
 
     train: Tensor
     test: Tensor
-    num_users: int
-    num_items: int
+    user_ids: Ids
+    item_ids: Ids
+    files: tuple[Path, ...]
+
+    @property
+    def num_users(self) -> int:
+        """How many users there are."""
+        return len(self.user_ids)
+
+    @property
+    def num_items(self) -> int:
+        """How many items there are."""
+        return len(self.item_ids)
+
+
+@dataclass(frozen=True)
+class InteractionSplits(Splits):
+    """Users and the items they chose.
+
+    Attributes:
+        user_ids, item_ids: the number of each user and item by its id in the files, in the order
+            of the numbers.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    user_ids: Ids
+    item_ids: Ids
 
 
 @dataclass(frozen=True)
@@ -73,8 +105,12 @@ class Interactions(Data):
     def read(self) -> Chosen:
         """Read the interactions from their files."""
 
-    def load(self) -> Splits:
+    def load(self) -> InteractionSplits:
         chosen = self.read()
+        with naming(*chosen.files):
+            return self._split(chosen)
+
+    def _split(self, chosen: Chosen) -> InteractionSplits:
         sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
         random = Generator().manual_seed(self.split_seed)
         count = chosen.train.shape[1]
@@ -89,12 +125,14 @@ class Interactions(Data):
         some = val[0].unique()
         if self.val_users:
             some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
-        return Splits(
+        return InteractionSplits(
             sizes,
             SampledSplit.of(draw, train.shape[1], self.batch_size),
             ranked(some, val, train),
             ranked(chosen.test[0].unique(), chosen.test, chosen.train),
             batch_size=RANKED,
+            user_ids=chosen.user_ids,
+            item_ids=chosen.item_ids,
         )
 
     def _draw(

@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from edgewise.data.batch import Batch
+from edgewise.data.edge_list import Ids
 from edgewise.data.edge_splits import (
     both_ways,
     draw_non_edges,
     pair_keys,
     split_edges,
 )
+from edgewise.data.files import naming
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
@@ -26,12 +29,28 @@ from edgewise.ranges import check_least
 class Pairs(NamedTuple):
     """Distinct undirected pairs ``[2, E]``, and which nodes come first and second in one.
 
-    The two ranges are one in a graph of one kind of node, where the smaller comes first.
+    The two ranges are one in a graph of one kind of node, where the smaller comes first. The ids
+    are those of the nodes in the file that they are from.
     """
 
     pairs: Tensor
     left: range
     right: range
+    node_ids: Ids
+    file: Path
+
+
+@dataclass(frozen=True)
+class LinkSplits(Splits):
+    """A graph whose links are predicted.
+
+    Attributes:
+        node_ids: the number of each node by its id in the file, in the order of the numbers.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    node_ids: Ids
 
 
 @dataclass(frozen=True)
@@ -68,8 +87,13 @@ class Links(Data):
     def read(self) -> Pairs:
         """Read the edges from their file."""
 
-    def load(self) -> Splits:
-        pairs, left, right = self.read()
+    def load(self) -> LinkSplits:
+        found = self.read()
+        with naming(found.file):
+            return self._split(found)
+
+    def _split(self, found: Pairs) -> LinkSplits:
+        pairs, left, right, node_ids, _ = found
         nodes = max(left.stop, right.stop)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)
@@ -93,7 +117,7 @@ class Links(Data):
 
         size = min(self.batch_size, max(count // 2, 1))  # the others are read
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
-        return Splits({"num_nodes": nodes}, *parts, batch_size=1)
+        return LinkSplits({"num_nodes": nodes}, *parts, batch_size=1, node_ids=node_ids)
 
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:

@@ -5,7 +5,6 @@ Source: LeCun et al., Gradient-based learning applied to document recognition, 1
 
 from __future__ import annotations
 
-import gzip
 import math
 from pathlib import Path
 
@@ -13,7 +12,8 @@ import torch
 from torch import Tensor
 
 from edgewise.data.checks import check_labels
-from edgewise.data.files import find_files
+from edgewise.data.files import find_files, unreadable
+from edgewise.data.text_files import read_bytes
 from edgewise.errors import ArgumentError
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -30,17 +30,16 @@ def read_mnist(part: str) -> tuple[Tensor, Tensor]:
         ArgumentError: a file is damaged.
     """
     raw = find_files("MNIST", {name: f"{ADDRESS}/{name}" for name in FILES})
-    images = read_idx(raw / f"{PARTS[part]}-images-idx3-ubyte.gz")
-    labels = read_idx(raw / f"{PARTS[part]}-labels-idx1-ubyte.gz").long()
-    if images.shape[1:] != (SIDE, SIDE) or labels.dim() != 1 or len(images) != len(labels):
-        raise ArgumentError(
-            str(raw),
-            expected=f"images of {SIDE}×{SIDE} pixels and a label for each",
+    files = [raw / f"{PARTS[part]}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
+    images, labels = map(read_idx, files)
+    if images.shape[1:] != (SIDE, SIDE) or images.shape[:1] != labels.shape or not len(images):
+        raise unreadable(
+            files[0],
+            expected=f"images of {SIDE}×{SIDE} pixels and a label for each in {files[1].name}",
             got=f"shapes {list(images.shape)} and {list(labels.shape)}",
-            remedy="download the files again",
         )
-    check_labels(labels, CLASSES)
-    return images, labels
+    check_labels(labels.long(), CLASSES, f"labels in {files[1]}")
+    return images, labels.long()
 
 
 def read_idx(path: Path) -> Tensor:
@@ -49,10 +48,7 @@ def read_idx(path: Path) -> Tensor:
     Raises:
         ArgumentError: it is not such a file, or cut off.
     """
-    try:
-        data = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
-        raise _damaged(path, str(error)) from error
+    data = read_bytes(path)
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise _damaged(path, f"a beginning of {data[:4].hex()}")
     start = 4 + 4 * data[3]
@@ -63,9 +59,5 @@ def read_idx(path: Path) -> Tensor:
 
 
 def _damaged(path: Path, got: str) -> ArgumentError:
-    return ArgumentError(
-        str(path),
-        expected="a gzipped idx file of bytes: two zeros, 8, the number of dimensions, their sizes",
-        got=got,
-        remedy="download it again",
-    )
+    expected = "an idx file of bytes: two zeros, 8, the number of dimensions, their sizes"
+    return unreadable(path, expected=expected, got=got)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.chem import descriptors, ions, molecule_graph, parse, scaffold
+from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
@@ -113,12 +114,13 @@ class Molecules(Data):
             raise ArgumentError(
                 "data.fraction",
                 expected=f"numbers from 0 to 1 in column {self.target!r}",
-                got=f"{float(y.min())} to {float(y.max())}",
+                got=f"{float(y.min())} to {float(y.max())} in {table.path.name}",
                 remedy="set it to false, or name another data.target",
             )
         measured = self._conditions(table)[rows]
         graphs = PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
-        index = self._folds().split(*self._keys(names, molecules, number))
+        with naming(table.path):
+            index = self._folds().split(*self._keys(names, molecules, number))
         train = index["train"]
         if measured.shape[1]:
             spread = measured[train].std(0, correction=0).clamp(min=1e-12)
@@ -186,7 +188,7 @@ class Molecules(Data):
             raise ArgumentError(
                 "data.log_conditions",
                 expected="numbers above 0",
-                got=f"{float(positive.min())}",
+                got=f"{float(positive.min())} in {table.path.name}",
                 remedy="give these columns as data.conditions only",
             )
         return torch.cat([plain, positive.log()], dim=1)

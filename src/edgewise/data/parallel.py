@@ -6,7 +6,6 @@ the same tokens in both.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,14 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.buckets import TokenSplit
-from edgewise.data.files import find_files
+from edgewise.data.files import find_files, unreadable
 from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.splits import TextSplits
 from edgewise.data.text_data import TextData
+from edgewise.data.text_files import read_lines
 from edgewise.data.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.data.writing import WritingBatch
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
@@ -187,24 +187,11 @@ def read_parallel(source: Path, target: Path) -> Lines:
 
 
 def _read(path: Path) -> list[str]:
-    if not path.is_file():
-        raise MissingDataError(f"{path}: no such file. Remedy: name its folder with data.folder.")
-    try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        # Neither splitlines() nor universal newlines, for which more than a line feed ends a line.
-        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-            lines = [line.strip() for line in file.read().rstrip("\r\n").split("\n")]
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ArgumentError(
-            str(path),
-            expected="lines of text in UTF-8",
-            got=str(error),
-            remedy="save or copy it again",
-        ) from error
+    lines = [line.strip() for line in read_lines(path)]
     empty = [number for number, line in enumerate(lines, 1) if not line]
     if empty:
-        raise ArgumentError(
-            str(path),
+        raise unreadable(
+            path,
             expected="a text in every line",
             got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
             remedy="drop these lines from both files",

@@ -6,30 +6,30 @@ split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
 
 from __future__ import annotations
 
-import pickle
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
+import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.checks import check_features, check_labels, check_nodes, check_splits
-from edgewise.data.files import find_raw
+from edgewise.data.edge_splits import distinct
+from edgewise.data.files import find_files, unreadable
+from edgewise.data.pickled import read_array, read_lists, read_sparse
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
-from edgewise.graphs import Graph, from_pyg
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data as PygData
+from edgewise.data.text_files import check_count, read_numbers
+from edgewise.errors import unknown_name
+from edgewise.graphs import Graph, edges
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
 UNLABELLED = -100  # what PyTorch's cross-entropy ignores
-PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
+VALIDATED = 500
+ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
+TOGETHER = "bring the files of one and the same data set together"
 
 
 @dataclass(frozen=True)
@@ -62,67 +62,121 @@ class Planetoid(Data):
         return [f"ind.{self.name.lower()}.{part}" for part in PARTS]
 
     def load(self) -> Splits:
-        try:
-            with expected_warnings():
-                from torch_geometric.data import download_url
-                from torch_geometric.datasets import Planetoid as Source
-        except ImportError as error:
-            purpose = f"the data set {self.name}"
-            raise MissingExtraError("torch_geometric", "graphs", purpose) from error
-
-        def download(folder: Path) -> None:
-            for name in self.files:
-                download_url(f"{Source.url}/{name}", str(folder), log=False)
-
-        found = _read(find_raw(self.name, self.files, download), self.name)
-        x, y = found.x, found.y
-        check_nodes(x, y, found.edge_index)
-        check_features(x)
-        classes = int(y.max()) + 1
-        check_labels(y, classes)
-        masks = {"train": found.train_mask, "val": found.val_mask, "test": found.test_mask}
-        index = {name: mask.nonzero().flatten() for name, mask in masks.items()}
-        check_splits(**index)
+        raw = find_files(self.name, {name: f"{ADDRESS}/{name}" for name in self.files})
+        x, y, edge_index, index = read_papers(raw, self.name)
         if self.normalize:
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
         if self.sparse:
             x = _csr(x)
-        graph = from_pyg(found)
+        graph = edges(edge_index, len(x))
         parts = {name: _part(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
             known = y.new_full(y.shape, UNLABELLED).index_copy_(
                 0, index["train"], y[index["train"]]
             )
             parts["train"] = _part(x, graph, known, None)
-        return Splits({"in_width": x.shape[1], "out_width": classes}, **parts, batch_size=1)
+        return Splits(
+            {"in_width": x.shape[1], "out_width": int(y.max()) + 1}, **parts, batch_size=1
+        )
 
 
-@contextmanager
-def expected_warnings() -> Iterator[None]:
-    """Without the two warnings that nobody here can act on."""
-    with warnings.catch_warnings():
-        # PyG 2.8 compiles some of its classes with a function that PyTorch is giving up.
-        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
-        # The files are pickles of 2016, which name SciPy's modules of that time.
-        warnings.filterwarnings("ignore", "Please import `cs", DeprecationWarning)
-        yield
+class Papers(NamedTuple):
+    """Word counts ``[N, F]``, topics ``[N]``, citations ``[2, E]`` and the papers of each split."""
+
+    x: Tensor
+    y: Tensor
+    edge_index: Tensor
+    splits: dict[str, Tensor]
 
 
-def _read(raw: Path, name: str) -> PygData:
-    """PyG's own reader, which needs no other folder than ``raw`` and writes nothing."""
-    from torch_geometric.io import read_planetoid_data
+def read_papers(raw: Path, name: str) -> Papers:
+    """The public split, from the files of the data set in a folder.
 
-    try:
-        with expected_warnings():
-            data: Any = read_planetoid_data(str(raw), name.lower())
-    except (pickle.UnpicklingError, EOFError, ValueError, IndexError) as error:
-        raise ArgumentError(
-            "data.name",
-            expected=f"the files of {name} in {raw}",
-            got=f"a file that cannot be read ({error})",
-            remedy="copy or download them again",
-        ) from error
-    return data
+    Raises:
+        MissingDataError: a file is not there.
+        ArgumentError: a file is damaged, or does not fit to the others.
+    """
+    files = {part: raw / f"ind.{name.lower()}.{part}" for part in PARTS}
+    words, tested_words = (read_sparse(files[part]) for part in ("allx", "tx"))
+    if words.shape[1] != tested_words.shape[1]:
+        raise unreadable(
+            files["tx"],
+            expected=f"as many words as in {files['allx'].name}, {words.shape[1]}",
+            got=f"{tested_words.shape[1]}",
+            remedy=TOGETHER,
+        )
+    train, topics, tested_topics = (_topics(files[part]) for part in ("y", "ally", "ty"))
+    check_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
+    check_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
+    if len(train) + VALIDATED > len(topics):
+        raise unreadable(
+            files["y"],
+            expected=f"at most {len(topics) - VALIDATED} of the papers of {files['ally'].name}",
+            got=f"{len(train)}",
+            remedy=TOGETHER,
+        )
+    cited = read_lists(files["graph"])
+    tested = _tested(files["test.index"], len(words), len(cited))
+    check_count(files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}")
+    # CiteSeer has 15 papers without words and topic, between those that are tested.
+    x = torch.zeros(len(cited), words.shape[1])
+    x[: len(words)], x[tested] = words.to_dense(), tested_words.to_dense()
+    y = torch.zeros(len(cited), dtype=torch.long)
+    y[: len(topics)], y[tested] = topics, tested_topics
+    val = torch.arange(len(train), len(train) + VALIDATED)
+    splits = {"train": torch.arange(len(train)), "val": val, "test": tested.sort().values}
+    return Papers(x, y, _citations(files["graph"], cited), splits)
+
+
+def _topics(path: Path) -> Tensor:
+    """``[N]``, from rows of which the paper's topic alone is 1."""
+    rows = read_array(path)
+    if (
+        rows.dim() != 2
+        or not len(rows)
+        or ((rows != 0) & (rows != 1)).any()
+        or (rows.sum(1) > 1).any()
+    ):
+        expected = "a row for each paper, in which its topic is 1 and all others 0"
+        raise unreadable(path, expected=expected, got=f"other numbers, of shape {list(rows.shape)}")
+    return rows.max(dim=1).indices
+
+
+def _tested(path: Path, first: int, papers: int) -> Tensor:
+    """The numbers of the papers to test on, ``[N]``."""
+    lines = read_numbers(path, whole=True)
+    tested = lines.flatten()
+    smallest, largest = int(tested.min()), int(tested.max())
+    if (
+        lines.shape[1] != 1
+        or len(tested.unique()) != len(tested)
+        or smallest != first
+        or largest != papers - 1
+    ):
+        raise unreadable(
+            path,
+            expected=f"distinct numbers of papers from {first} to {papers - 1}, one in each line",
+            got=f"{len(tested.unique())} of {len(tested)}, from {smallest} to {largest}",
+            remedy=TOGETHER,
+        )
+    return tested
+
+
+def _citations(path: Path, cited: dict[int, list[int]]) -> Tensor:
+    """Distinct citations ``[2, E]`` of others, sorted by target as PyG sorts them."""
+    nodes = range(len(cited))
+    pairs = [(paper, other) for paper, others in cited.items() for other in others]
+    outside = [pair for pair in pairs if pair[0] not in nodes or pair[1] not in nodes]
+    if outside or set(cited) != set(nodes):
+        raise unreadable(
+            path,
+            expected=f"citations among {len(nodes)} papers, and a list for each of them",
+            got=f"{outside[0] if outside else 'other papers'}",
+            remedy=TOGETHER,
+        )
+    one, other = torch.tensor(pairs).view(-1, 2).T
+    different = one != other
+    return distinct(torch.stack([other, one])[:, different]).flip(0)
 
 
 def _csr(x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,13 +12,12 @@ import torch
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.packed_texts import PackedTexts, forgotten
+from edgewise.data.packed_texts import PackedTexts
 from edgewise.data.splits import Split, Splits, TextSplits
-from edgewise.data.text_data import TextData
+from edgewise.data.text_data import TextData, shown_tokens
 from edgewise.data.text_files import raw_texts, read_text
-from edgewise.data.tokenizer import Kind, Special, encode_all, hiding_id, special_id
+from edgewise.data.tokenizer import Kind, Special, encode_all
 from edgewise.errors import ArgumentError
-from edgewise.layers import Tokens
 from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class LabelledSentences(TextData):
         """Text and name of the file of each split."""
 
     def load(self) -> Splits:
-        parts = {name: read_labelled(*file) for name, file in self.files().items()}
+        files = self.files()
+        parts = {name: read_labelled(*file) for name, file in files.items()}
         labels = sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
         splits, longest = {}, 0
@@ -68,7 +69,7 @@ class LabelledSentences(TextData):
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.longest) if self.longest else texts
-            target = numbered(found, labels, name)
+            target = numbered(found, labels, files[name][1])
             splits[name] = self._part(texts, target, tokenizer, self.forget * (name == "train"))
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
@@ -79,14 +80,16 @@ class LabelledSentences(TextData):
     def _part(
         self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, forget: float
     ) -> Split:
-        padding, hiding = special_id(tokenizer, "pad"), hiding_id(tokenizer)
+        show = partial(
+            shown_tokens,
+            tokenizer=tokenizer,
+            special=len(SPECIAL),
+            packed=self.packed,
+            forget=forget,
+        )
 
         def make(index: Tensor) -> Batch:
-            ids, sizes = texts.take(index)
-            if forget:
-                ids = forgotten(ids, forget, hiding, len(SPECIAL))
-            tokens = Tokens(ids, sizes)
-            return Batch((tokens if self.packed else tokens.padded(padding),), target[index])
+            return Batch((show(*texts.take(index)),), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)
 
@@ -111,13 +114,13 @@ def read_labelled(text: str, name: str) -> Labelled:
     return found
 
 
-def numbered(found: Labelled, labels: list[str], name: str) -> Tensor:
-    """Labels as their place in ``labels``."""
+def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
+    """Labels as their place in ``labels``; an error names the file that they are from."""
     places = {label: place for place, label in enumerate(labels)}
     for text, label in found:
         if label not in places:
             raise ArgumentError(
-                f"data, {name}",
+                file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
                 got=f"{label!r} of {text[:40]!r}",
                 remedy="correct it, or add sentences with it to the training split",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from edgewise.data.batch import Batch
 from edgewise.data.checks import check_features
+from edgewise.data.files import naming
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.table import read_table
 from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
@@ -76,6 +77,10 @@ class Series(Data):
             )
 
     def load(self) -> Splits:
+        with naming(*filter(None, [self.path])):
+            return self._load()
+
+    def _load(self) -> Splits:
         series = _of_table(Path(self.path), self.column) if self.path else _bundled(self.name)
         season = self.season or SEASONS[self.name]
         if season > self.history:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from edgewise.data.edge_list import read_edges, read_memberships
+from edgewise.data.edge_list import Edges, read_edges, read_memberships
 from edgewise.data.edge_splits import distinct, undirected
 from edgewise.data.files import find_files
 from edgewise.data.links import Links, Pairs
@@ -23,19 +23,22 @@ class EdgeList(Links):
 
     Attributes:
         path: the file.
-        header: its first line names the columns.
+        header: whether its first line names the columns; ``None`` recognises it.
+        names: ids are names, even where they look like numbers.
 
     """
 
     path: str = ""
-    header: bool = False
+    header: bool | None = None
+    names: bool = False
 
     def read(self) -> Pairs:
         if not self.path:
             raise ArgumentError(
                 "data.path", expected="a file", got="''", remedy="name a text file of edges"
             )
-        return _one_kind(undirected(read_edges(self.path, header=self.header)))
+        found = read_edges(self.path, header=self.header, names=self.names)
+        return _one_kind(found, Path(self.path))
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,13 @@ class EgoFacebook(Links):
     """
 
     def read(self) -> Pairs:
-        return _one_kind(undirected(read_edges(_raw("ego_facebook", FACEBOOK))))
+        path = _raw("ego_facebook", FACEBOOK)
+        return _one_kind(read_edges(path), path)
 
 
 @dataclass(frozen=True)
 class HollywoodActors(Links):
-    """Which actors are in which film: 127,823 films (the first nodes) and 392,340 actor numbers.
+    """Which actors are in which film: 127,823 films (the first nodes) and 383,640 actors.
 
     Large, and without features or labels: for speed, sampling and links between two kinds of node.
 
@@ -61,15 +65,18 @@ class HollywoodActors(Links):
     batch_size: int = 131072
 
     def read(self) -> Pairs:
-        film, actor = read_memberships(_raw("hollywood_actors", ACTORS))
+        path = _raw("hollywood_actors", ACTORS)
+        (film, actor), actors = read_memberships(path)
         films = int(film.max()) + 1
         pairs = distinct(torch.stack([film, films + actor]))  # a few casts name someone twice
-        return Pairs(pairs, range(films), range(films, int(pairs.max()) + 1))
+        ids = {f"film {line}": line for line in range(films)}
+        ids |= {f"actor {name}": films + number for name, number in actors.items()}
+        return Pairs(pairs, range(films), range(films, len(ids)), ids, path)
 
 
-def _one_kind(pairs: torch.Tensor) -> Pairs:
-    nodes = range(int(pairs.max()) + 1 if pairs.numel() else 0)
-    return Pairs(pairs, nodes, nodes)
+def _one_kind(found: Edges, path: Path) -> Pairs:
+    nodes = range(len(found.ids))
+    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path)
 
 
 def _raw(data: str, address: str) -> Path:

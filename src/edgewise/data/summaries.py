@@ -97,7 +97,7 @@ class WikiSummaries(TextData):
             raise ArgumentError(
                 "data",
                 expected="articles to train, to validate and to test on",
-                got=f"{len(known)} and {len(parts['test'])}",
+                got=f"{len(known)} in valid.txt and {len(parts['test'])} in test.txt",
                 remedy="check the files of wikitext-2",
             )
         texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingDataError, unknown_name
+from edgewise.data.text_files import number, read_text
+from edgewise.errors import ArgumentError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Table:
     Attributes:
         path: the file.
         rows: one an entry.
-        lines: their numbers in the file, where the header's is 1 and blank lines count.
+        lines: their numbers in the file, where the header's is 1.
 
     """
 
@@ -42,7 +43,13 @@ class Table:
 
         """
         if column not in self.rows[0]:
-            raise unknown_name(argument, column, self.rows[0])
+            unknown = unknown_name(argument, column, self.rows[0])
+            raise ArgumentError(
+                argument,
+                expected=f"a column of {self.path.name}, {unknown.expected}",
+                got=unknown.got,
+                remedy=unknown.remedy,
+            )
         return [row[column] for row in self.rows]
 
     def numbers(
@@ -59,7 +66,8 @@ class Table:
             remedy: what to do about a value that is no number.
 
         Raises:
-            ArgumentError: a column is not there, or a value is not a finite number; names its row.
+            ArgumentError: a column is not there, or a value is not a finite number that float32
+                can hold; names its row.
 
         """
         values = [
@@ -69,18 +77,15 @@ class Table:
         return torch.tensor(values).reshape(len(columns), len(self.rows)).T.contiguous()
 
     def _number(self, text: str, argument: str, column: str, row: int, remedy: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+        value = number(text)
+        if math.isnan(value):
             raise ArgumentError(
                 argument,
-                expected=f"finite numbers in column {column!r}",
-                got=f"{text!r} in row {self.line(row)} of {self.path.name}",
+                expected=f"finite numbers in column {column!r}, at most 3.4e38",
+                got=f"{text[:60]!r} in row {self.line(row)} of {self.path.name}",
                 remedy=remedy,
             )
-        return number
+        return value
 
 
 def read_table(path: Path) -> Table:
@@ -88,27 +93,30 @@ def read_table(path: Path) -> Table:
 
     Raises:
         MissingDataError: there is no such file.
-        ArgumentError: it is empty, has no rows, a row of another length, or is no text.
+        ArgumentError: it is empty, has no rows, an empty row before its end, a row of another
+            length or two columns of one name, or is no text.
 
     """
-    if not path.is_file():
-        raise MissingDataError(
-            f"{path}: no such file. Remedy: name a .csv or .csv.gz file with data.path."
-        )
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as f:
-            # None stands for what is too much or too little: "" is the name that pandas gives a
-            # column of row numbers.
-            reader = csv.DictReader(f, restkey=None, restval=None, strict=True)
-            numbered = [(reader.line_num, row) for row in reader]
-    except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
+        reader = csv.reader(io.StringIO(read_text(path)), strict=True)
+        numbered = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
         raise _unusable(path, f"a file that cannot be read ({error})") from error
+    while not numbered[-1][1]:  # empty lines after the last row
+        numbered.pop()
+    (_, names), *numbered = numbered
     if not numbered:
         raise _unusable(path, "no rows")
-    for number, row in numbered:
-        if None in row or None in row.values():
-            raise _unusable(path, f"more or fewer values in row {number}")
-    return Table(path, [row for _, row in numbered], [number for number, _ in numbered])
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise _unusable(path, f"two columns of the name {twice[0]!r}")
+    for place, row in numbered:
+        if not row:  # to skip it would move what follows to another point in time
+            raise _unusable(path, f"an empty line, row {place}")
+        if len(row) != len(names):
+            raise _unusable(path, f"{len(row)} values under {len(names)} names in row {place}")
+    rows = [dict(zip(names, row, strict=True)) for _, row in numbered]
+    return Table(path, rows, [place for place, _ in numbered])
 
 
 def _unusable(path: Path, got: str) -> ArgumentError:
@@ -116,5 +124,5 @@ def _unusable(path: Path, got: str) -> ArgumentError:
         "data.path",
         expected=f"values separated by commas under a row of names, in {path}",
         got=got,
-        remedy="save the table again as CSV in UTF-8",
+        remedy="correct it, or save the table again as CSV in UTF-8",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from edgewise.data.files import naming
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text_data import TextData
 from edgewise.data.text_files import raw_texts, read_text
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 EOS = "<eos>"
 FILE = "input.txt"
+BOOK = re.compile(r"\*\*\* START OF[^\n]*\n(.*?)End of the Project Gutenberg", re.DOTALL)
 RAW = "https://raw.githubusercontent.com"
 
 
@@ -85,6 +88,10 @@ class TextStream(TextData):
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
+    def files(self) -> tuple[str, ...]:
+        """The files that it is read from."""
+
+    @abstractmethod
     def text(self) -> str:
         """All of it."""
 
@@ -95,6 +102,10 @@ class TextStream(TextData):
         return text[first:last], text[:first], text[last:]
 
     def load(self) -> Splits:
+        with naming(*self.files()):
+            return self._load()
+
+    def _load(self) -> Splits:
         parts = self.parts()
         special: tuple[Special, ...] = ("unk", "eos") if self.kind == "words" else ()
         learned = parts if self.kind == "characters" else parts[:1]
@@ -139,6 +150,9 @@ class TextFiles(TextStream):
 
     paths: tuple[str, ...] = ()
 
+    def files(self) -> tuple[str, ...]:
+        return self.paths
+
     def text(self) -> str:
         if not self.paths:
             raise ArgumentError(
@@ -156,6 +170,9 @@ class TextFiles(TextStream):
 class Shakespeare(TextStream):
     """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015)."""
 
+    def files(self) -> tuple[str, ...]:
+        return (FILE,)
+
     def text(self) -> str:
         at = f"{RAW}/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data"
         return raw_texts("tinyshakespeare", {FILE: f"{at}/tinyshakespeare/{FILE}"})[FILE]
@@ -165,13 +182,22 @@ class Shakespeare(TextStream):
 class WarAndPeace(TextStream):
     """Tolstoy's novel in English, 3.2 million characters, without Project Gutenberg's notes."""
 
+    def files(self) -> tuple[str, ...]:
+        return ("2600-0.txt.gz",)
+
     def text(self) -> str:
-        name, at = "2600-0.txt.gz", "fa22ab90f00f627e83d14acabe32d91602d2365d"
+        (name,), at = self.files(), "fa22ab90f00f627e83d14acabe32d91602d2365d"
         address = f"{RAW}/GITenberg/War-and-Peace_2600/{at}/2600-0.txt"
         text = raw_texts("war_and_peace", {name: address})[name]
-        _, _, rest = text.partition("*** START OF")
-        body, _, _ = rest.partition("\n")[2].partition("End of the Project Gutenberg")
-        return body.strip() + "\n"
+        book = BOOK.search(text)
+        if book is None:
+            raise ArgumentError(
+                name,
+                expected="a text between Project Gutenberg's marks *** START OF and End of the",
+                got="none",
+                remedy="copy or download it again",
+            )
+        return book[1].strip() + "\n"
 
 
 @dataclass(frozen=True)
@@ -181,16 +207,19 @@ class WikiText2(TextStream):
     The published training file is not part of it, so that published perplexities do not compare.
     """
 
+    def files(self) -> tuple[str, ...]:
+        return ("valid.txt", "test.txt")
+
     def text(self) -> str:
-        return "".join(self._files())
+        return "".join(self._texts())
 
     def parts(self) -> tuple[str, str, str]:
-        whole, test = self._files()
+        whole, test = self._texts()
         first = int(len(whole) * self.val)
         return whole[first:], whole[:first], test
 
-    def _files(self) -> tuple[str, str]:
+    def _texts(self) -> tuple[str, str]:
         at = "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8"
         where = f"{RAW}/{at}/word_language_model/data/wikitext-2"
-        texts = raw_texts("wikitext-2", {f"{n}.txt": f"{where}/{n}.txt" for n in ("valid", "test")})
+        texts = raw_texts("wikitext-2", {name: f"{where}/{name}" for name in self.files()})
         return texts["valid.txt"], texts["test.txt"]

@@ -8,9 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
+from edgewise.data.packed_texts import forgotten
 from edgewise.data.splits import Data
-from edgewise.data.tokenizer import KINDS, Kind, Special, load_tokenizer, train_tokenizer
+from edgewise.data.tokenizer import (
+    KINDS,
+    Kind,
+    Special,
+    hiding_id,
+    load_tokenizer,
+    special_id,
+    train_tokenizer,
+)
 from edgewise.errors import unknown_name
+from edgewise.layers import Tokens
 from edgewise.ranges import check_least, check_shares
 
 if TYPE_CHECKING:
@@ -59,3 +71,22 @@ class TextData(Data, ABC):
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}
         return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
+
+
+def shown_tokens(
+    ids: Tensor, sizes: Tensor, tokenizer: Tokenizer, special: int, *, packed: bool, forget: float
+) -> Tokens:
+    """What a model reads of some texts.
+
+    Args:
+        ids: ``[N]``, of one text after the other.
+        sizes: ``[B]``, how many each text has.
+        tokenizer: what made them.
+        special: ids below it are special tokens, which are never hidden.
+        packed: whether they stay on one axis, or are padded to the longest.
+        forget: the share of tokens that are hidden, others at every call.
+    """
+    if forget:
+        ids = forgotten(ids, forget, hiding_id(tokenizer), special)
+    tokens = Tokens(ids, sizes)
+    return tokens if packed else tokens.padded(special_id(tokenizer, "pad"))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.data.text_files import read_text
 from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError, unknown_name
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         raise MissingDataError(
             f"{path}: no such file. Remedy: name a {FILE}, or a run folder with one."
         )
-    return parse_tokenizer(path.read_text(encoding="utf-8"), str(path))
+    return parse_tokenizer(read_text(path), str(path))
 
 
 def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.data.batch import Batch
-from edgewise.data.checks import check_features, check_labels
-from edgewise.data.files import find_raw
+from edgewise.data.edge_splits import distinct
+from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unreadable
 from edgewise.data.folds import Folds
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.planetoid import expected_warnings
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.data.text_files import check_count, read_numbers
 from edgewise.ranges import check_least
+
+ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
+REQUIRED = ("A", "graph_indicator", "graph_labels")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class TU(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         self._folds()
         check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
 
@@ -60,13 +64,13 @@ class TU(Data):
     @property
     def files(self) -> list[str]:
         """Names of the raw files without which there is nothing to learn."""
-        return [f"{self.name}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels")]
+        return [f"{self.name}_{part}.txt" for part in REQUIRED]
 
     def load(self) -> Splits:
         graphs, attributes, y = _read(find_raw(self.name, self.files, self._download), self.name)
         classes = int(y.max()) + 1
-        check_labels(y, classes)
-        index = self._folds().split("stratified", y.tolist())
+        with naming(*self.files):
+            index = self._folds().split("stratified", y.tolist())
         if self.attributes and attributes.shape[1]:
             member = torch.arange(len(graphs)).repeat_interleave(graphs.sizes)
             train = attributes[torch.isin(member, index["train"])]
@@ -81,46 +85,74 @@ class TU(Data):
         )
 
     def _download(self, folder: Path) -> None:
-        with expected_warnings():
-            from torch_geometric.datasets import TUDataset
-            from torch_geometric.io import fs
-
-            fs.cp(f"{TUDataset.url}/{self.name}.zip", str(folder), extract=True)
-        for file in (folder / self.name).iterdir():
+        archive = f"{self.name}.zip"
+        fetch({archive: f"{ADDRESS}/{archive}"}, folder)
+        unpack(folder / archive, folder)
+        (folder / archive).unlink()
+        for file in folder.glob(f"{self.name}/*"):
             file.rename(folder / file.name)
         (folder / self.name).rmdir()
 
 
 def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
     """The graphs with their labels as node features, the attributes of nodes, and the classes."""
-    try:
-        with expected_warnings():
-            from torch_geometric.io import read_tu_data
-    except ImportError as error:
-        raise MissingExtraError("torch_geometric", "graphs", f"the data set {name}") from error
-    try:
-        with expected_warnings():
-            data, slices, sizes = read_tu_data(str(raw), name)
-    except (ValueError, IndexError, RuntimeError, KeyError) as error:
-        raise ArgumentError(
-            "data.name",
-            expected=f"the files of {name} in {raw}, as their README says",
-            got=f"files that cannot be read together ({error})",
-            remedy="copy or download them again",
-        ) from error
-    x = data.x if data.x is not None else torch.ones(data.num_nodes, 1)
-    check_features(x)
-    split = sizes["num_node_attributes"]
-    labels = x[:, split:] if x.shape[1] > split else torch.ones(len(x), 1)
-    node_start = slices.get("x")
-    if node_start is None:
-        node_start = torch.tensor([0, *data._num_nodes]).cumsum(0)
-    edge_start = slices["edge_index"]  # ends at the last graph that has an edge
-    edgeless = edge_start[-1:].expand(len(node_start) - len(edge_start))
-    edges = data.edge_attr if data.edge_attr is not None else torch.ones(int(edge_start[-1]), 0)
-    edge_start = torch.cat([edge_start, edgeless])
-    graphs = PackedGraphs(labels, data.edge_index, edges, node_start, edge_start)
-    return graphs, x[:, :split], data.y
+    a, indicator, graph_labels, node_labels, node_attributes = (
+        raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
+    )
+    classes = read_numbers(graph_labels, whole=True)
+    member = _members(indicator)
+    nodes, graphs = len(member), int(member[-1]) + 1
+    check_count(graph_labels, classes, graphs, f"graphs of {indicator.name}")
+    labels, attributes = torch.ones(nodes, 1), torch.empty(nodes, 0)
+    if node_labels.is_file():
+        columns = read_numbers(node_labels, whole=True)
+        check_count(node_labels, columns, nodes, f"nodes of {indicator.name}")
+        numbered = [column.unique(return_inverse=True)[1] for column in columns.T]
+        labels = torch.cat([F.one_hot(column) for column in numbered], dim=1).float()
+    if node_attributes.is_file():
+        attributes = read_numbers(node_attributes)
+        check_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
+    source, target = _edges(a, member)
+    sizes, degrees = (torch.bincount(of, minlength=graphs) for of in (member, member[source]))
+    node_start, edge_start = (F.pad(count.cumsum(0), (1, 0)) for count in (sizes, degrees))
+    inside = torch.stack([source, target]) - node_start[member[source]]
+    packed = PackedGraphs(labels, inside, torch.empty(len(source), 0), node_start, edge_start)
+    return packed, attributes, classes[:, 0].unique(return_inverse=True)[1]
+
+
+def _members(path: Path) -> Tensor:
+    """The graph of each node, ``[N]``, from 0; every graph has nodes, and they stand together."""
+    member = read_numbers(path, whole=True)[:, 0] - 1
+    step = member.diff(prepend=torch.tensor([-1]))
+    wrong = ((step < 0) | (step > 1) | (member < 0)).nonzero()
+    if len(wrong):
+        place = int(wrong[0])
+        raise unreadable(
+            path,
+            expected="the graph of each node, from 1 and without gaps, one after the other",
+            got=f"graph {int(member[place]) + 1} after {int(member[place] - step[place]) + 1}",
+            line=place + 1,
+        )
+    return member
+
+
+def _edges(path: Path, member: Tensor) -> Tensor:
+    """Distinct edges ``[2, E]`` without loops, sorted, each inside of one graph."""
+    pairs = read_numbers(path, whole=True) - 1
+    nodes = len(member)
+    outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)
+    if not outside.any():
+        outside = member[pairs[:, 0]] != member[pairs[:, 1]]
+    if outside.any():
+        place = int(outside.nonzero()[0])
+        raise unreadable(
+            path,
+            expected=f"two of the {nodes} nodes in each line, both in one graph",
+            got=", ".join(str(end + 1) for end in pairs[place].tolist()),
+            line=place + 1,
+        )
+    source, target = pairs[pairs[:, 0] != pairs[:, 1]].T
+    return distinct(torch.stack([source, target]))
 
 
 def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:

@@ -1,0 +1,398 @@
+"""Damaged files: whatever happens to a file, the loader says so by its name or reads what is there.
+
+    EDGEWISE_DATA=<folder> python -m tests.fuzz.files --files 500 --seed 0
+
+Each time one file of one data set is damaged and the set is loaded. Good is: the same data as
+before (the damage is where nothing is read); other data that what is left of the files says, with
+as many examples as these hold; or an :class:`EdgewiseError` that names a file. Bad is any other
+exception, a warning, NaN, lost examples, more than a minute, or several gigabytes.
+
+Data sets are cut to their first lines, so that a file takes a fraction of a second; those that
+``EDGEWISE_DATA`` does not have are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gzip
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise import data
+from edgewise.data import Data, Splits
+from edgewise.errors import EdgewiseError
+from edgewise.graphs import Graph
+from tests.fuzz.damage import damage
+
+SECONDS = 60
+MEMORY = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set with files to damage.
+
+    Attributes:
+        make: the data set, from the folder of its raw files.
+        folders: the folders of these files.
+        count: the examples that the files hold, counted by other means than the loader's; ``None``
+            where the format does not say.
+
+    """
+
+    make: Callable[[Path], Data]
+    folders: tuple[str, ...]
+    count: Callable[[Path], int] | None = None
+
+
+def lines(count: int) -> Callable[[bytes], bytes]:
+    return lambda content: b"\n".join(content.split(b"\n")[:count]) + b"\n"
+
+
+def head(count: int) -> Callable[[bytes], bytes]:
+    return lambda content: content[:count].rsplit(b"\n", 1)[0] + b"\n"
+
+
+def sentences(count: int) -> Callable[[bytes], bytes]:
+    return lambda content: b"\n\n".join(content.split(b"\n\n")[:count]) + b"\n\n"
+
+
+def images(count: int) -> Callable[[bytes], bytes]:
+    def cut(content: bytes) -> bytes:
+        start = 4 + 4 * content[3]
+        size = 28 * 28 if content[3] == 3 else 1
+        return content[:4] + count.to_bytes(4, "big") + content[8 : start + count * size]
+
+    return cut
+
+
+def novel(content: bytes) -> bytes:
+    start = content.index(b"*** START OF")
+    return content[start : start + 30_000] + b"\nEnd of the Project Gutenberg\n"
+
+
+def text_of(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+
+
+def lines_of(path: Path) -> int:
+    return len(text_of(path).rstrip().split("\n"))
+
+
+def rows_of(name: str) -> Callable[[Path], int]:
+    return lambda raw: lines_of(raw / name) - 1
+
+
+def lines_in(*names: str) -> Callable[[Path], int]:
+    return lambda raw: sum(lines_of(raw / name) for name in names)
+
+
+def sentences_in(raw: Path) -> int:
+    texts = map(text_of, raw.iterdir())
+    return sum(
+        len([s for s in text.replace("\r", "").split("\n\n") if s.strip()]) for text in texts
+    )
+
+
+SMALL: dict[str, Any] = {"vocabulary_size": 400, "batch_size": 8}
+SST2 = ("train.tsv", "dev.tsv", "test.tsv")
+EWT = {"train": 300, "dev": 20, "test": 20}
+MULTI30K = {"train": 120, "val": 30, "test_2016_flickr": 30}
+MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels", "edge_labels")
+ENZYMES = (*MUTAG[:-1], "node_attributes")
+FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
+    "Cora": dict.fromkeys(data.planetoid().files),
+    "ENZYMES": dict.fromkeys(f"ENZYMES_{part}.txt" for part in ENZYMES),
+    "MNIST": {
+        f"{part}-{kind}-ubyte.gz": images(60)
+        for part in ("train", "t10k")
+        for kind in ("images-idx3", "labels-idx1")
+    },
+    "MUTAG": dict.fromkeys(f"MUTAG_{part}.txt" for part in MUTAG),
+    "SST2": dict.fromkeys(SST2, lines(60)),
+    "UD_English-EWT": {
+        f"en_ewt-ud-{name}.conllu.gz": sentences(count) for name, count in EWT.items()
+    },
+    "ego_facebook": {"facebook_combined.txt.gz": lines(3000)},
+    "esol": {"delaney-processed.csv": lines(60)},
+    "gowalla": dict.fromkeys(("train.txt", "test.txt"), lines(60)),
+    "hollywood_actors": {"actor.dat.gz": lines(300)},
+    "ionic_liquids": {"co2_solubility_chen2024.csv.gz": lines(900)},
+    "multi30k": {
+        f"{name}.{end}.gz": lines(count) for name, count in MULTI30K.items() for end in ("en", "de")
+    },
+    "tinyshakespeare": {"input.txt": head(30_000)},
+    "war_and_peace": {"2600-0.txt.gz": novel},
+    "wikitext-2": {"valid.txt": head(60_000), "test.txt": head(30_000)},
+}
+"""What is kept of the files of each data set; all of a file where it is ``None``."""
+
+KNOWN: dict[str, Case] = {
+    "planetoid": Case(lambda _: data.planetoid(), ("Cora",), lambda _: 3),
+    "mutag": Case(lambda _: data.tu(), ("MUTAG",), lambda _: 188),
+    "enzymes": Case(lambda _: data.tu(name="ENZYMES"), ("ENZYMES",), lambda _: 600),
+    "esol": Case(lambda _: data.esol(), ("esol",), rows_of("delaney-processed.csv")),
+    "ionic_liquids": Case(
+        lambda _: data.ionic_liquids(folds=3, val=0.4),
+        ("ionic_liquids",),
+        rows_of("co2_solubility_chen2024.csv.gz"),
+    ),
+    "gowalla": Case(lambda _: data.gowalla(val_users=10), ("gowalla",)),
+    "ego_facebook": Case(lambda _: data.ego_facebook(), ("ego_facebook",)),
+    "hollywood_actors": Case(lambda _: data.hollywood_actors(), ("hollywood_actors",)),
+    "shakespeare": Case(lambda _: data.shakespeare(), ("tinyshakespeare",)),
+    "war_and_peace": Case(lambda _: data.war_and_peace(), ("war_and_peace",)),
+    "wikitext2": Case(lambda _: data.wikitext2(kind="words", val=0.1, **SMALL), ("wikitext-2",)),
+    "wiki_summaries": Case(lambda _: data.wiki_summaries(**SMALL), ("wikitext-2",)),
+    "masked_text": Case(
+        lambda _: data.masked_text(sources=("multi30k",), val=0.1, **SMALL),
+        ("multi30k", "wikitext-2"),
+    ),
+    "multi30k": Case(
+        lambda _: data.multi30k(vocabulary_size=400, batch_size=400),
+        ("multi30k",),
+        lines_in(*(f"{name}.en.gz" for name in MULTI30K)),
+    ),
+    "sst2": Case(lambda _: data.sst2(**SMALL), ("SST2",), lines_in(*SST2)),
+    "ewt": Case(lambda _: data.ewt(**SMALL), ("UD_English-EWT",), sentences_in),
+    "mnist": Case(
+        lambda _: data.caption_digits(count=8, tested=8, batch_size=4), ("MNIST",), lambda _: 24
+    ),
+}
+
+
+def known(root: Path, folder: Path) -> dict[str, Case]:
+    """The data sets of ``root``, with what is kept of their files written into ``folder``."""
+    for name, files in FILES.items():
+        if not all((root / name / "raw" / file).is_file() for file in files):
+            continue
+        raw = folder / name / "raw"
+        raw.mkdir(parents=True)
+        for file, cut in files.items():
+            content = (root / name / "raw" / file).read_bytes()
+            if cut and file.endswith(".gz"):
+                content = gzip.compress(cut(gzip.decompress(content)), mtime=0)
+            elif cut:
+                content = cut(content)
+            (raw / file).write_bytes(content)
+    there = {path.name for path in folder.iterdir()}
+    return {name: case for name, case in KNOWN.items() if set(case.folders) <= there}
+
+
+def made(folder: Path) -> dict[str, Case]:
+    """Data sets of a user's own, whose files are written into ``folder/NAME/raw``."""
+    random = Random(0)
+    people = [f"{name} {i}" for i in range(12) for name in ("Anna", "Bert", "Carl")]
+    films = [f"film {i}" for i in range(30)]
+    pairs = [(a, b) for a in people for b in films if random.random() < 0.5]
+    words = ["a", "dog", "runs", "on", "grass", "two", "men", "sleep", "near", "water"]
+
+    def sentence() -> str:
+        return " ".join(random.choices(words, k=random.randint(3, 9)))
+
+    texts = {
+        "edge_list/edges.csv": ["source,target", *(f"{a},{b}" for a, b in pairs)],
+        "large_ids/edges.tsv": [
+            f"{31 * i * 10**8}\t{31 * j * 10**8}" for i in range(30) for j in range(i // 2)
+        ],
+        "interactions/train.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[:-40])],
+        "interactions/test.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[-40:])],
+        "series/series.csv.gz": ["value", *(f"{random.gauss(3, 1):.4f}" for _ in range(300))],
+        "tsv/train.tsv": [f"{sentence()}\t{i % 2}" for i in range(80)],
+        "tsv/val.tsv.gz": [f"{sentence()}\t{i % 2}" for i in range(20)],
+        "tsv/test.tsv": [f"{sentence()}\t{i % 2}" for i in range(20)],
+        "text_files/one.txt": [sentence() for _ in range(100)],
+        "text_files/two.txt.gz": [sentence() for _ in range(100)],
+    }
+    for name in ("train", "val", "test"):
+        for end in ("en", "de"):
+            texts[f"parallel/{name}.{end}"] = [sentence() for _ in range(40)]
+    for name, rows in texts.items():
+        data_set, file = name.split("/")
+        path = folder / data_set / "raw" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = ("\n".join(rows) + "\n").encode()
+        path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    tsv = {"train": "train.tsv", "val": "val.tsv.gz", "test": "test.tsv"}
+    cases: dict[str, Callable[[Path], Data]] = {
+        "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
+        "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
+        "interactions": lambda raw: data.interactions(
+            train_path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
+        ),
+        "series": lambda raw: data.series(
+            path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7
+        ),
+        "tsv": lambda raw: data.tsv(**{k: str(raw / v) for k, v in tsv.items()}, **SMALL),
+        "text_files": lambda raw: data.text_files(
+            paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
+        ),
+        "parallel": lambda raw: data.parallel(folder=str(raw), vocabulary_size=60, batch_size=200),
+    }
+    counts = {"tsv": lines_in(*tsv.values()), "parallel": lines_in("train.en", "val.en", "test.en")}
+    return {name: Case(make, (name,), counts.get(name)) for name, make in cases.items()}
+
+
+def parts_of(value: object) -> Iterator[Tensor]:
+    """The tensors that a batch is made of."""
+    if isinstance(value, Tensor):
+        yield value.to_dense() if value.layout != torch.strided else value
+    elif isinstance(value, Graph):
+        yield value.edge_index
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from parts_of(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from parts_of(part)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a data set: a digest of its first batches and sizes, and its examples."""
+
+    digest: str
+    examples: int
+
+
+def load(case: Case, root: Path) -> Loaded:
+    """Load a data set, and make the first batch of each split.
+
+    Raises:
+        AssertionError: a number is NaN or infinite.
+
+    """
+    torch.manual_seed(0)
+    splits: Splits = case.make(root / case.folders[0] / "raw").load()
+    digest = hashlib.sha256(repr(sorted(splits.model_arguments.items())).encode())
+    for loader in splits.loaders(0).values():
+        for part in parts_of(next(iter(loader))):
+            assert part.is_floating_point() <= bool(part.isfinite().all()), "NaN or infinity"
+            digest.update(part.contiguous().numpy().tobytes())
+    examples = sum(part.count for part in (splits.train, splits.val, splits.test))
+    digest.update(str(examples).encode())
+    return Loaded(digest.hexdigest(), examples)
+
+
+@contextlib.contextmanager
+def limits() -> Iterator[None]:
+    """An error where something takes too long or too much memory, and for every warning."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"more than {SECONDS} seconds")
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # PyTorch says so of every sparse tensor.
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+            yield
+    finally:
+        signal.alarm(0)
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def outcome(case: Case, root: Path, names: list[str], before: Loaded) -> str:
+    """What a load of damaged files came to: ``refused``, ``the same`` or ``other data``.
+
+    Raises:
+        Exception: anything else.
+
+    """
+    try:
+        with limits():
+            after = load(case, root)
+    except EdgewiseError as error:
+        if not any(name in str(error) for name in names):
+            raise AssertionError("an error that names no file") from error
+        return "refused"
+    if case.count:
+        held = case.count(root / case.folders[0] / "raw")
+        assert after.examples == held, f"{after.examples} examples of {held}"
+    return "the same" if after == before else "other data"
+
+
+def run(files: int, seed: int, root: Path | None, only: str = "") -> tuple[Counter[str], list[str]]:
+    """Damage this many files.
+
+    Returns:
+        how often each outcome was seen, and what was bad: data set, file, damage and traceback.
+
+    """
+    seen: Counter[str] = Counter()
+    bad: list[str] = []
+    named = os.environ.get("EDGEWISE_DATA")
+    with tempfile.TemporaryDirectory() as temporary:
+        whole, copy = Path(temporary) / "whole", Path(temporary) / "copy"
+        whole.mkdir()
+        cases = ({} if root is None else known(root, whole)) | made(whole)
+        cases = {name: case for name, case in cases.items() if only in name}
+        try:
+            os.environ["EDGEWISE_DATA"] = str(whole)
+            before = {name: load(case, whole) for name, case in cases.items()}
+            os.environ["EDGEWISE_DATA"] = str(copy)
+            for number in range(files):
+                name, case = list(cases.items())[number % len(cases)]
+                random = Random(f"{seed} {number}")
+                shutil.rmtree(copy, ignore_errors=True)
+                for folder in case.folders:
+                    shutil.copytree(whole / folder, copy / folder)
+                paths = [p for f in case.folders for p in sorted((copy / f / "raw").iterdir())]
+                path = random.choice(paths)
+                how = damage(path, random)
+                try:
+                    result = outcome(case, copy, [p.name for p in paths], before[name])
+                except Exception:
+                    result = "bad"
+                    bad.append(f"{number}: {name}, {path.name}, {how}\n{traceback.format_exc()}")
+                seen[result] += 1
+        finally:
+            os.environ.pop("EDGEWISE_DATA")
+            if named is not None:
+                os.environ["EDGEWISE_DATA"] = named
+    return seen, bad
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--files", type=int, default=500, help="how many to damage")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="data sets with this in their name")
+    given = parser.parse_args()
+    root = os.environ.get("EDGEWISE_DATA")
+    start = time.perf_counter()
+    seen, bad = run(given.files, given.seed, Path(root) if root else None, given.only)
+    for report in bad:
+        print(report)
+    counts = ", ".join(f"{count} {result}" for result, count in sorted(seen.items()))
+    print(f"{sum(seen.values())} damaged files in {time.perf_counter() - start:.0f} s: {counts}")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""A short run of the fuzz of files; ``python -m tests.fuzz.files`` runs as long as one likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgewise.data.text_files import read_text
+from tests.fuzz.files import run
+from tests.places import ROOT
+
+pytest.importorskip("tokenizers")
+
+
+def test_damaged_files_are_named_or_read_as_they_are() -> None:
+    seen, bad = run(70, seed=0, root=ROOT if ROOT.is_dir() else None)
+    assert not bad, "\n".join(bad)
+    assert seen["refused"] > 20
+    assert seen["the same"] + seen["other data"] > 20
+
+
+def test_the_fuzz_finds_a_reader_that_does_not_name_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def careless(path: Path) -> str:
+        return path.read_text() if path.suffix != ".gz" else read_text(path)
+
+    monkeypatch.setattr("edgewise.data.text.read_text", careless)
+    _, bad = run(40, seed=0, root=None, only="text_files")
+    assert any("UnicodeDecodeError" in report for report in bad)
