@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
+from uuid import uuid4
 
 from edgewise.errors import MissingDataError
 
@@ -73,7 +73,8 @@ def _fetch(sources: Mapping[str, str], folder: Path) -> None:
 
 def _download(raw: Path, data: str, files: list[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix="raw.part-", dir=raw.parent))
+    part = raw.with_name(f"raw.part-{uuid4().hex}")
+    part.mkdir()  # not tempfile's, which only its owner may read
     try:
         try:
             download(part)

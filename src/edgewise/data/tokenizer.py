@@ -138,7 +138,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
         raise MissingDataError(
             f"{path}: no such file. Remedy: name a {FILE}, or a run folder with one."
         )
-    return parse_tokenizer(path.read_text(encoding="utf-8"), str(path))
+    return parse_tokenizer(path.read_text(encoding="utf-8", errors="replace"), str(path))
 
 
 def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
