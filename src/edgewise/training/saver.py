@@ -52,6 +52,8 @@ class Saver(AfterStep):
         super().on_train_start(trainer, pl_module)
         assert isinstance(pl_module, Fitting)
         self._due = time.monotonic() + self.save_every
+        if trainer.ckpt_path and self._saved is None:
+            raise KeyError("nothing of this run's callbacks")
         if self._saved is not None:  # last, after all that might have drawn a number
             pl_module.train_meters.load_state_dict(self._saved["meters"])
             restore_rng(self._saved["rng"])
