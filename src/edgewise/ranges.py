@@ -37,6 +37,12 @@ def check_share(argument: str, value: float, remedy: str) -> None:
     _check(0 <= value < 1, argument, "a share from 0 to below 1", value, remedy)
 
 
+def check_seed(argument: str, value: int) -> None:
+    """Refuse what is no seed of PyTorch's, NumPy's and Python's random numbers alike."""
+    expected = f"a whole number from 0 to {2**32 - 1}"
+    _check(0 <= value < 2**32, argument, expected, value, "choose another, such as 0")
+
+
 def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
     """Refuse shares, by their arguments, that leave nothing to train on."""
     values = held_out.values()
@@ -70,7 +76,13 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 if kinds[name].startswith("int") and value is not None:
                     _check_size(name, value, least.get(name, 1))
                 elif name in SHARES:
-                    _check(0 <= value <= 1, name, "a share from 0 to 1", value, "choose between")
+                    _check(
+                        0 <= value <= 1,
+                        name,
+                        "a share from 0 to 1",
+                        value,
+                        "choose for example 0.1",
+                    )
                 elif kinds[name] == "float":
                     check_positive(name, value, "choose a larger one")
             return function(*args, **kwargs)

@@ -7,12 +7,9 @@ from functools import partial
 from typing import Any
 
 from edgewise.data import Data
-from edgewise.errors import ArgumentError
+from edgewise.ranges import check_seed
 from edgewise.tasks import Task
 from edgewise.training import Optimizer, Schedule, Trainer
-
-SEEDS = 2**32
-"""How many there are: what NumPy takes."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,4 @@ class Recipe:
     protocol: Protocol | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < SEEDS:
-            raise ArgumentError(
-                "seed",
-                expected=f"a whole number from 0 to {SEEDS - 1}",
-                got=repr(self.seed),
-                remedy="choose a smaller one, such as 0",
-            )
+        check_seed("seed", self.seed)
