@@ -76,13 +76,7 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 if kinds[name].startswith("int") and value is not None:
                     _check_size(name, value, least.get(name, 1))
                 elif name in SHARES:
-                    _check(
-                        0 <= value <= 1,
-                        name,
-                        "a share from 0 to 1",
-                        value,
-                        "choose for example 0.1",
-                    )
+                    _check(0 <= value <= 1, name, "a share from 0 to 1", value, "choose 0.1, say")
                 elif kinds[name] == "float":
                     check_positive(name, value, "choose a larger one")
             return function(*args, **kwargs)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -194,13 +195,13 @@ def test_a_folder_that_cannot_be(name, capsys, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_printed(capsys, monkeypatch):
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["list"]) == 2
     assert re.fullmatch("edgewise: .*No space left.*Remedy: .*\n", capsys.readouterr().err)
     read, write = os.pipe()
     os.close(read)
-    with open(write, "w") as closed:
+    with os.fdopen(write, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
         assert main(["list"]) == 128 + signal.SIGPIPE
     assert capsys.readouterr().err == ""

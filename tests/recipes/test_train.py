@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -131,7 +132,7 @@ def test_folder_that_exists(tmp_path):
 @pytest.mark.parametrize(
     "start",
     [
-        lambda recipe, path: train(recipe, path),
+        train,
         lambda recipe, path: train_seeds(recipe, 1, path),
         lambda recipe, path: compare(recipe, "trainer.epochs", ["1", "2"], path),
     ],
@@ -139,8 +140,7 @@ def test_folder_that_exists(tmp_path):
 )
 def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypatch):
     """Each has seen that there is nothing; the other one is faster."""
-    from edgewise.recipes import train as module
-
+    module = import_module("edgewise.recipes.train")  # whose name is that of a function, too
     original, slow = module._started, with_values(TINY, {"seed": 7})
 
     def started(recipe, folder):
@@ -164,7 +164,7 @@ def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypat
 def test_what_fails_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
     from edgewise.training.module import Fitting
 
-    def training_step(self, batch, batch_idx):
+    def training_step(*_):
         raise ZeroDivisionError
 
     monkeypatch.setattr(Fitting, "training_step", training_step)

@@ -83,7 +83,7 @@ def compare(
     bound = []
     for one, value, folder in zip(recipes, read, folders, strict=True):
         bound.append(_bind(value, prepare(one)[0]))
-        if RunFolder(folder).has("recipe.json"):
+        if resume and RunFolder(folder).has("recipe.json"):
             check_same(one, load_recipe(RunFolder(folder)), folder)
     about = {"recipe": recipe.name, "field": field, "values": [show_value(one) for one in read]}
     with RunFolder(path).claimed("comparison.json", about, resume=resume):
