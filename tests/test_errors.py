@@ -10,6 +10,7 @@ def test_a_name_in_other_letters_is_found_and_said_first() -> None:
     assert error.remedy == "did you mean 'SMILES'?"
     assert error.expected == "SMILES, or another of miles, name"
     assert str(error).endswith("did you mean 'SMILES'?")
+    assert unknown_name("recipe", "SST2", ["digits", "sst2"]).remedy == "did you mean 'sst2'?"
     assert unknown_name("graph", "Windw", ["window"]).expected == "window"
 
 
