@@ -135,7 +135,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "pass 0.0")),
     "an unknown engine": (
         {"engine": "densse"},
-        ("engine", "auto, dense, reference", "'densse'", "did you mean 'dense'?"),
+        ("engine", "dense, or another of auto, reference", "'densse'", "did you mean 'dense'?"),
     ),
 }
 
@@ -218,7 +218,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "activation": (
         lambda: ew.Additive("leaky"),
-        ("activation", "gelu, identity, leaky_relu", "'leaky'", "'leaky_relu'"),
+        ("activation", "leaky_relu, or another of gelu, identity", "'leaky'", "'leaky_relu'"),
     ),
 }
 

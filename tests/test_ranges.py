@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from edgewise.ranges import check_from_zero, check_least, check_positive, check_share, check_shares
+from edgewise.ranges import (
+    check_from_zero,
+    check_least,
+    check_positive,
+    check_share,
+    check_shares,
+    checked,
+)
 from tests.errors import refused
 
 NAN, INF = float("nan"), float("inf")
@@ -43,3 +50,19 @@ def test_shares_leave_something(shares: tuple[float, float]) -> None:
         remedy="choose 0.1",
     ):
         check_shares(dict(zip(("val", "test"), shares, strict=True)), "choose 0.1")
+
+
+@checked(types=0)
+def made(width: int, *, types: int = 0, heads: int | None = None, dropout: float = 0.0) -> int:
+    """A model, say."""
+    return width + types + (heads or 0) + int(dropout)
+
+
+def test_a_function_that_checks_its_arguments() -> None:
+    assert made(1, types=0, heads=None, dropout=1) == 2
+    assert made.__name__ == "made"
+    assert made.__doc__ == "A model, say."
+    bad = [("width", 0, "at least 1"), ("types", -1, "at least 0"), ("heads", 0, "at least 1")]
+    for argument, value, expected in [*bad, ("dropout", 1.1, "from 0 to 1"), ("width", 1.0, "")]:
+        with refused(argument, expected=expected, got=repr(value), remedy="choose"):
+            made(**{"width": 1, argument: value})

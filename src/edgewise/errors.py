@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class EdgewiseError(Exception):
@@ -23,7 +25,8 @@ class ArgumentError(EdgewiseError, ValueError):
 
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:
         self.argument, self.expected, self.got, self.remedy = argument, expected, got, remedy
-        super().__init__(f"`{argument}`: expected {expected}; got {got}. Remedy: {remedy}.")
+        end = "" if remedy.endswith("?") else "."
+        super().__init__(f"`{argument}`: expected {expected}; got {got}. Remedy: {remedy}{end}")
 
 
 class MissingDataError(EdgewiseError, FileNotFoundError):
@@ -32,6 +35,22 @@ class MissingDataError(EdgewiseError, FileNotFoundError):
 
 class RunExistsError(EdgewiseError, FileExistsError):
     """A run folder already holds a run, which is never overwritten."""
+
+
+class WriteError(EdgewiseError, OSError):
+    """A file or folder could not be written: the disk is full, or it may not be.
+
+    Args:
+        path: what was to be written.
+        cause: what the system said.
+
+    """
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(
+            f"{path}: cannot be written ({cause.strerror or cause}). Remedy: make room or allow "
+            "it, or name another folder with --out; --resume continues a run that has begun."
+        )
 
 
 class MissingExtraError(EdgewiseError, ImportError):
@@ -45,10 +64,33 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """The error for a name that is not listed, with the nearest one that is."""
+    """The error for a name that is not listed; it begins with the nearest one that is."""
     choices = sorted(known)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.4)
-    remedy = f"did you mean {near[0]!r}?" if near else "choose one of them"
-    return ArgumentError(
-        kind, expected=f"one of {', '.join(choices)}", got=repr(name), remedy=remedy
+    lowered = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
+    if not near:
+        expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
+    else:
+        nearest = lowered[near[0]]
+        others = ", ".join(choice for choice in choices if choice != nearest)
+        expected = f"{nearest}, or another of {others}" if others else nearest
+        remedy = f"did you mean {nearest!r}?"
+    return ArgumentError(kind, expected=expected, got=repr(name), remedy=remedy)
+
+
+def in_one_line(error: Exception) -> str:
+    """What a program says of an error before it ends; what was not expected asks for a report.
+
+    The environment variable EDGEWISE_TRACEBACK shows where it came from: the error is raised again.
+    """
+    if isinstance(error, EdgewiseError):
+        return str(error)
+    if os.environ.get("EDGEWISE_TRACEBACK"):
+        raise error
+    if isinstance(error, OSError):
+        return f"{error}. Remedy: make room, or allow it, or name another file or folder."
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"this should not have happened ({said}). Remedy: report it, please, with what it says "
+        "where the environment has EDGEWISE_TRACEBACK=1."
     )

@@ -6,10 +6,12 @@ import base64
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,13 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["train", "digits", "--model.heads=x"], "a whole number"),
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),
+        (["train", "digits", "--seed", "1" + "0" * 23], "a whole number from 0"),
+        (["train", "digits", "--optimizer.beta2", "2"], "a share from 0"),
+        (["train", "Digits", "--seeds", "0"], "expected digits, or another of"),
+        (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
+        (["show", "window(2)", "--nodes", "-3"], "at least 1"),
+        (["generate", "nowhere", "--prompt", "x", "--tokens", "-5"], "a number from 0"),
+        (["generate", "nowhere", "--prompt", "x", "--seed", "-1"], "a whole number from 0"),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),
@@ -156,6 +165,59 @@ def test_doctor(capsys, monkeypatch, tmp_path):
     for word in ("edgewise", "torch", "threads", "reference", "dense", "lightning", "Cora"):
         assert word in out
     assert "(no such folder)" in out
+
+
+@pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint
+def test_a_full_disk_is_named_and_leaves_nothing(limit, capsys, tmp_path):
+    pytest.importorskip("lightning")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    options = [*TINY, "--trainer.save_every=0", "--out", tmp_path / "run"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        code, out, err = run(capsys, "train", "digits", *options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (code, out) == (2, "")
+    assert "cannot be written (File too large)" in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["/proc/x", "/dev/null", "file/run", "x" * 300])
+def test_a_folder_that_cannot_be(name, capsys, tmp_path, monkeypatch):
+    pytest.importorskip("lightning")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    code, out, err = run(capsys, "train", "digits", *TINY, "--out", name)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"edgewise: .*Remedy: .*\n", err)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_cannot_be_printed(capsys, monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["list"]) == 2
+    assert re.fullmatch("edgewise: .*No space left.*Remedy: .*\n", capsys.readouterr().err)
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(["list"]) == 128 + signal.SIGPIPE
+    assert capsys.readouterr().err == ""
+
+
+def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
+    def broken(_kind):
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr("edgewise.cli.commands.listing", broken)
+    code, out, err = run(capsys, "list")
+    assert (code, out) == (70, "")
+    assert re.fullmatch(r"edgewise: .*ZeroDivisionError: one two.*Remedy: report it.*\n", err)
+    monkeypatch.setenv("EDGEWISE_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["list"])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

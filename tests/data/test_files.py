@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import stat
 import tarfile
 import zipfile
@@ -38,6 +39,16 @@ def test_plain_and_packed(web: Path) -> None:
     assert (raw / "a.txt").read_text() == "text"
     assert gzip.decompress((raw / "b.gz").read_bytes()) == b"text", "packed on the way"
     assert (raw / "c.gz").read_bytes() == (web / "packed.gz").read_bytes(), "as it came"
+
+
+def test_a_cache_can_be_read_by_whom_the_umask_lets(web: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        raw = find_files("Set", {"a.txt": (web / "plain.txt").as_uri()})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(raw.stat().st_mode) == 0o755
+    assert stat.S_IMODE((raw / "a.txt").stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize("wrong", ["page.gz", "short.gz", "bits.gz", "nowhere.gz"])

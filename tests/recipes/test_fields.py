@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from edgewise import graphs, models
+from edgewise.cli.parser import parse
 from edgewise.recipes import RECIPES, find, from_record, recipe_fields, to_record, with_values
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.record import differences
@@ -140,18 +141,36 @@ def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> N
             "tensor",
             "",
         ),
-        (
-            replace(DIGITS, seed=float("nan")),
-            "seed",
-            "a whole number",
-            "nan",
-            "",
-        ),
     ],
 )
 def test_what_a_record_cannot_have_is_refused(recipe, argument, expected, got, remedy):
     with refused(argument, expected=expected, got=got, remedy=remedy):
         to_record(recipe)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 10**23, float("nan")])
+def test_seeds_that_no_generator_takes(seed):
+    with refused("seed", expected="from 0 to 4294967295", got=repr(seed), remedy="such as 0"):
+        replace(DIGITS, seed=seed)
+    with_values(DIGITS, {"seed": str(2**32 - 1)})
+
+
+def as_typed(value):
+    """As one would write it on the command line."""
+    shown = show_value(value)
+    return ",".join(shown) if isinstance(shown, list) else "none" if shown is None else str(shown)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_field_can_be_given_on_the_command_line(name):
+    fields = recipe_fields(RECIPES[name])
+    typed = {field: as_typed(about.value) for field, about in fields.items() if "." in field}
+    pairs = [word for field, text in typed.items() for word in (f"--{field}", text)]
+    joined = [f"--{field}={text}" for field, text in typed.items()]
+    for options in (pairs, joined):
+        _, given = parse(["train", name, *options])
+        assert given == typed
+        assert recipe_fields(with_values(RECIPES[name], given)) == fields
 
 
 def test_unknown_recipe():

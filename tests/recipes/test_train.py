@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -76,6 +77,11 @@ def test_weights_of_another_model(tmp_path):
         {"model.graph": "grid(3, 3)"},
         {"optimizer.decay_only": "nothing-like-it"},
         {"trainer.monitor": "val/acuracy"},
+        {"trainer.devices": 100},
+        {"model.dropout": 1.5},
+        {"model.width": 0},
+        {"model.patch": 0},
+        {"model.depth": -1},
     ],
 )
 def test_bad_input_leaves_nothing(bad, tmp_path):
@@ -121,6 +127,55 @@ def test_folder_that_exists(tmp_path):
         with pytest.raises(RunExistsError, match="--resume"):
             start()
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        train,
+        lambda recipe, path: train_seeds(recipe, 1, path),
+        lambda recipe, path: compare(recipe, "trainer.epochs", ["1", "2"], path),
+    ],
+    ids=["train", "seeds", "compare"],
+)
+def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypatch):
+    """Each has seen that there is nothing; the other one is faster."""
+    module = import_module("edgewise.recipes.train")  # whose name is that of a function, too
+    original, slow = module._started, with_values(TINY, {"seed": 7})
+
+    def started(recipe, folder):
+        found = original(recipe, folder)
+        if recipe.seed == 7 and not (tmp_path / "run").exists():
+            start(TINY, tmp_path / "run")
+        return found
+
+    monkeypatch.setattr(module, "_started", started)
+    with pytest.raises(RunExistsError, match="--resume"):
+        start(slow, tmp_path / "run")
+    records = [json.loads(path.read_text()) for path in tmp_path.rglob("recipe.json")]
+    assert records
+    assert {record["seed"] for record in records} == {0}
+    alone = tmp_path / "alone"
+    start(TINY, alone)
+    for path in alone.rglob("model.safetensors"):
+        assert (tmp_path / "run" / path.relative_to(alone)).read_bytes() == path.read_bytes()
+
+
+def test_what_fails_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
+    from edgewise.training.module import Fitting
+
+    def training_step(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Fitting, "training_step", training_step)
+    for start in (
+        lambda: train(TINY, tmp_path / "deep" / "run"),
+        lambda: train_seeds(TINY, 2, tmp_path / "run"),
+        lambda: compare(TINY, "seed", ["1", "2"], tmp_path / "run"),
+    ):
+        with pytest.raises(ZeroDivisionError):
+            start()
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_to_resume(tmp_path):

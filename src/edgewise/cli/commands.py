@@ -10,6 +10,7 @@ from edgewise import recipes
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
+from edgewise.ranges import check_seed
 from edgewise.training import RunFolder
 
 __all__ = [
@@ -94,6 +95,7 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
     choose: Choose = Greedy()
     if arguments.temperature:
         limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
+        check_seed("--seed", arguments.seed)
         random = torch.Generator().manual_seed(arguments.seed)
         choose = Sample(arguments.temperature, generator=random, **limits)
     print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))

@@ -13,6 +13,7 @@ from edgewise.encodings import ENCODINGS
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
+from edgewise.ranges import check_least
 from edgewise.recipes import RECIPES, Recipe, recipe_fields
 from edgewise.recipes.values import describe, show_value
 
@@ -52,6 +53,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
 
     """
     graph = _graph(name)
+    check_least("--nodes", nodes, 1, "choose for example 16")
     if draw is not None and graph is None:
         raise ArgumentError(
             "--draw",

@@ -17,7 +17,7 @@ Fields = dict[str, str]
 Command = Callable[[argparse.Namespace, Fields], int]
 
 SEED = "--seed"
-FIELD = re.compile(r"--([a-z_]+\.[a-z_]+)(?:=(.*))?", re.DOTALL)
+FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits

@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path, PureWindowsPath
 from urllib.request import urlopen
+from uuid import uuid4
 
 from edgewise.errors import ArgumentError, MissingDataError
 
@@ -188,7 +188,8 @@ def _check_member(archive: Path, name: str, plain: bool) -> None:
 
 def _download(raw: Path, data: str, files: list[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix="raw.part-", dir=raw.parent))
+    part = raw.with_name(f"raw.part-{uuid4().hex}")
+    part.mkdir()  # not tempfile's, which only its owner may read
     try:
         try:
             download(part)

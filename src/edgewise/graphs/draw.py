@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import ArgumentError, MissingExtraError
 from edgewise.graphs.graph import Graph
 
 if TYPE_CHECKING:
@@ -32,8 +32,20 @@ def draw(graph: Graph, path: str | Path | None = None) -> Figure:
     draw_matrix(graph, right)
     figure.suptitle(repr(graph).strip("<>"), fontsize=10)
     if path is not None:
+        _check_format(figure, Path(path))
         figure.savefig(path, dpi=150)
     return figure
+
+
+def _check_format(figure: Figure, path: Path) -> None:
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise ArgumentError(
+            "path",
+            expected=f"the name of a picture: {', '.join(f'.{kind}' for kind in known)}",
+            got=str(path),
+            remedy=f"write {path.with_suffix('.png')}",
+        )
 
 
 def draw_nodes(graph: Graph, axes: Axes) -> None:

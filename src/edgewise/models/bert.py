@@ -21,8 +21,10 @@ from edgewise.graphs import Pattern, complete
 from edgewise.layers import LanguageHead, Reader, TextEmbedding, TextModel, activation
 from edgewise.layers.start import normal_start
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.ranges import checked
 
 
+@checked(padding=0, types=0, depth=0)
 def bert(
     vocabulary: int,
     *,

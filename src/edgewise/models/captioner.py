@@ -17,10 +17,12 @@ from edgewise import layers as ew
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.ranges import checked
 
 PLACE = 0.5  # of positions at first: much smaller, and words are late to learn where to look
 
 
+@checked(depth=0, decoder_depth=0)
 def captioner(
     image_height: int,
     image_width: int,

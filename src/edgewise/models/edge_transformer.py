@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
 from edgewise.layers import EdgeTransformerLayer, GraphLayer
+from edgewise.ranges import checked
 
 
 class EdgeTransformer(GraphLayer):
@@ -31,6 +32,7 @@ class EdgeTransformer(GraphLayer):
         return self.head(x), edge
 
 
+@checked(depth=0)
 def edge_transformer(
     in_width: int,
     edge_width: int,

@@ -16,8 +16,10 @@ from typing import Any
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import Forecaster
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.ranges import checked
 
 
+@checked(depth=0)
 def forecaster(
     history: int,
     horizon: int,

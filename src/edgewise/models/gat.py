@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
+from edgewise.ranges import checked
 from edgewise.scores import Additive
 
 
@@ -42,6 +43,7 @@ class GATLayer(GraphLayer):
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
 
 
+@checked()
 def gat(
     in_width: int,
     out_width: int,

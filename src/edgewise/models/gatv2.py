@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from edgewise.attention import attend
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
+from edgewise.ranges import checked
 from edgewise.scores import Additive
 
 
@@ -41,6 +42,7 @@ class GATv2Layer(GraphLayer):
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
 
 
+@checked()
 def gatv2(
     in_width: int, out_width: int, *, hidden: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:

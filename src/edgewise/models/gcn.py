@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from edgewise.attention import aggregate
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
+from edgewise.ranges import checked
 
 
 class GCNLayer(GraphLayer):
@@ -42,6 +43,7 @@ def symmetric_weight(graph: Graph) -> Tensor:
     return scale[graph.source] * scale[graph.target]
 
 
+@checked()
 def gcn(
     in_width: int, out_width: int, *, hidden: int = 16, depth: int = 2, dropout: float = 0.5
 ) -> GraphSequential:

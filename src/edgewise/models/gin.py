@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from edgewise.attention import aggregate
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, JumpingKnowledge, NodeBatchNorm
+from edgewise.ranges import checked
 
 
 class GINLayer(GraphLayer):
@@ -33,6 +34,7 @@ class GINLayer(GraphLayer):
         return out
 
 
+@checked()
 def gin(
     in_width: int, out_width: int, *, hidden: int = 64, depth: int = 5, dropout: float = 0.0
 ) -> GraphSequential:

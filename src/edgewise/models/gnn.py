@@ -16,8 +16,10 @@ from torch import nn
 
 from edgewise.attention import Reduce
 from edgewise.layers import GraphSequential, MessagePassing, activation
+from edgewise.ranges import checked
 
 
+@checked()
 def gnn(
     in_width: int,
     out_width: int,

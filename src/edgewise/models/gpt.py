@@ -20,8 +20,10 @@ from edgewise.graphs import Pattern, causal
 from edgewise.layers import LanguageHead, Reader, TextEmbedding, TextModel
 from edgewise.layers.start import normal_start
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.ranges import checked
 
 
+@checked(depth=0)
 def gpt(
     vocabulary: int,
     *,

@@ -18,6 +18,7 @@ from edgewise.attention import aggregate
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer
 from edgewise.models.gcn import symmetric_weight
+from edgewise.ranges import checked
 
 
 class Grand(GraphLayer):
@@ -46,6 +47,7 @@ class Grand(GraphLayer):
         return out if self.training else out.squeeze(-2)
 
 
+@checked(hops=0)
 def grand(
     in_width: int,
     out_width: int,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.layers import NodeBatchNorm, Pool
 from edgewise.models.gat import GATLayer
+from edgewise.ranges import checked
 
 
 class GraphGAT(nn.Module):
@@ -37,6 +38,7 @@ class GraphGAT(nn.Module):
         return out
 
 
+@checked()
 def graph_gat(
     in_width: int,
     out_width: int,

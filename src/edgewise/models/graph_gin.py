@@ -16,6 +16,7 @@ from edgewise.graphs import Graph
 from edgewise.layers import Pool
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gin import gin
+from edgewise.ranges import checked
 
 
 class GraphGIN(nn.Module):
@@ -31,6 +32,7 @@ class GraphGIN(nn.Module):
         return out
 
 
+@checked()
 def graph_gin(
     in_width: int,
     out_width: int,

@@ -17,6 +17,7 @@ from edgewise.graphs import Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import GraphLayer
 from edgewise.layers.graph_network import GraphNetworkBlock, State
+from edgewise.ranges import checked
 
 
 class GraphNetwork(GraphLayer):
@@ -43,6 +44,7 @@ class GraphNetwork(GraphLayer):
         return x, edge, whole
 
 
+@checked()
 def graph_network(
     in_width: int,
     edge_width: int,

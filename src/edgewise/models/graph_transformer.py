@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, TransformerLayer
 from edgewise.layers.block import Norm
+from edgewise.ranges import checked
 
 
 class GraphTransformer(GraphLayer):
@@ -34,6 +35,7 @@ class GraphTransformer(GraphLayer):
         return out
 
 
+@checked(depth=0)
 def graph_transformer(
     in_width: int,
     out_width: int,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import Reduce
 from edgewise.layers import GraphSequential, MessagePassing
+from edgewise.ranges import checked
 
 
 class UnitLength(nn.Module):
@@ -26,6 +27,7 @@ class UnitLength(nn.Module):
         return F.normalize(x, dim=-1)
 
 
+@checked()
 def graphsage(
     in_width: int,
     out_width: int,

@@ -17,6 +17,7 @@ from edgewise.attention import aggregate
 from edgewise.graphs import Pattern
 from edgewise.layers import Recommender
 from edgewise.models.gcn import symmetric_weight
+from edgewise.ranges import checked
 
 
 class LightGCN(Recommender):
@@ -37,6 +38,7 @@ class LightGCN(Recommender):
         return normalize(total, dim=-1) if self.cosine else total / (self.hops + 1)
 
 
+@checked(hops=0)
 def lightgcn(
     num_users: int, num_items: int, *, width: int = 64, hops: int = 2, cosine: bool = True
 ) -> LightGCN:

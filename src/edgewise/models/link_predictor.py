@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.layers import FeedForward
 from edgewise.models.graphsage import graphsage
+from edgewise.ranges import checked
 
 Decoder = Literal["dot", "network"]
 
@@ -41,6 +42,7 @@ class LinkPredictor(nn.Module):
         return out
 
 
+@checked()
 def link_predictor(
     num_nodes: int,
     *,

@@ -20,8 +20,10 @@ from edgewise import layers as ew
 from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.ranges import checked
 
 
+@checked(depth=0)
 def llama(
     vocabulary: int,
     *,

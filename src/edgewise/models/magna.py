@@ -13,8 +13,10 @@ from __future__ import annotations
 from torch import nn
 
 from edgewise.layers import Block, Dropout, GraphSequential, Linear, MultiHopAttention
+from edgewise.ranges import checked
 
 
+@checked(hops=0)
 def magna(
     in_width: int,
     out_width: int,

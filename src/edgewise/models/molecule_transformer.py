@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.layers import AttentionPool, EdgeVectorLayer, Pool, Response
+from edgewise.ranges import checked
 
 
 class MoleculeTransformer(nn.Module):
@@ -38,6 +39,7 @@ class MoleculeTransformer(nn.Module):
         return out
 
 
+@checked(depth=0, condition_width=0, descriptor_width=0)
 def molecule_transformer(
     in_width: int,
     out_width: int,

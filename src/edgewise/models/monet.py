@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from edgewise.attention import aggregate
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear
+from edgewise.ranges import checked
 
 
 class MoNetLayer(GraphLayer):
@@ -49,6 +50,7 @@ def degrees(graph: Graph) -> Tensor:
     return torch.stack([scale[graph.target], scale[graph.source]], dim=-1)
 
 
+@checked()
 def monet(in_width: int, out_width: int, *, hidden: int = 64, kernels: int = 3) -> GraphSequential:
     """Two convolutions; called ``model(x, graph)``; a node's output sees up to 2 steps."""
     first, last = MoNetLayer(in_width, hidden, kernels), MoNetLayer(hidden, out_width, kernels)

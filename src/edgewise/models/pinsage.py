@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, ImportancePooling, Recommender
+from edgewise.ranges import checked
 
 
 class PinSageLayer(GraphLayer):
@@ -46,6 +47,7 @@ class PinSage(Recommender):
         return normalize(total, dim=-1)
 
 
+@checked()
 def pinsage(
     num_users: int,
     num_items: int,

@@ -16,8 +16,10 @@ from typing import Any
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
 from edgewise.models.bert import bert
+from edgewise.ranges import checked
 
 
+@checked(padding=0, types=0, depth=0)
 def roberta(
     vocabulary: int,
     *,

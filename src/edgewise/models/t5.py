@@ -20,9 +20,11 @@ from edgewise import layers as ew
 from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.ranges import checked
 from edgewise.scores import Dot
 
 
+@checked(depth=0, decoder_depth=0)
 def t5(
     vocabulary: int,
     *,

@@ -20,8 +20,10 @@ from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers.block import Order
 from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.ranges import checked
 
 
+@checked(depth=0)
 def transformer(
     vocabulary: int,
     *,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import AttentionBlock, GraphLayer, TransformerLayer
 from edgewise.layers.block import Norm, Order, make_norm
+from edgewise.ranges import checked
 
 
 class TransformerEncoder(GraphLayer):
@@ -36,6 +37,7 @@ class TransformerEncoder(GraphLayer):
         return out
 
 
+@checked(depth=0)
 def transformer_encoder(
     width: int,
     *,

@@ -19,8 +19,10 @@ from edgewise.layers import ClassToken, PatchEmbedding, Pool
 from edgewise.layers.block import Norm
 from edgewise.layers.pooling import Pooling
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.ranges import checked
 
 
+@checked(depth=0)
 def vit(
     image_size: int,
     channels: int,

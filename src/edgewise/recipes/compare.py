@@ -83,15 +83,17 @@ def compare(
     bound = []
     for one, value, folder in zip(recipes, read, folders, strict=True):
         bound.append(_bind(value, prepare(one)[0]))
-        if RunFolder(folder).has("recipe.json"):
+        if resume and RunFolder(folder).has("recipe.json"):
             check_same(one, load_recipe(RunFolder(folder)), folder)
-    outcomes = []
-    for one, value, graph, folder in zip(recipes, read, bound, folders, strict=True):
-        started = RunFolder(folder).has("recipe.json")
-        title = f"{recipe.name} {show_value(value)}"
-        metrics = train(one, folder, resume=started, title=title)
-        outcomes.append(Outcome(value, metrics, RunFolder(folder).read_log(), graph))
-    return Comparison(recipe, field, outcomes)
+    about = {"recipe": recipe.name, "field": field, "values": [show_value(one) for one in read]}
+    with RunFolder(path).claimed("comparison.json", about, resume=resume):
+        outcomes = []
+        for one, value, graph, folder in zip(recipes, read, bound, folders, strict=True):
+            started = RunFolder(folder).has("recipe.json")
+            title = f"{recipe.name} {show_value(value)}"
+            metrics = train(one, folder, resume=started, title=title)
+            outcomes.append(Outcome(value, metrics, RunFolder(folder).read_log(), graph))
+        return Comparison(recipe, field, outcomes)
 
 
 def _slug(text: str) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from edgewise.data import Data
+from edgewise.ranges import check_seed
 from edgewise.tasks import Task
 from edgewise.training import Optimizer, Schedule, Trainer
 
@@ -63,3 +64,6 @@ class Recipe:
     seed: int = 0
     start: str = ""
     protocol: Protocol | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)

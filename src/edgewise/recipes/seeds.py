@@ -82,17 +82,15 @@ def _train_each(
     else:
         folder.refuse_existing()
         prepare(recipe)  # refuses before anything is written, as does the next line
-        record = to_record(recipe)
-        folder.create()
-        folder.write_json("recipe.json", record)
-    metrics = []
-    for name, one in runs.items():
-        started = RunFolder(path / name).has("recipe.json")
-        title = f"{recipe.name} {name.replace('-', ' ')}"
-        metrics.append(train(one, path / name, resume=started, title=title))
-    summary = summarise(metrics)
-    folder.write_json("metrics.json", summary)
-    return summary
+    with folder.claimed("recipe.json", to_record(recipe), resume=resume):
+        metrics = []
+        for name, one in runs.items():
+            started = RunFolder(path / name).has("recipe.json")
+            title = f"{recipe.name} {name.replace('-', ' ')}"
+            metrics.append(train(one, path / name, resume=started, title=title))
+        summary = summarise(metrics)
+        folder.write_json("metrics.json", summary)
+        return summary
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:

@@ -21,14 +21,12 @@ def load_trunk(model: nn.Module, run: RunFolder) -> None:
         ArgumentError: a weight is missing, or has another shape; all of them are listed. Or its
             weights were trained as another number of heads.
     """
-    from safetensors.torch import load_file
-
     if not run.weights.is_file():
         run.refuse_several()
         raise MissingDataError(
             f"{run.weights}: no such file. Remedy: name the folder of a run that has finished."
         )
-    found, wanted = _trunk(load_file(run.weights)), _trunk(model.state_dict())
+    found, wanted = _trunk(run.read_weights()), _trunk(model.state_dict())
     if not found or not wanted:
         raise ArgumentError(
             "--from",

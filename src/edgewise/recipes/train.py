@@ -16,7 +16,12 @@ from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import check_finished, differences, load_recipe, to_record
 from edgewise.recipes.start import load_trunk
-from edgewise.recipes.vocabulary import check_vocabulary, keep_vocabulary, with_vocabulary
+from edgewise.recipes.vocabulary import (
+    check_vocabulary,
+    keep_vocabulary,
+    vocabulary_record,
+    with_vocabulary,
+)
 from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
 
 if TYPE_CHECKING:
@@ -43,22 +48,19 @@ def train(
         check_same(recipe, load_recipe(folder), path)
         refuse_other_kind(folder, "one")
         if folder.has("metrics.json"):
-            metrics: dict[str, float] = folder.read_json("metrics.json")
-            return metrics
+            return folder.read_json("metrics.json")
     else:
         folder.refuse_existing()
     model, loaders, tokenizer = _started(recipe, folder)
-    record = to_record(recipe)  # refuses what could not be tested or resumed
-    folder.create()
-    about = keep_vocabulary(folder, tokenizer)
-    folder.write_json("recipe.json", record | about)
-    title = title or recipe.name
-    if recipe.trainer.devices > 1 and place()[1] == 1:
-        del model, loaders
-        launch(path, recipe.trainer.devices, title)
-        metrics = folder.read_json("metrics.json")
-        return metrics
-    return _fit(recipe, model, loaders, folder, title)
+    record = to_record(recipe) | vocabulary_record(tokenizer)  # refuses what could not be resumed
+    with folder.claimed("recipe.json", record, resume=resume):
+        keep_vocabulary(folder, tokenizer)
+        title = title or recipe.name
+        if recipe.trainer.devices > 1 and place()[1] == 1:
+            del model, loaders
+            launch(path, recipe.trainer.devices, title)
+            return folder.read_json("metrics.json")
+        return _fit(recipe, model, loaders, folder, title)
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:

@@ -47,13 +47,16 @@ def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
     return replace(recipe, data=replace(recipe.data, tokenizer=str(run.path / FILE)))
 
 
-def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """Write ``tokenizer.json``; gives what ``recipe.json`` says of it."""
-    if tokenizer is None:
-        return {}
-    text = tokenizer.to_str(pretty=True)
-    folder.write(FILE, lambda part: part.write_text(text, encoding="utf-8"))
-    return {"vocabulary": vocabulary_hash(tokenizer)}
+def vocabulary_record(tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """What ``recipe.json`` says of the tokenizer."""
+    return {} if tokenizer is None else {"vocabulary": vocabulary_hash(tokenizer)}
+
+
+def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
+    """Write ``tokenizer.json``, where there is one."""
+    if tokenizer is not None:
+        text = tokenizer.to_str(pretty=True)
+        folder.write(FILE, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:

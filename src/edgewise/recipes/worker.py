@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from edgewise.errors import EdgewiseError
+from edgewise.errors import in_one_line
 from edgewise.recipes.record import load_recipe
 from edgewise.recipes.train import train_here
 from edgewise.training import Interrupted, RunFolder
@@ -26,8 +26,8 @@ def main(path: str, title: str) -> int:
         train_here(load_recipe(folder), folder, title)
     except Interrupted as stop:
         return 128 + stop.signal
-    except EdgewiseError as error:
-        print(error)
+    except Exception as error:
+        print(in_one_line(error))
         return FAILED
     return 0
 

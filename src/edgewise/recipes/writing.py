@@ -15,6 +15,7 @@ from edgewise.data.tokenizer import FILE, load_tokenizer
 from edgewise.decoding import Choose, generate
 from edgewise.errors import ArgumentError
 from edgewise.layers import TokenScores
+from edgewise.ranges import check_from_zero
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import check_finished, load_recipe
 from edgewise.recipes.vocabulary import check_vocabulary
@@ -43,6 +44,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
         MissingDataError: there is no such run, or it has not finished.
         ArgumentError: it is no language model, the prompt is empty or has an unknown character.
     """
+    check_from_zero("tokens", tokens, "choose for example 300")
     recipe = _recipe(path, language_modeling, TextStream, "a language model, as gpt-shakespeare")
     assert isinstance(recipe.data, TextStream)
     context = recipe.data.context

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
 
+import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError, RunExistsError
+from edgewise.errors import (
+    ArgumentError,
+    EdgewiseError,
+    MissingDataError,
+    MissingExtraError,
+    RunExistsError,
+    WriteError,
+)
+from edgewise.training.interrupt import Interrupted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, float]
+BEGINNINGS = {"tokenizer.json"}
+"""What is written before the first step, besides the file that claims the folder."""
+BEGIN_AGAIN = "delete it, and --resume begins the run again"
+DIGEST = "sha256"
 
 
 @dataclass(frozen=True)
@@ -38,13 +55,16 @@ class RunFolder:
 
     def refuse_existing(self) -> None:
         """Raise RunExistsError if there is anything in the folder."""
-        if self.path.is_dir() and not any(self.path.iterdir()):
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
             return
         if self.path.exists():
-            raise RunExistsError(
-                f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues "
-                "it, and --out names another folder."
-            )
+            raise self._exists()
+
+    def _exists(self) -> RunExistsError:
+        return RunExistsError(
+            f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues it, "
+            "and --out names another folder."
+        )
 
     def refuse_several(self) -> None:
         """Raise ArgumentError if it is a folder of several runs, by seed or by fold."""
@@ -60,45 +80,133 @@ class RunFolder:
                 remedy=f"name one of them, such as {runs[0].parent}",
             )
 
-    def create(self) -> None:
-        """Make the folder, and its parents."""
-        self.path.mkdir(parents=True, exist_ok=True)
+    @contextmanager
+    def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+        """The folder, with ``record`` in the file ``name``, which one process alone can make.
+
+        An error within takes both away again, unless there is something by then that is worth
+        continuing. A run that is interrupted or killed keeps them, for ``resume``.
+
+        Raises:
+            RunExistsError: another process was faster.
+            WriteError: the folder cannot be written.
+
+        """
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        claimed = False
+        try:
+            with _as_write_error(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            if resume:
+                self.write_json(name, record)
+            else:
+                self._claim(name, record)
+                claimed = True
+            for part in self._parts():
+                part.unlink(missing_ok=True)
+            yield
+        except Interrupted:
+            raise
+        except Exception:
+            if claimed:
+                self._give_up(name)
+            for folder in made:
+                with suppress(OSError):  # it is not empty, or was never made
+                    folder.rmdir()
+            raise
+
+    def _claim(self, name: str, record: Mapping[str, Any]) -> None:
+        final, text = self.path / name, _indented(record)
+        with self._part(final) as part:
+            part.write_text(text, encoding="utf-8")
+            try:
+                try:
+                    os.link(part, final)  # whole, and only where there is none
+                except FileExistsError:
+                    raise
+                except OSError:  # a file system without hard links
+                    with final.open("x", encoding="utf-8") as file:
+                        file.write(text)
+            except FileExistsError:
+                raise self._exists() from None
+
+    def _give_up(self, name: str) -> None:
+        """Take away what a run begins with, where that is all there is."""
+        begun = {name, *BEGINNINGS}
+        with suppress(OSError):
+            found = list(self.path.iterdir())
+            if all(file.name in begun for file in found):
+                for file in found:
+                    file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Let ``fill`` write a file, which takes its name only when it is complete."""
+        """Let ``fill`` write a file, which takes its name only when it is complete.
+
+        Raises:
+            WriteError: it cannot be written.
+
+        """
         final = self.path / name
-        part = final.with_name(f".{os.getpid()}.{final.name}")
-        try:
+        with self._part(final) as part:
+            part.touch()
+            mode = stat.S_IMODE(part.stat().st_mode)  # as the umask wants it
             fill(part)
+            part.chmod(mode)  # which some libraries make 0600
             part.replace(final)
-        finally:
-            part.unlink(missing_ok=True)
         return final
+
+    @contextmanager
+    def _part(self, final: Path) -> Iterator[Path]:
+        """A name beside ``final`` for what is being written, which is gone afterwards."""
+        part = final.with_name(f".part-{os.getpid()}-{final.name}")
+        with _as_write_error(final):
+            try:
+                yield part
+            finally:
+                part.unlink(missing_ok=True)
+
+    def _parts(self) -> list[Path]:
+        """What is being written now, or was when its process was killed."""
+        return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
         """Write ``value``, indented."""
-        text = json.dumps(value, indent=2) + "\n"
+        text = _indented(value)
         self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
 
-    def read_json(self, name: str) -> Any:
+    def read_json(self, name: str) -> dict[str, Any]:
         """Read a file of this run.
 
         Raises:
             MissingDataError: it is not there.
-            ArgumentError: it is not JSON.
+            ArgumentError: it is not an object in JSON.
 
         """
+        with self._reading(name, "a JSON file with an object"):
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            if not isinstance(value, dict):
+                raise ValueError(f"a {type(value).__name__}")
+            return value
+
+    @contextmanager
+    def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
+        """Name the file where it is missing or damaged."""
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            yield
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingDataError(
                 f"{path}: no such file. Remedy: name the folder of a run that `edgewise train` "
                 "has made."
             ) from error
-        except ValueError as error:
+        except Exception as error:  # there is no list of what parsers say of damaged files
+            if isinstance(error, (EdgewiseError, PermissionError)):
+                raise
             raise ArgumentError(
-                str(path), expected="a JSON file", got=str(error), remedy="restore it"
+                str(path),
+                expected=expected,
+                got=" ".join(str(error).split()) or type(error).__name__,
+                remedy=remedy,
             ) from error
 
     def has(self, name: str) -> bool:
@@ -118,37 +226,107 @@ class RunFolder:
 
     def read_log(self) -> list[Row]:
         """The rows of ``log.csv``."""
-        with (self.path / "log.csv").open(newline="", encoding="utf-8") as file:
+        with (
+            self._reading("log.csv", "a table of numbers, a row for each epoch"),
+            (self.path / "log.csv").open(newline="", encoding="utf-8") as file,
+        ):
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
+    def check_checkpoint(self) -> None:
+        """Raise ArgumentError if the checkpoint is not as it was written: it has sums of itself."""
+        with (
+            self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
+            ZipFile(self.checkpoint) as parts,
+        ):
+            damaged = parts.testzip()
+            if damaged is not None:
+                raise BadZipFile(f"other bytes in {damaged}")
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Name the checkpoint in an error within: it is whole, and of something else."""
+        with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+            yield
+
     def write_weights(self, weights: dict[str, Tensor]) -> None:
-        """``model.safetensors``."""
+        """``model.safetensors``, with the digest of what is in it."""
         try:
+            from safetensors import SafetensorError
             from safetensors.torch import save_file
         except ImportError as error:
             raise MissingExtraError("safetensors", "train", "saving weights") from error
         own = {name: value.detach().cpu().clone() for name, value in weights.items()}
-        self.write(self.weights.name, lambda part: save_file(own, part))
+
+        def fill(part: Path) -> None:
+            try:
+                save_file(own, part, metadata={DIGEST: _digest(own)})
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
+
+        self.write(self.weights.name, fill)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The tensors of ``model.safetensors``, by name.
+
+        Raises:
+            MissingDataError: it is not there.
+            ArgumentError: it is not as it was written.
+
+        """
+        from safetensors import safe_open
+
+        with (
+            self._reading(self.weights.name, "weights as they were saved", "train again"),
+            safe_open(self.weights, "pt") as file,
+        ):
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            saved = (file.metadata() or {}).get(DIGEST)
+            if saved is not None and saved != _digest(weights):
+                raise ValueError("other bytes")
+            return weights
 
     def load_weights(self, model: nn.Module) -> None:
         """Load ``model.safetensors``.
 
         Raises:
-            ArgumentError: the weights are of another model.
+            MissingDataError: it is not there.
+            ArgumentError: the weights are of another model, or damaged.
 
         """
-        from safetensors.torch import load_file
-
+        weights = self.read_weights()
         try:
-            model.load_state_dict(load_file(self.weights))
+            model.load_state_dict(weights)
         except RuntimeError as error:
             raise ArgumentError(
                 str(self.weights),
                 expected="the weights of the model in recipe.json",
-                got=str(error),
+                got=" ".join(str(error).split()),
                 remedy="keep the two files of one run together",
             ) from error
 
     def write_figure(self, name: str, figure: Figure) -> None:
         """Write a picture."""
         self.write(name, lambda part: figure.savefig(part, dpi=150, format="png"))
+
+
+def _indented(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _digest(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of every name, type, shape and number."""
+    found = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        found.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
+        found.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+@contextmanager
+def _as_write_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, EdgewiseError):
+            raise
+        raise WriteError(path, error) from error

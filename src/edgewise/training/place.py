@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
 from edgewise.errors import ArgumentError
-from edgewise.training.settings import Trainer
+
+if TYPE_CHECKING:
+    from edgewise.training.settings import Trainer
 
 
 @cache  # Lightning clears the environment when it is done

@@ -7,7 +7,7 @@ import math
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -66,7 +66,8 @@ def fit(
         callbacks: list[lightning.Callback] = [watch, *averages(settings)]
         if rank == 0:
             callbacks.insert(1, ProgressDisplay(title, watch))
-        callbacks.append(Saver(folder, settings.save_every, request))
+        saver = Saver(folder, settings.save_every, request)
+        callbacks.append(saver)
         trainer = lightning.Trainer(
             max_epochs=settings.epochs,
             gradient_clip_val=settings.clip_norm or None,
@@ -78,7 +79,9 @@ def fit(
             **spread(),
         )
         start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
-        with _as_interrupted():
+        if start:
+            folder.check_checkpoint()
+        with _as_interrupted(), _restoring(folder, saver) if start else nullcontext():
             trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
@@ -131,6 +134,18 @@ def _as_interrupted() -> Iterator[None]:
     except SystemExit as error:
         ended = isinstance(error, SIGTERMException)
         raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
+
+
+@contextmanager
+def _restoring(folder: RunFolder, saver: Saver) -> Iterator[None]:
+    """What goes wrong before training has begun is the checkpoint's fault."""
+    try:
+        yield
+    except Exception:
+        if saver.begun:
+            raise
+        with folder.restoring():
+            raise
 
 
 @contextmanager

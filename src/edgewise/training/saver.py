@@ -33,6 +33,11 @@ class Saver(AfterStep):
         self._saved: dict[str, Any] | None = None
         self._due = 0.0
 
+    @property
+    def begun(self) -> bool:
+        """Whether training has: all that a checkpoint holds has been restored."""
+        return self._module is not None
+
     def state_dict(self) -> dict[str, Any]:
         assert self._module is not None
         meters = self._module.train_meters.state_dict()
@@ -46,11 +51,13 @@ class Saver(AfterStep):
     ) -> None:
         super().on_train_start(trainer, pl_module)
         assert isinstance(pl_module, Fitting)
-        self._module = pl_module
         self._due = time.monotonic() + self.save_every
+        if trainer.ckpt_path and self._saved is None:
+            raise KeyError("nothing of this run's callbacks")
         if self._saved is not None:  # last, after all that might have drawn a number
             pl_module.train_meters.load_state_dict(self._saved["meters"])
             restore_rng(self._saved["rng"])
+        self._module = pl_module
 
     def after_step(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if not trainer.is_last_batch:  # the epoch's end follows, which is the better place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -10,6 +11,7 @@ import torch
 
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.ranges import check_from_zero, check_least
+from edgewise.training.place import place
 
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
@@ -102,11 +104,13 @@ class Trainer:
                 got="gpu, and there is none",
                 remedy="choose auto or cpu",
             )
-        gpus = torch.accelerator.device_count()
-        if self.accelerator != "cpu" and 0 < gpus < self.devices:
+        most, what = os.cpu_count() or 1, "processors"
+        if self.accelerator != "cpu" and torch.accelerator.is_available():
+            most, what = torch.accelerator.device_count(), "GPUs"
+        if self.devices > most and place()[1] == 1:  # else they have been started, on any machines
             raise ArgumentError(
                 "trainer.devices",
-                expected=f"at most {gpus}, the GPUs of this machine",
+                expected=f"at most {most}, the {what} of this machine",
                 got=repr(self.devices),
-                remedy="choose fewer, or trainer.accelerator cpu",
+                remedy="choose fewer" + ", or trainer.accelerator cpu" * (what == "GPUs"),
             )

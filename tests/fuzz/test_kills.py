@@ -1,0 +1,16 @@
+"""The fuzz of ``kills.py``, briefly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.kills import fuzz
+
+pytest.importorskip("lightning")
+pytest.importorskip("sklearn")
+
+
+def test_a_killed_run_ends_as_an_unbroken_one(tmp_path: Path) -> None:
+    assert fuzz(kills=2, seed=0, folder=tmp_path, runs=("digits",)) >= 1
