@@ -221,7 +221,7 @@ def _call(
         check_nodes(name, x)
     graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
     options.setdefault("score", DOT)
-    seed = int(torch.randint(2**62, ())) if options.get("dropout", 0.0) > 0 else 0
+    seed = int(torch.randint(2**62, (), device="cpu")) if options.get("dropout", 0.0) > 0 else 0
     return AttentionCall(query, key, value, seed=seed, **options), graph
 
 

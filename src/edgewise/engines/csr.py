@@ -12,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.engines import native
 from edgewise.errors import ArgumentError
+from edgewise.modes import outside_modes
 
 PIECE = 1024
 """Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
@@ -38,10 +39,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
             got=f"{rows} × {columns} nodes, {row.numel()} edges",
             remedy="divide the graph into parts",
         )
-    row, column = row.contiguous(), column.contiguous()
-    pointer = torch.empty(rows + 1, dtype=torch.int32)
-    sorted_column = torch.empty(row.numel(), dtype=torch.int32)
-    edge = torch.empty(row.numel(), dtype=torch.int32)
+    with outside_modes():  # as a layout keeps what is made here
+        row, column = row.contiguous(), column.contiguous()
+        pointer, sorted_column, edge = (
+            torch.empty(size, dtype=torch.int32, device="cpu")
+            for size in (rows + 1, row.numel(), row.numel())
+        )
     status = loaded.ew_sort(
         *map(c_int64, (rows, columns, row.numel())),
         *(c_void_p(x.data_ptr()) for x in (row, column, pointer, sorted_column, edge)),
@@ -71,8 +74,9 @@ class Prepared:
         rows, piece = c_int64(sizes[0]), c_int32(PIECE)
         loaded.ew_divide(rows, arrays[0], piece, None, None, counts)
         chunks, merges, slots, longest = counts
-        self.chunk = torch.empty(chunks, 5, dtype=torch.int32)
-        self.merge = torch.empty(merges, 3, dtype=torch.int32)
+        with outside_modes():
+            self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
+            self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
         work = (c_void_p(self.chunk.data_ptr()), c_void_p(self.merge.data_ptr()))
         loaded.ew_divide(rows, arrays[0], piece, *work, counts)
         addresses = [x.data_ptr() for x in (*side, self.chunk, self.merge)]

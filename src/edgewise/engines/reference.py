@@ -86,7 +86,8 @@ class Reference:
             return _scatter_extreme(message, layout, reduce).to(value.dtype)
         out = _scatter_sum(message, layout.target, -3, layout.num_targets)
         if reduce == "mean":
-            degree = torch.bincount(layout.target, minlength=layout.num_targets)
+            ones = torch.ones_like(layout.target)
+            degree = _scatter_sum(ones, layout.target, 0, layout.num_targets)
             out = out / degree.clamp(min=1)[:, None, None]
         return out.to(value.dtype)
 

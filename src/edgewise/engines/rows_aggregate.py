@@ -63,10 +63,10 @@ def _run_backward(  # noqa: PLR0917 - the arguments of its operator
         degree = by_target[0].diff().clamp(min=1).to(accumulator(value))
         grad = (grad / degree[:, None, None]).to(value.dtype)
     extreme = reduce in (REDUCES["max"], REDUCES["min"])
-    weight_grad = torch.empty(0, dtype=accumulator(value))
+    weight_grad = torch.empty(0, dtype=accumulator(value), device="cpu")
     share = None
     if extreme:
-        share = torch.empty(grad.shape, dtype=accumulator(value))
+        share = torch.empty(grad.shape, dtype=accumulator(value), device="cpu")
     if needs[1] or extreme:
         job = _Job(value, weight, target_side, reduce)
         job.args.grad_out, job.args.out = job.nodes(grad), job.nodes(out)
@@ -74,18 +74,18 @@ def _run_backward(  # noqa: PLR0917 - the arguments of its operator
         if needs[1]:
             assert weight is not None
             shape = (value.shape[0], weight.shape[1], value.shape[2])
-            weight_grad = torch.empty(shape, dtype=accumulator(value))
+            weight_grad = torch.empty(shape, dtype=accumulator(value), device="cpu")
             job.args.weight_grad = weight_grad.data_ptr()
         native.call("ew_aggregate_grad_rows", job.args)
         if needs[1] and weight is not None and weight.shape[0] == 1:
             weight_grad = native.sum_copies(weight_grad)[None].clone()
     if not needs[0]:
-        return torch.empty(0, dtype=value.dtype), weight_grad
+        return torch.empty(0, dtype=value.dtype, device="cpu"), weight_grad
     source_side = prepared(by_source, targets)
     if not extreme:
         return _reduced(grad, weight, source_side, value.shape[1], REDUCES["sum"]), weight_grad
     job = _Job(value, weight, source_side, reduce)
-    value_grad = torch.empty(value.shape, dtype=value.dtype)
+    value_grad = torch.empty(value.shape, dtype=value.dtype, device="cpu")
     job.args.out, job.args.grad_value = job.nodes(out), native.nodes(value_grad)
     job.args.share = native.address(share)
     native.call("ew_aggregate_grad_columns", job.args)
@@ -129,7 +129,9 @@ class _Job:
             args.weight = weight.data_ptr()
             args.weight_batch_stride = weight[0].numel() if weight.shape[0] > 1 else 0
         slots = (args.batch * side.side.slots, 2 * args.heads * args.width)
-        args.slots = self.keep(torch.empty(slots, dtype=accumulator(value))).data_ptr()
+        args.slots = self.keep(
+            torch.empty(slots, dtype=accumulator(value), device="cpu")
+        ).data_ptr()
 
     def keep(self, x: Tensor) -> Tensor:
         self.kept.append(x)
@@ -144,7 +146,7 @@ def _reduced(
 ) -> Tensor:
     """Reduce over the rows of either side."""
     job = _Job(value, weight, side, reduce)
-    out = torch.empty(value.shape[0], rows, *value.shape[2:], dtype=value.dtype)
+    out = torch.empty(value.shape[0], rows, *value.shape[2:], dtype=value.dtype, device="cpu")
     job.args.out = native.nodes(out)
     native.call("ew_aggregate", job.args)
     return out

@@ -132,7 +132,7 @@ class Call:
     def scratch(self, *shape: int, zeros: bool = False) -> Tensor:
         """Memory for the kernels, in the type of accumulation."""
         make = torch.zeros if zeros else torch.empty
-        x = make(shape, dtype=accumulator(self.inputs.value))
+        x = make(shape, dtype=accumulator(self.inputs.value), device="cpu")
         self.kept.append(x)
         return x
 
@@ -173,7 +173,9 @@ class Gradients:
         self.raw: dict[str, Tensor] = {}
         for name in ("query", "key", "value"):
             if self.needs[name]:
-                self.raw[name] = torch.empty(getattr(x, name).shape, dtype=x.value.dtype)
+                self.raw[name] = torch.empty(
+                    getattr(x, name).shape, dtype=x.value.dtype, device="cpu"
+                )
                 setattr(args, f"grad_{name}", native.nodes(self.raw[name]))
         self.parameters: list[tuple[Any, str, str]] = []
         for name, index in (("bias", x.bias_index), ("gain", x.gain_index)):
@@ -185,7 +187,9 @@ class Gradients:
         for name, size in (("edge_key", args.width), ("edge_value", width)):
             vectors = getattr(args, name)
             if self.needs[name]:
-                self.raw[name] = torch.empty(batch, edges, heads, size, dtype=x.value.dtype)
+                self.raw[name] = torch.empty(
+                    batch, edges, heads, size, dtype=x.value.dtype, device="cpu"
+                )
                 vectors.full_grad = self.raw[name].data_ptr()
             if self.needs[f"{name}_features"]:
                 grad = call.scratch(batch, edges, vectors.count, zeros=True)

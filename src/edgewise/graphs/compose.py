@@ -17,6 +17,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +39,8 @@ class _Composition(Pattern):
         whole = cls(left, right)
         for side in (left, right):
             if isinstance(side, Graph):
-                return whole._build(side.num_targets, side.num_sources)
+                with outside_modes():
+                    return whole._build(side.num_targets, side.num_sources)
         return whole
 
     def __repr__(self) -> str:

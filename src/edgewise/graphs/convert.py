@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
+from edgewise.modes import outside_modes
 
 
 def from_dense(matrix: Tensor) -> Edges:
@@ -29,7 +30,9 @@ def from_dense(matrix: Tensor) -> Edges:
             got=got,
             remedy="pass matrix != 0; rows are the nodes that read",
         )
-    return Edges(matrix.nonzero().T.flip(0).contiguous(), matrix.shape[0], matrix.shape[1])
+    with outside_modes():
+        pairs = matrix.nonzero().T.flip(0).contiguous()
+    return Edges(pairs, matrix.shape[0], matrix.shape[1])
 
 
 def from_pyg(data: Any) -> Edges:
@@ -67,8 +70,9 @@ def from_scipy(matrix: Any) -> Edges:
             remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
-    # astype copies: the matrix may be read-only, which a tensor cannot be
-    pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
+    with outside_modes():
+        # astype copies: the matrix may be read-only, which a tensor cannot be
+        pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 
 
@@ -89,4 +93,6 @@ def from_networkx(graph: Any) -> Edges:
     pairs = [(number[u], number[v]) for u, v in graph.edges()]
     if not graph.is_directed():
         pairs += [(v, u) for u, v in pairs if u != v]
-    return edges(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T.contiguous(), len(number))
+    with outside_modes():
+        listed = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+    return edges(listed, len(number))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,6 +18,8 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
+from edgewise.graphs.bound import BoundGraphs
+from edgewise.modes import outside_modes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,7 @@ class Pattern(ABC):
     """
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """The graph of this pattern for these sizes; the last few are kept.
+        """The graph of this pattern for these sizes; those used last are kept, up to 64 MB of them.
 
         Raises:
             ArgumentError: the pattern does not exist at these sizes.
@@ -123,11 +124,7 @@ def _written(value: Any) -> str:
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-@lru_cache(maxsize=32)
-def _bind(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    graph = pattern._build(num_targets, num_sources)
-    graph.name = graph.name or repr(pattern)
-    return graph
+_bind = BoundGraphs()
 
 
 class Graph(Pattern):
@@ -201,15 +198,11 @@ class Graph(Pattern):
 
     def in_degree(self) -> Tensor:
         """``[num_targets]``: how many edges each target reads."""
-        return self.cached(
-            "in_degree", lambda: torch.bincount(self.target, minlength=self.num_targets)
-        )
+        return self.cached("in_degree", lambda: _counts(self.target, self.num_targets))
 
     def out_degree(self) -> Tensor:
         """``[num_sources]``: how many edges read each source."""
-        return self.cached(
-            "out_degree", lambda: torch.bincount(self.source, minlength=self.num_sources)
-        )
+        return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
         """Features ``[..., num_sources, F]`` as ``[..., E, F]``: what each edge carries."""
@@ -257,20 +250,30 @@ class Graph(Pattern):
         return self
 
     def to(self, device: torch.device | str) -> Graph:
-        """Give the graph on another device; the copy is kept."""
+        """Give the graph on another device; the copy is kept.
+
+        On ``torch.device("meta")`` it has as many edges, and nobody knows which.
+        """
         if device == self.device:
             return self
         device = torch.device(device)
         if device.type == self.device.type and device.index in (None, self.device.index):
             return self
-        return self.cached(("to", str(device)), lambda: self._moved(device))
+        make = self._without_numbers if device.type == "meta" else lambda: self._moved(device)
+        return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, computed once a graph."""
+        """What ``make`` gives, computed once a graph, and outside of all modes of PyTorch."""
         if key not in self._cache:
-            self._cache[key] = make()
+            with outside_modes():
+                self._cache[key] = make()
         value: T = self._cache[key]
         return value
+
+    def _without_numbers(self) -> Graph:
+        from edgewise.graphs.meta import MetaGraph
+
+        return MetaGraph(self)
 
     def positions(self) -> Tensor | None:
         """``[n, 2]``, where to draw the nodes, if the pattern has a natural place for them."""
@@ -281,6 +284,11 @@ class Graph(Pattern):
         if self.num_sources != self.num_targets:
             sizes = f"{self.num_targets} targets, {self.num_sources} sources"
         return f"<{self.name or type(self).__name__.lower()}: {sizes}, {self.num_edges} edges>"
+
+
+def _counts(node: Tensor, count: int) -> Tensor:
+    """How often each node occurs; ``bincount`` has no form for meta tensors and compilers."""
+    return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
 
 
 def _as_graph(pattern: Pattern) -> Graph:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.graph import Graph
+from edgewise.modes import outside_modes
 
 
 class Intervals(Graph):
@@ -26,7 +27,9 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources)
-        self.start, self.stop, self.step = start, torch.maximum(start, stop), step
+        with outside_modes():
+            self.start, self.stop = start.clone(), torch.maximum(start, stop)
+        self.step = step
         self.segments = segments
 
     def in_degree(self) -> Tensor:
