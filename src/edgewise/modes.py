@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
+F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 
 
@@ -32,6 +34,16 @@ def lasting(tensor: Tensor) -> Tensor:
         return tensor
     with torch.inference_mode(False), torch.no_grad():
         return tensor.clone()
+
+
+def while_tracing(function: F) -> F:
+    """A function that ``torch.compile`` calls while it traces, whose result is then a constant.
+
+    It gets objects as they are, and the code is compiled again for others. What compiled code
+    makes itself has none of its attributes yet.
+    """
+    marked: F = torch.compiler.assume_constant_result(function)
+    return marked
 
 
 def _inside() -> bool:

@@ -29,6 +29,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
         ArgumentError: an index is out of range, or there are 2³¹ edges or nodes.
 
     """
+    if torch.compiler.is_compiling():
+        return tuple(_sort_operator(row, column, rows, columns))
+    return _sort(row, column, rows, columns)
+
+
+def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
     loaded = native.library()
     if loaded is None:
         raise native.NativeError(native.MISSING)
@@ -52,6 +58,21 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
     if status:
         raise _bad_layout(f"an edge outside of {rows} × {columns} nodes")
     return pointer, sorted_column, edge
+
+
+_sort_operator = torch.library.custom_op(
+    "edgewise::sort_edges",
+    _sort,
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor row, Tensor column, int rows, int columns) -> (Tensor, Tensor, Tensor)",
+)
+
+
+@_sort_operator.register_fake
+def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[Tensor, ...]:
+    sizes = rows + 1, row.numel(), row.numel()
+    return tuple(row.new_empty(size, dtype=torch.int32) for size in sizes)
 
 
 class Prepared:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
 
 from edgewise.engines.csr import sort_edges
+from edgewise.modes import while_tracing
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +66,16 @@ class RowsLayout:
         self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
         self._source, self._target = source, target
         self.by_target = sort_edges(target, source, num_targets, num_sources)
+        self._by_source: tuple[Tensor, ...] | None = None
 
-    @cached_property
+    @property
     def by_source(self) -> tuple[Tensor, ...]:
         """For gradients of keys and values."""
+        if not _sorts_by_source(self) or self._by_source is None:
+            return self._sorted_by_source()
+        return self._by_source
+
+    def _sorted_by_source(self) -> tuple[Tensor, ...]:
         return sort_edges(self._source, self._target, self.num_sources, self.num_targets)
 
 
@@ -95,10 +101,20 @@ class TilesLayout:
     block: Tensor
     unit: Tensor
 
-    @cached_property
+    @property
     def tensors(self) -> list[Tensor]:
         """All of them, in the order of the attributes."""
         return [self.start, self.stop, self.edge, self.block, self.unit]
+
+
+@while_tracing
+def _sorts_by_source(layout: RowsLayout) -> bool:
+    """Sort, and keep it; not where compiled code itself makes the layout, which has no numbers."""
+    if "_by_source" not in vars(layout):
+        return False
+    if layout._by_source is None:
+        layout._by_source = layout._sorted_by_source()
+    return True
 
 
 Layout = EdgeLayout | DenseLayout | RowsLayout | TilesLayout

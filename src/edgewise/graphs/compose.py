@@ -122,9 +122,7 @@ class DisjointUnion(Graph):
 
     @property
     def edge_index(self) -> Tensor:
-        return self.cached(
-            "edge_index", lambda: torch.cat([part.edge_index for part in self._parts], dim=1)
-        )
+        return self.derived(_join_edges)
 
     @property
     def num_edges(self) -> int:
@@ -147,6 +145,10 @@ class DisjointUnion(Graph):
     def _moved(self, device: torch.device) -> Graph:
         parts = [part.to(device) for part in self._parts]
         return DisjointUnion(parts, self.num_targets, self.num_sources)
+
+
+def _join_edges(graph: Graph) -> Tensor:
+    return torch.cat([part.edge_index for part in graph.parts], dim=1)
 
 
 def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:

@@ -39,7 +39,7 @@ class Edges(Graph):
 
     @property
     def has_duplicates(self) -> bool:
-        if self._edge_index.is_meta:
+        if not self.is_numbered:
             return True  # as there may be
         return self._keys().numel() < self.num_edges
 
@@ -80,10 +80,7 @@ class Edges(Graph):
 
     def _keys(self) -> Tensor:
         """Sorted distinct ``target * num_sources + source``."""
-        keys: Tensor = self.cached(
-            "keys", lambda: torch.unique(self.target * self.num_sources + self.source)
-        )
-        return keys
+        return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
         if self._edge_index.is_meta:
@@ -97,6 +94,11 @@ class Edges(Graph):
         segments = self.segments
         moved = (segments[0].to(device), segments[1].to(device)) if segments else None
         return Edges(self._edge_index.to(device), self.num_targets, self.num_sources, moved)
+
+
+def _unique_keys(graph: Graph) -> Tensor:
+    keys: Tensor = torch.unique(graph.target * graph.num_sources + graph.source)
+    return keys
 
 
 def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
@@ -144,7 +146,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         edge_index = edge_index.as_tensor()
     with outside_modes():
         edge_index = edge_index.to(torch.long, copy=True)
-        if not edge_index.is_meta:
+        if not edge_index.is_meta and not torch.compiler.is_compiling():
             _check_range(edge_index, num_targets, num_sources)
     return Edges(edge_index, num_targets, num_sources)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.bound import BoundGraphs
-from edgewise.modes import outside_modes
+from edgewise.modes import outside_modes, while_tracing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,10 @@ class Pattern(ABC):
             ArgumentError: the pattern does not exist at these sizes.
 
         """
-        return _bind(self, num_targets, num_targets if num_sources is None else num_sources)
+        num_sources = num_targets if num_sources is None else num_sources
+        if torch.compiler.is_dynamo_compiling():
+            return _bind_in_compiled(self, index(num_targets), index(num_sources))
+        return _bind(self, num_targets, num_sources)
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
@@ -125,6 +129,61 @@ def _written(value: Any) -> str:
 
 
 _bind = BoundGraphs()
+
+
+class Traced:
+    """The graphs that compiled code found patterns bound to, each an attribute."""
+
+
+TRACED = Traced()
+
+
+@while_tracing
+def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
+    """Bind now, while ``torch.compile`` traces, and tell the name in ``TRACED``.
+
+    A pattern that is made in the code itself does not exist yet, and neither do its fields: None.
+    """
+    if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
+        return None
+    graph = _bind(pattern, num_targets, num_sources)
+    name = f"graph_{id(graph)}"
+    setattr(TRACED, name, graph)
+    return name
+
+
+def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+    return _bind(pattern, num_targets, num_sources)
+
+
+_bind_after_a_break = torch.compiler.disable(
+    _bind_eagerly, reason="make patterns outside of compiled code, which then binds them"
+)
+
+
+def _bind_in_compiled(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+    """Code is compiled for each of the sizes, as graphs have no others than numbers."""
+    name = _bind_while_tracing(pattern, num_targets, num_sources)
+    graph: Graph = (
+        _bind_after_a_break(pattern, num_targets, num_sources)
+        if name is None
+        else getattr(TRACED, name)
+    )
+    return graph
+
+
+@while_tracing
+def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
+    """:meth:`Graph.derived` while ``torch.compile`` traces: the name of an attribute.
+
+    Compiled code cannot compute what depends on numbers, such as how many edges there are. None
+    for a graph that the code itself makes, which has no numbers yet.
+    """
+    if "_cache" not in vars(graph):
+        return None
+    name = f"_derived_{function.__module__}_{function.__qualname__}".replace(".", "_")
+    setattr(graph, name, graph.derived(function))
+    return name
 
 
 class Graph(Pattern):
@@ -265,6 +324,8 @@ class Graph(Pattern):
     def cached(self, key: Any, make: Callable[[], T]) -> T:
         """What ``make`` gives, computed once a graph, and outside of all modes of PyTorch."""
         if key not in self._cache:
+            if torch.compiler.is_dynamo_compiling():
+                return make()
             with outside_modes():
                 self._cache[key] = make()
         value: T = self._cache[key]
@@ -275,6 +336,20 @@ class Graph(Pattern):
 
         return MetaGraph(self)
 
+    def derived(self, function: Callable[[Graph], T]) -> T:
+        """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
+        if not torch.compiler.is_dynamo_compiling():
+            return self.cached(function, lambda: function(self))
+        name = _derive_while_tracing(self, function)
+        value: T = function(self) if name is None else getattr(self, name)
+        return value
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its edges are known: not on meta, and not before compiled code has run."""
+        traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
+        return self.device.type != "meta" and not traced
+
     def positions(self) -> Tensor | None:
         """``[n, 2]``, where to draw the nodes, if the pattern has a natural place for them."""
         return None
@@ -284,6 +359,11 @@ class Graph(Pattern):
         if self.num_sources != self.num_targets:
             sizes = f"{self.num_targets} targets, {self.num_sources} sources"
         return f"<{self.name or type(self).__name__.lower()}: {sizes}, {self.num_edges} edges>"
+
+
+@while_tracing
+def _exists(graph: Graph) -> bool:
+    return "_cache" in vars(graph)
 
 
 def _counts(node: Tensor, count: int) -> Tensor:
