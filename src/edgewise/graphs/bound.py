@@ -86,14 +86,15 @@ def held_bytes(thing: Any) -> int:
     todo = [thing]
     while todo:
         found = todo.pop()
-        if id(found) in seen or isinstance(found, type):
-            continue
-        seen.add(id(found))
         if isinstance(found, Tensor):
             if not found.is_meta:
                 storage = found.untyped_storage()
                 storages[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(found, dict):
+            continue
+        if id(found) in seen or isinstance(found, (int, float, str, type)):
+            continue
+        seen.add(id(found))
+        if isinstance(found, dict):
             todo.extend(found.values())
         elif isinstance(found, (list, tuple)):
             todo.extend(found)

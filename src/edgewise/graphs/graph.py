@@ -339,7 +339,10 @@ class Graph(Pattern):
     def derived(self, function: Callable[[Graph], T]) -> T:
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
         if not torch.compiler.is_dynamo_compiling():
-            return self.cached(function, lambda: function(self))
+            if function not in self._cache:
+                return self.cached(function, lambda: function(self))
+            kept: T = self._cache[function]
+            return kept
         name = _derive_while_tracing(self, function)
         value: T = function(self) if name is None else getattr(self, name)
         return value

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.graph import Graph
-from edgewise.modes import outside_modes
+from edgewise.modes import lasting
 
 
 class Intervals(Graph):
@@ -27,8 +27,8 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources)
-        with outside_modes():
-            self.start, self.stop = start.clone(), torch.maximum(start, stop)
+        # Copies, which the caller's tensors no longer change.
+        self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
         self.step = step
         self.segments = segments
 
