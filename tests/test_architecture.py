@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases", "ranges"},
+    {"scores", "biases", "ranges", "modes"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.graphs import Graph, Pattern
+from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.scores import Additive, Dot, Score
 
 NodeLayout = Literal["NHD", "HND"]
@@ -20,14 +20,7 @@ NodeLayout = Literal["NHD", "HND"]
 
 def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
     """The graph of these sizes on this device."""
-    if not isinstance(graph, Pattern):
-        raise ArgumentError(
-            "graph",
-            expected="a graph or a pattern",
-            got=type(graph).__name__,
-            remedy="wrap explicit edges with graphs.edges(edge_index, num_nodes)",
-        )
-    return graph.bind(num_targets, num_sources).to(device)
+    return check_graph(graph).bind(num_targets, num_sources).to(device)
 
 
 def check_nodes(name: str, x: Tensor) -> None:

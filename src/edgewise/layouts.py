@@ -20,20 +20,20 @@ L = TypeVar("L")
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
     """The layout of this kind."""
-    layout: L = graph.cached(kind, lambda: MAKERS[kind](graph))
+    layout: L = graph.derived(MAKERS[kind])
     return layout
 
 
 def graph_facts(graph: Graph) -> GraphFacts:
     """What the planner wants to know of a graph."""
-    grid, full = graph.cached("grid", lambda: _grid(graph))
+    grid, full = graph.derived(_grid)
     return GraphFacts(
         num_targets=graph.num_targets,
         num_sources=graph.num_sources,
         num_edges=graph.num_edges,
         grid=grid,
         full=full,
-        tiled=graph.cached("tiled", lambda: _tiled(graph)),
+        tiled=graph.derived(_tiled),
         duplicates=lambda: graph.has_duplicates,
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import edgewise as ew
 from edgewise import ArgumentError, graphs
 from edgewise.graphs import Pattern
 from tests.errors import refused
@@ -145,3 +146,49 @@ def test_a_text_that_is_no_pattern(text: str) -> None:
 def test_an_unknown_pattern_has_a_nearest_name() -> None:
     with refused("graph", expected="causal, complete", got="'windw'", remedy="'window'"):
         graphs.parse("windw(3)")
+
+
+NOT_GRAPHS: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "mask": (lambda: torch.ones(3, 3, dtype=torch.bool), "torch.bool", "graphs.from_dense(mask)"),
+    "added mask": (lambda: torch.zeros(3, 3), "[3, 3]", "graphs.from_dense(mask == 0)"),
+    "mask of two": (lambda: torch.ones(2, 2, dtype=torch.bool), "[2, 2]", "graphs.from_dense"),
+    "numbers of two": (lambda: torch.ones(2, 2), "[2, 2]", "graphs.from_dense"),
+    "adjacency": (lambda: torch.ones(3, 3, dtype=torch.long), "[3, 3]", "graphs.from_dense"),
+    "batched mask": (lambda: torch.ones(4, 3, 3), "[4, 3, 3]", "[num_targets, num_sources]"),
+    "edges": (lambda: torch.zeros(2, 5, dtype=torch.long), "[2, 5]", "graphs.edges(edge_index"),
+    "class": (lambda: graphs.causal, "the class Causal", "graphs.causal(...)"),
+    "text": (lambda: "causal()", "'causal()'", "graphs.parse"),
+    "none": (lambda: None, "NoneType", "graphs.edges"),
+    "list": (lambda: [[0], [1]], "list", "graphs.edges"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_GRAPHS)
+def test_what_is_no_graph_is_told_how_to_become_one(name: str) -> None:
+    make, got, remedy = NOT_GRAPHS[name]
+    x = torch.randn(3, 1, 2)
+    with refused("graph", expected="a graph or a pattern", got=got, remedy=remedy):
+        ew.attend(x, x, x, make())
+    with refused("mask", expected="a graph or a pattern", got=got, remedy=remedy):
+        graphs.check_graph(make(), "mask")
+
+
+def test_a_graph_is_given_as_it_is() -> None:
+    graph = graphs.causal().bind(3)
+    assert graphs.check_graph(graph) is graph
+
+
+def test_what_other_libraries_hold_is_told_how_to_become_a_graph() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    networkx = pytest.importorskip("networkx")
+    geometric = pytest.importorskip("torch_geometric")
+    pairs = torch.tensor([[0, 1], [1, 0]])
+    for thing, remedy in (
+        (scipy.eye_array(3), "graphs.from_scipy"),
+        (scipy.csr_matrix((3, 3)), "graphs.from_scipy"),
+        (networkx.path_graph(3), "graphs.from_networkx"),
+        (geometric.data.Data(edge_index=pairs, num_nodes=2), "graphs.from_pyg"),
+        (geometric.EdgeIndex(pairs, sparse_size=(2, 2)), "graphs.from_pyg"),
+    ):
+        with refused("graph", expected="a graph or a pattern", got="", remedy=remedy):
+            graphs.check_graph(thing)

@@ -32,7 +32,8 @@ class Learned(nn.Module):
         if positions is None:
             self._check(x.shape[-2])
             return x + self.table[: x.shape[-2]]
-        self._check(int(positions.max()) + 1 if positions.numel() else 0)
+        if positions.numel() and not positions.is_meta:
+            self._check(int(positions.max()) + 1)
         return x + self.table[positions]
 
     def _check(self, nodes: int) -> None:

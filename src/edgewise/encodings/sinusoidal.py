@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
+from edgewise.modes import outside_modes
 
 
 def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
@@ -50,7 +51,8 @@ class Sinusoidal(nn.Module):
         if positions is not None:
             return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]
-        if n > self.table.shape[0]:
-            index = torch.arange(n, device=x.device)
-            self.table = sinusoidal_positions(index, self.width, self.base)
+        if n > self.table.shape[0] or self.table.device != x.device:
+            with outside_modes():
+                index = torch.arange(n, device=x.device)
+                self.table = sinusoidal_positions(index, self.width, self.base)
         return x + self.table[:n].to(x)

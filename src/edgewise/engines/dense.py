@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +53,7 @@ class DenseLayout:
         """Whether every pair is an edge, so that nothing can cross where there is none."""
         return self.mask is None and not self.causal
 
-    @cached_property
+    @property
     def edges(self) -> EdgeLayout:
         """The same graph, edge by edge."""
         return self.list_edges()

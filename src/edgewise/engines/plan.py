@@ -131,11 +131,22 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
         ArgumentError: as :func:`plan` does.
 
     """
-    found = ((engines[name].seconds(problem), name) for name in engines if engine in ("auto", name))
-    for seconds, name in sorted(found):
+    found = {name: engines[name].seconds(problem) for name in engines if engine in ("auto", name)}
+    while found:
+        name = _fastest(found)
+        seconds = found.pop(name)
         if not engines[name].refuses(problem):
             return Choice(name, seconds)
     return plan(problem, engines, engine).choices[0]
+
+
+def _fastest(seconds: Mapping[str, float]) -> str:
+    """By comparisons alone: ``torch.compile`` cannot sort estimates of sizes that are symbols."""
+    best, *others = seconds
+    for name in others:
+        if seconds[name] < seconds[best]:
+            best = name
+    return best
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:

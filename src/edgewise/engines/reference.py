@@ -100,7 +100,8 @@ class Reference:
             return _scatter_extreme(message, layout, reduce).to(value.dtype)
         out = _scatter_sum(message, layout.target, -3, layout.num_targets)
         if reduce == "mean":
-            degree = torch.bincount(layout.target, minlength=layout.num_targets)
+            ones = torch.ones_like(layout.target)
+            degree = _scatter_sum(ones, layout.target, 0, layout.num_targets)
             out = out / degree.clamp(min=1)[:, None, None]
         return out.to(value.dtype)
 
@@ -153,5 +154,6 @@ def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor
     base = message.new_full(shape, torch.nan)
     kind = "amax" if reduce == "max" else "amin"
     extreme = base.scatter_reduce(-3, index, message, kind, include_self=False)
-    read = torch.bincount(layout.target, minlength=layout.num_targets) > 0
-    return extreme.masked_fill(~read[:, None, None], 0.0)
+    unread = torch.ones(layout.num_targets, dtype=torch.bool, device=message.device)
+    unread = unread.index_fill(0, layout.target, False)
+    return extreme.masked_fill(unread[:, None, None], 0.0)

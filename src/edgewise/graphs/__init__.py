@@ -7,7 +7,7 @@ from edgewise.graphs.batch import batch, membership
 from edgewise.graphs.blocks import Blocks as blocks
 from edgewise.graphs.causal import Causal as causal
 from edgewise.graphs.complete import Complete as complete
-from edgewise.graphs.convert import from_dense, from_networkx, from_pyg, from_scipy
+from edgewise.graphs.convert import check_graph, from_dense, from_networkx, from_pyg, from_scipy
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.graph import Graph, Pattern
@@ -49,6 +49,7 @@ __all__ = [
     "batch",
     "blocks",
     "causal",
+    "check_graph",
     "complete",
     "edges",
     "empty",

@@ -13,6 +13,7 @@ from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.modes import outside_modes
 
 Sizes = Sequence[int] | Tensor
 
@@ -62,7 +63,8 @@ def batch(
                     got=f"{member!r} in a list",
                     remedy="bind it with .bind(num_nodes)",
                 )
-    return _pack(members, f"batch of {len(members)}")
+    with outside_modes():
+        return _pack(members, f"batch of {len(members)}")
 
 
 def membership(sizes: Sizes) -> Graph:
@@ -70,9 +72,12 @@ def membership(sizes: Sizes) -> Graph:
 
     Pooling is aggregation over it: ``aggregate(x, membership(sizes), reduce="mean")``.
     """
-    size = torch.tensor(_listed("sizes", sizes), dtype=torch.long)
-    stop = size.cumsum(0)
-    graph = Intervals(stop - size, stop, int(size.sum()), segments=(torch.ones_like(size), size))
+    listed = _listed("sizes", sizes)
+    with outside_modes():
+        size = torch.tensor(listed, dtype=torch.long)
+        stop = size.cumsum(0)
+        segments = torch.ones_like(size), size
+        graph = Intervals(stop - size, stop, sum(listed), segments=segments)
     graph.name = f"membership of {size.numel()}"
     return graph
 

@@ -17,6 +17,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +39,8 @@ class _Composition(Pattern):
         whole = cls(left, right)
         for side in (left, right):
             if isinstance(side, Graph):
-                return whole._build(side.num_targets, side.num_sources)
+                with outside_modes():
+                    return whole._build(side.num_targets, side.num_sources)
         return whole
 
     def __repr__(self) -> str:
@@ -120,9 +122,7 @@ class DisjointUnion(Graph):
 
     @property
     def edge_index(self) -> Tensor:
-        return self.cached(
-            "edge_index", lambda: torch.cat([part.edge_index for part in self._parts], dim=1)
-        )
+        return self.derived(_join_edges)
 
     @property
     def num_edges(self) -> int:
@@ -145,6 +145,10 @@ class DisjointUnion(Graph):
     def _moved(self, device: torch.device) -> Graph:
         parts = [part.to(device) for part in self._parts]
         return DisjointUnion(parts, self.num_targets, self.num_sources)
+
+
+def _join_edges(graph: Graph) -> Tensor:
+    return torch.cat([part.edge_index for part in graph.parts], dim=1)
 
 
 def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:

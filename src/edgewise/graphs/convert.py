@@ -9,6 +9,49 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
+from edgewise.graphs.graph import Pattern
+from edgewise.modes import outside_modes
+
+
+def check_graph(graph: Any, argument: str = "graph") -> Pattern:
+    """The graph or pattern itself.
+
+    Raises:
+        ArgumentError: anything else, with the way to make a graph of it: a mask, a list of edges,
+            a ``Data``, a sparse matrix, a NetworkX graph or the text of a pattern.
+
+    """
+    if isinstance(graph, Pattern):
+        return graph
+    got, remedy = _described(graph)
+    raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
+
+
+def _described(thing: Any) -> tuple[str, str]:
+    """What came in place of a graph, and how a graph is made of it."""
+    name = type(thing).__name__
+    if isinstance(thing, type) and issubclass(thing, Pattern):
+        return f"the class {thing.__name__}", f"call it: graphs.{thing.__name__.lower()}(...)"
+    if isinstance(thing, str):
+        return repr(thing), "read it with graphs.parse(text)"
+    if hasattr(thing, "sparse_size") or hasattr(thing, "edge_index"):
+        return f"a {name} of PyTorch Geometric", "use graphs.from_pyg(data)"
+    if hasattr(thing, "tocoo"):
+        return f"a sparse {name}", "use graphs.from_scipy(matrix), row i holding what i reads"
+    if hasattr(thing, "is_directed"):
+        return f"a {name}", "use graphs.from_networkx(graph)"
+    if not isinstance(thing, Tensor):
+        return name, "name a pattern such as graphs.causal(), or use graphs.edges(edge_index, n)"
+    got = f"a Tensor of {thing.dtype} and shape {list(thing.shape)}"
+    two_rows = thing.dim() == 2 and len(thing) == 2 and thing.dtype != torch.bool
+    if two_rows and (thing.shape[1] != 2 or not thing.dtype.is_floating_point):
+        return got, "wrap explicit edges with graphs.edges(edge_index, num_nodes)"
+    if thing.dtype == torch.bool:
+        return got, "use graphs.from_dense(mask) of a mask [num_targets, num_sources]; True reads"
+    return got, (
+        "use graphs.from_dense(mask == 0) of a mask [num_targets, num_sources] that is added, or"
+        " graphs.from_dense(matrix != 0) of an adjacency; other numbers are a bias"
+    )
 
 
 def from_dense(matrix: Tensor) -> Edges:
@@ -29,7 +72,9 @@ def from_dense(matrix: Tensor) -> Edges:
             got=got,
             remedy="pass matrix != 0; rows are the nodes that read",
         )
-    return Edges(matrix.nonzero().T.flip(0).contiguous(), matrix.shape[0], matrix.shape[1])
+    with outside_modes():
+        pairs = matrix.nonzero().T.flip(0).contiguous()
+    return Edges(pairs, matrix.shape[0], matrix.shape[1])
 
 
 def from_pyg(data: Any) -> Edges:
@@ -67,8 +112,9 @@ def from_scipy(matrix: Any) -> Edges:
             remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
-    # astype copies: the matrix may be read-only, which a tensor cannot be
-    pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
+    with outside_modes():
+        # astype copies: the matrix may be read-only, which a tensor cannot be
+        pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 
 
@@ -89,4 +135,6 @@ def from_networkx(graph: Any) -> Edges:
     pairs = [(number[u], number[v]) for u, v in graph.edges()]
     if not graph.is_directed():
         pairs += [(v, u) for u, v in pairs if u != v]
-    return edges(torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T.contiguous(), len(number))
+    with outside_modes():
+        listed = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+    return edges(listed, len(number))

@@ -8,6 +8,7 @@ from torch import Tensor
 from edgewise.errors import ArgumentError
 from edgewise.graphs.counts import check_count
 from edgewise.graphs.graph import Graph
+from edgewise.modes import lasting, outside_modes
 
 
 class Edges(Graph):
@@ -21,7 +22,7 @@ class Edges(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(num_targets, num_sources)
-        self._edge_index = edge_index
+        self._edge_index = lasting(edge_index)
         self.segments = segments
 
     @property
@@ -38,6 +39,8 @@ class Edges(Graph):
 
     @property
     def has_duplicates(self) -> bool:
+        if not self.is_numbered:
+            return True  # as there may be
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -77,15 +80,25 @@ class Edges(Graph):
 
     def _keys(self) -> Tensor:
         """Sorted distinct ``target * num_sources + source``."""
-        keys: Tensor = self.cached(
-            "keys", lambda: torch.unique(self.target * self.num_sources + self.source)
-        )
-        return keys
+        return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
+        if self._edge_index.is_meta:
+            raise ArgumentError(
+                "graph",
+                expected=f"edges that can be copied to {device}",
+                got='a graph on torch.device("meta"), which has no numbers',
+                remedy="make the graph outside of `with torch.device('meta')`, or from a tensor"
+                " that is not on it",
+            )
         segments = self.segments
         moved = (segments[0].to(device), segments[1].to(device)) if segments else None
         return Edges(self._edge_index.to(device), self.num_targets, self.num_sources, moved)
+
+
+def _unique_keys(graph: Graph) -> Tensor:
+    keys: Tensor = torch.unique(graph.target * graph.num_sources + graph.source)
+    return keys
 
 
 def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
@@ -97,6 +110,8 @@ def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
 
 def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
     """A graph from explicit edges, kept as they are: duplicates count, the order stays.
+
+    The edges are copied, so that writing into ``edge_index`` later does not change the graph.
 
     Args:
         edge_index: integers ``[2, E]``; row 0 holds the sources j, row 1 the targets i. A PyTorch
@@ -129,7 +144,14 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         )
     if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
         edge_index = edge_index.as_tensor()
-    edge_index = edge_index.long()
+    with outside_modes():
+        edge_index = edge_index.to(torch.long, copy=True)
+        if not edge_index.is_meta and not torch.compiler.is_compiling():
+            _check_range(edge_index, num_targets, num_sources)
+    return Edges(edge_index, num_targets, num_sources)
+
+
+def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None:
     for row, (what, count) in enumerate((("source", num_sources), ("target", num_targets))):
         wrong = (edge_index[row] < 0) | (edge_index[row] >= count)
         if wrong.any():
@@ -140,4 +162,3 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
                 got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
                 remedy="renumber the nodes from 0, or pass a larger num_nodes",
             )
-    return Edges(edge_index, num_targets, num_sources)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from functools import lru_cache
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
+from edgewise.graphs.bound import BoundGraphs
+from edgewise.modes import outside_modes, while_tracing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,13 +36,16 @@ class Pattern(ABC):
     """
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """The graph of this pattern for these sizes; the last few are kept.
+        """The graph of this pattern for these sizes; those used last are kept, up to 64 MB of them.
 
         Raises:
             ArgumentError: the pattern does not exist at these sizes.
 
         """
-        return _bind(self, num_targets, num_targets if num_sources is None else num_sources)
+        num_sources = num_targets if num_sources is None else num_sources
+        if torch.compiler.is_dynamo_compiling():
+            return _bind_in_compiled(self, index(num_targets), index(num_sources))
+        return _bind(self, num_targets, num_sources)
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
@@ -123,11 +128,62 @@ def _written(value: Any) -> str:
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-@lru_cache(maxsize=32)
-def _bind(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    graph = pattern._build(num_targets, num_sources)
-    graph.name = graph.name or repr(pattern)
+_bind = BoundGraphs()
+
+
+class Traced:
+    """The graphs that compiled code found patterns bound to, each an attribute."""
+
+
+TRACED = Traced()
+
+
+@while_tracing
+def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
+    """Bind now, while ``torch.compile`` traces, and tell the name in ``TRACED``.
+
+    A pattern that is made in the code itself does not exist yet, and neither do its fields: None.
+    """
+    if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
+        return None
+    graph = _bind(pattern, num_targets, num_sources)
+    name = f"graph_{id(graph)}"
+    setattr(TRACED, name, graph)
+    return name
+
+
+def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+    return _bind(pattern, num_targets, num_sources)
+
+
+_bind_after_a_break = torch.compiler.disable(
+    _bind_eagerly, reason="make patterns outside of compiled code, which then binds them"
+)
+
+
+def _bind_in_compiled(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+    """Code is compiled for each of the sizes, as graphs have no others than numbers."""
+    name = _bind_while_tracing(pattern, num_targets, num_sources)
+    graph: Graph = (
+        _bind_after_a_break(pattern, num_targets, num_sources)
+        if name is None
+        else getattr(TRACED, name)
+    )
     return graph
+
+
+@while_tracing
+def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
+    """:meth:`Graph.derived` while ``torch.compile`` traces: the name of an attribute.
+
+    Compiled code cannot compute what depends on numbers, such as how many edges there are. None
+    for a graph that the code itself makes, which has no numbers yet.
+    """
+    if "_cache" not in vars(graph):
+        return None
+    name = f"_derived_{function.__module__}_{function.__qualname__}".replace(".", "_")
+    setattr(graph, name, graph.derived(function))
+    return name
 
 
 class Graph(Pattern):
@@ -201,15 +257,11 @@ class Graph(Pattern):
 
     def in_degree(self) -> Tensor:
         """``[num_targets]``: how many edges each target reads."""
-        return self.cached(
-            "in_degree", lambda: torch.bincount(self.target, minlength=self.num_targets)
-        )
+        return self.cached("in_degree", lambda: _counts(self.target, self.num_targets))
 
     def out_degree(self) -> Tensor:
         """``[num_sources]``: how many edges read each source."""
-        return self.cached(
-            "out_degree", lambda: torch.bincount(self.source, minlength=self.num_sources)
-        )
+        return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
         """Features ``[..., num_sources, F]`` as ``[..., E, F]``: what each edge carries."""
@@ -257,20 +309,49 @@ class Graph(Pattern):
         return self
 
     def to(self, device: torch.device | str) -> Graph:
-        """Give the graph on another device; the copy is kept."""
+        """Give the graph on another device; the copy is kept.
+
+        On ``torch.device("meta")`` it has as many edges, and nobody knows which.
+        """
         if device == self.device:
             return self
         device = torch.device(device)
         if device.type == self.device.type and device.index in (None, self.device.index):
             return self
-        return self.cached(("to", str(device)), lambda: self._moved(device))
+        make = self._without_numbers if device.type == "meta" else lambda: self._moved(device)
+        return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, computed once a graph."""
+        """What ``make`` gives, computed once a graph, and outside of all modes of PyTorch."""
         if key not in self._cache:
-            self._cache[key] = make()
+            if torch.compiler.is_dynamo_compiling():
+                return make()
+            with outside_modes():
+                self._cache[key] = make()
         value: T = self._cache[key]
         return value
+
+    def _without_numbers(self) -> Graph:
+        from edgewise.graphs.meta import MetaGraph
+
+        return MetaGraph(self)
+
+    def derived(self, function: Callable[[Graph], T]) -> T:
+        """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
+        if not torch.compiler.is_dynamo_compiling():
+            if function not in self._cache:
+                return self.cached(function, lambda: function(self))
+            kept: T = self._cache[function]
+            return kept
+        name = _derive_while_tracing(self, function)
+        value: T = function(self) if name is None else getattr(self, name)
+        return value
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its edges are known: not on meta, and not before compiled code has run."""
+        traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
+        return self.device.type != "meta" and not traced
 
     def positions(self) -> Tensor | None:
         """``[n, 2]``, where to draw the nodes, if the pattern has a natural place for them."""
@@ -281,6 +362,16 @@ class Graph(Pattern):
         if self.num_sources != self.num_targets:
             sizes = f"{self.num_targets} targets, {self.num_sources} sources"
         return f"<{self.name or type(self).__name__.lower()}: {sizes}, {self.num_edges} edges>"
+
+
+@while_tracing
+def _exists(graph: Graph) -> bool:
+    return "_cache" in vars(graph)
+
+
+def _counts(node: Tensor, count: int) -> Tensor:
+    """How often each node occurs; ``bincount`` has no form for meta tensors and compilers."""
+    return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
 
 
 def _as_graph(pattern: Pattern) -> Graph:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.graph import Graph
+from edgewise.modes import lasting
 
 
 class Intervals(Graph):
@@ -26,7 +27,9 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources)
-        self.start, self.stop, self.step = start, torch.maximum(start, stop), step
+        # Copies, which the caller's tensors no longer change.
+        self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
+        self.step = step
         self.segments = segments
 
     def in_degree(self) -> Tensor:
@@ -34,11 +37,11 @@ class Intervals(Graph):
 
     @property
     def num_edges(self) -> int:
-        return self.cached("num_edges", lambda: int(self.in_degree().sum()))
+        return self.derived(_count_edges)
 
     @property
     def edge_index(self) -> Tensor:
-        return self.cached("edge_index", self._list_edges)
+        return self.derived(_list_edges)
 
     @property
     def device(self) -> torch.device:
@@ -52,32 +55,37 @@ class Intervals(Graph):
     @property
     def is_causal(self) -> bool:
         """Whether target i reads exactly the sources 0 to i, the square lower triangle."""
-        node = torch.arange(self.num_targets, device=self.device)
-        return self.cached(
-            "is_causal",
-            lambda: (
-                self.num_targets == self.num_sources
-                and self.step == 1
-                and bool((self.start == 0).all())
-                and bool((self.stop == node + 1).all())
-            ),
-        )
+        return self.derived(_is_causal)
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
         start = self.start[target]
         inside = (source >= start) & (source < self.stop[target])
         return inside if self.step == 1 else inside & ((source - start) % self.step == 0)
 
-    def _list_edges(self) -> Tensor:
-        degree = self.in_degree()
-        node = torch.arange(self.num_targets, device=self.device)
-        target = node.repeat_interleave(degree)
-        first = (degree.cumsum(0) - degree)[target]
-        rank = torch.arange(target.numel(), device=self.device) - first
-        return torch.stack([self.start[target] + self.step * rank, target])
-
     def _moved(self, device: torch.device) -> Graph:
         segments = self.segments
         moved = (segments[0].to(device), segments[1].to(device)) if segments else None
         start, stop = self.start.to(device), self.stop.to(device)
         return Intervals(start, stop, self.num_sources, step=self.step, segments=moved)
+
+
+def _count_edges(graph: Graph) -> int:
+    return int(graph.in_degree().sum())
+
+
+def _list_edges(graph: Graph) -> Tensor:
+    assert isinstance(graph, Intervals)
+    degree = graph.in_degree()
+    node = torch.arange(graph.num_targets, device=graph.device)
+    target = node.repeat_interleave(degree)
+    first = (degree.cumsum(0) - degree)[target]
+    rank = torch.arange(target.numel(), device=graph.device) - first
+    return torch.stack([graph.start[target] + graph.step * rank, target])
+
+
+def _is_causal(graph: Graph) -> bool:
+    assert isinstance(graph, Intervals)
+    if graph.num_targets != graph.num_sources or graph.step != 1:
+        return False
+    node = torch.arange(graph.num_targets, device=graph.device)
+    return bool((graph.start == 0).all()) and bool((graph.stop == node + 1).all())

@@ -9,6 +9,7 @@ import torch
 from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
+from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +31,8 @@ class Power(Pattern):
         """The power, bound at once where the pattern is."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
-            return power._build(pattern.num_targets, pattern.num_sources)
+            with outside_modes():
+                return power._build(pattern.num_targets, pattern.num_sources)
         return power
 
     def __repr__(self) -> str:

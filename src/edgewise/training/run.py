@@ -38,7 +38,6 @@ LEAN: dict[str, Any] = {
     "enable_progress_bar": False,  # ProgressDisplay
     "enable_model_summary": False,
     "num_sanity_val_steps": 0,
-    "inference_mode": False,  # a graph caches tensors in validation that training then reads
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST
 from edgewise.errors import ArgumentError
+from edgewise.modes import outside_modes, while_tracing
 
 PIECE = 1024
 """Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
@@ -27,6 +27,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
         ArgumentError: an index is out of range, or there are 2³¹ edges or nodes.
 
     """
+    if torch.compiler.is_compiling():
+        return tuple(_sort_operator(row, column, rows, columns))
+    return _sort(row, column, rows, columns)
+
+
+def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
     loaded = library.library()
     if loaded is None:
         raise library.NativeError(library.MISSING)
@@ -37,10 +43,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
             got=f"{rows} × {columns} nodes, {row.numel()} edges",
             remedy="divide the graph into parts",
         )
-    row, column = row.contiguous(), column.contiguous()
-    pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
-    sorted_column = torch.empty(row.numel(), dtype=torch.int32, device="cpu")
-    edge = torch.empty(row.numel(), dtype=torch.int32, device="cpu")
+    with outside_modes():  # as a layout keeps what is made here
+        row, column = row.contiguous(), column.contiguous()
+        pointer, sorted_column, edge = (
+            torch.empty(size, dtype=torch.int32, device="cpu")
+            for size in (rows + 1, row.numel(), row.numel())
+        )
     status = loaded.ew_sort(
         *map(c_int64, (rows, columns, row.numel())),
         *(c_void_p(x.data_ptr()) for x in (row, column, pointer, sorted_column, edge)),
@@ -48,6 +56,21 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
     if status:
         raise _bad_layout(f"an edge outside of {rows} × {columns} nodes")
     return pointer, sorted_column, edge
+
+
+_sort_operator = torch.library.custom_op(
+    "edgewise::sort_edges",
+    _sort,
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor row, Tensor column, int rows, int columns) -> (Tensor, Tensor, Tensor)",
+)
+
+
+@_sort_operator.register_fake
+def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[Tensor, ...]:
+    sizes = rows + 1, row.numel(), row.numel()
+    return tuple(row.new_empty(size, dtype=torch.int32) for size in sizes)
 
 
 class Side:
@@ -83,8 +106,9 @@ class Side:
         rows, piece = c_int64(self.rows), c_int32(PIECE)
         loaded.ew_divide(rows, arrays[0], piece, None, None, counts)
         chunks, merges, self.slots, longest = counts
-        self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
-        self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
+        with outside_modes():
+            self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
+            self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
         work = (c_void_p(self.chunk.data_ptr()), c_void_p(self.merge.data_ptr()))
         loaded.ew_divide(rows, arrays[0], piece, *work, counts)
         addresses = [x.data_ptr() for x in (*tensors, self.chunk, self.merge)]
@@ -106,13 +130,34 @@ class RowsLayout:
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
         self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
         self._source, self._target = source, target
-        self.by_target = Side(sort_edges(target, source, num_targets, num_sources), num_sources)
+        self.by_target = _side(target, source, num_targets, num_sources)
+        self._by_source: Side | Sequence[Tensor] | None = None
 
-    @cached_property
-    def by_source(self) -> Side:
+    @property
+    def by_source(self) -> Side | Sequence[Tensor]:
         """For gradients of keys and values."""
-        edges = sort_edges(self._source, self._target, self.num_sources, self.num_targets)
-        return Side(edges, self.num_targets)
+        if not _sorts_by_source(self) or self._by_source is None:
+            return self._sorted_by_source()
+        return self._by_source
+
+    def _sorted_by_source(self) -> Side | Sequence[Tensor]:
+        return _side(self._source, self._target, self.num_sources, self.num_targets)
+
+
+@while_tracing
+def _sorts_by_source(layout: RowsLayout) -> bool:
+    """Sort, and keep it; not where compiled code itself makes the layout, which has no numbers."""
+    if "_by_source" not in vars(layout):
+        return False
+    if layout._by_source is None:
+        layout._by_source = layout._sorted_by_source()
+    return True
+
+
+def _side(row: Tensor, column: Tensor, rows: int, columns: int) -> Side | Sequence[Tensor]:
+    """A side; or, where compiled code makes it, its tensors, which are checked when they exist."""
+    tensors = sort_edges(row, column, rows, columns)
+    return tensors if torch.compiler.is_compiling() else Side(tensors, columns)
 
 
 _KNOWN = WeakTensorKeyDictionary()

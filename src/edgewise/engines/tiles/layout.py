@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
@@ -33,7 +32,7 @@ class TilesLayout:
     unit: Tensor
     pairs: int
 
-    @cached_property
+    @property
     def tensors(self) -> list[Tensor]:
         """Its tensors, in the order of the attributes."""
         return [self.start, self.stop, self.edge, self.block, self.unit]

@@ -167,6 +167,8 @@ def _agreed(stated: int | None, counted: int) -> int:
 
 def _remembered(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """What ``make`` gives, once for this tensor and for as long as nothing is written into it."""
+    if torch.compiler.is_compiling():  # which knows no tensor, only its shape
+        return make()
     if tensor.is_inference():  # keeps no count of what is written into it
         return make()
     version, kept = _graphs.get(tensor, (None, {}))

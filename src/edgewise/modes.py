@@ -1,0 +1,72 @@
+"""What is kept is made outside of PyTorch's modes, whoever asks for it first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
+
+F = TypeVar("F", bound=Callable[..., Any])
+AUTOCASTS = ("cpu", "cuda")
+
+
+def outside_modes() -> AbstractContextManager[object]:
+    """Within this context tensors are real ones, on the CPU unless a device is named.
+
+    A graph keeps what it computes, and others meet it later: a tensor that was made under
+    ``torch.inference_mode()`` cannot be saved for a backward pass, one that was made under
+    ``torch.device("meta")``, in a FakeTensorMode or while ``torch.export`` traces has no numbers,
+    one of ``torch.func`` belongs to a transform that is over, and ``torch.autocast`` rounds.
+    """
+    if torch.compiler.is_dynamo_compiling():  # its tensors are real when the code runs
+        return nullcontext()
+    return _outside() if _inside() else torch.no_grad()
+
+
+def lasting(tensor: Tensor) -> Tensor:
+    """The tensor as one that training can save: a copy, if it is of ``torch.inference_mode()``."""
+    if torch.compiler.is_dynamo_compiling() or not tensor.is_inference():
+        return tensor
+    with torch.inference_mode(False), torch.no_grad():
+        return tensor.clone()
+
+
+def while_tracing(function: F) -> F:
+    """A function that ``torch.compile`` calls while it traces, whose result is then a constant.
+
+    It gets objects as they are, and the code is compiled again for others. What compiled code
+    makes itself has none of its attributes yet.
+    """
+    marked: F = torch.compiler.assume_constant_result(function)
+    return marked
+
+
+def _inside() -> bool:
+    """Whether any mode is on: to leave none takes far less time."""
+    return bool(
+        torch.is_inference_mode_enabled()
+        or torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._is_any_autocast_enabled()
+    )
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(temporarily_clear_interpreter_stack())
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.device("cpu"))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        for device in AUTOCASTS:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield

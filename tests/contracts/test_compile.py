@@ -1,0 +1,125 @@
+"""Compiled code gives what the same code gives: at once, at another length, and in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise import graphs, models
+from edgewise.graphs import Pattern
+from edgewise.graphs.graph import _bind
+
+# The compiler looks at the gradients of what it goes on from, after a break.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    _bind.cache_clear()
+    yield
+    torch._dynamo.reset()
+
+
+def agrees(model: nn.Module, calls: list[tuple[Any, ...]], *, fullgraph: bool = True) -> None:
+    """Output and gradients, compiled first: nothing is bound, listed or sorted before."""
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=fullgraph)
+    for given in calls:
+        leaves = [*model.parameters()]
+        leaves += [x for x in given if isinstance(x, Tensor) and x.requires_grad]
+        both = []
+        for run in (compiled, model):
+            out = run(*given)
+            total = out.square().sum()
+            both.append((out, *torch.autograd.grad(total, leaves, materialize_grads=True)))
+        for mine, other in zip(*both, strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+class Step(nn.Module):
+    """One step of the primitive on features of two heads."""
+
+    def __init__(self, step: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.map, self.step = nn.Linear(8, 8), step
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(self.map(x).view(-1, 2, 4))
+
+
+def attends(graph: Pattern) -> Callable[[Tensor], Tensor]:
+    return lambda x: ew.attend(x, x, x, graph)
+
+
+def aggregates(graph: Pattern) -> Callable[[Tensor], Tensor]:
+    return lambda x: ew.aggregate(x, graph, reduce="mean")
+
+
+def weighs(graph: Pattern) -> Callable[[Tensor], Tensor]:
+    return lambda x: ew.attention_weights(x, x, graph)
+
+
+GRAPHS: dict[str, tuple[Callable[[], Pattern], tuple[int, ...]]] = {
+    "causal": (graphs.causal, (24, 30, 24)),
+    "union": (lambda: graphs.window(2) | graphs.hubs([0]), (24,)),
+    "edges": (lambda: graphs.edges(torch.arange(80).view(2, 40) * 7 % 24, 24), (24,)),
+    "batch": (lambda: graphs.batch(graphs.causal(), [10, 14]), (24,)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_attention_compiles_in_one_piece(name: str) -> None:
+    make, lengths = GRAPHS[name]
+    agrees(Step(attends(make())), [(torch.randn(n, 8),) for n in lengths])
+
+
+@pytest.mark.parametrize("step", [aggregates, weighs])
+def test_the_steps_compile_in_one_piece(step: Any) -> None:
+    agrees(Step(step(GRAPHS["union"][0]())), [(torch.randn(24, 8),)])
+
+
+def test_a_pattern_that_the_code_makes_itself_breaks_it_and_works() -> None:
+    step = Step(lambda x: ew.attend(x, x, x, graphs.window(2) | graphs.hubs([0])))
+    agrees(step, [(torch.randn(n, 8),) for n in (24, 30)], fullgraph=False)
+
+
+def test_edges_that_are_made_in_the_code_are_checked_when_it_runs() -> None:
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def run(x: Tensor, edge_index: Tensor) -> Tensor:
+        return ew.attend(x, x, x, graphs.edges(edge_index, 5), engine="rows")
+
+    x, edge_index = torch.randn(5, 1, 4), torch.tensor([[0, 1, 2], [1, 1, 4]])
+    expected = ew.attend(x, x, x, graphs.edges(edge_index, 5), engine="rows")
+    torch.testing.assert_close(run(x, edge_index), expected)
+    with pytest.raises(ew.ArgumentError, match="an edge outside of 5 × 5 nodes"):
+        run(x, edge_index + 1)
+
+
+def test_another_graph_is_not_taken_for_the_first() -> None:
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def run(x: Tensor, graph: Pattern) -> Tensor:
+        return ew.attend(x, x, x, graph)
+
+    x = torch.randn(6, 1, 4)
+    for graph in (graphs.causal(), graphs.window(1), graphs.window(2)):
+        torch.testing.assert_close(run(x, graph), ew.attend(x, x, x, graph))
+        bound = graph.bind(6)
+        torch.testing.assert_close(run(x, bound), ew.attend(x, x, x, graph))
+
+
+def test_code_compiled_in_inference_mode_leaves_nothing_behind() -> None:
+    step = Step(attends(graphs.causal()))
+    x = torch.randn(24, 8)
+    with torch.inference_mode():
+        torch.compile(step, backend="aot_eager", fullgraph=True)(x)
+    step(x).sum().backward()
+
+
+def test_gpt_compiles() -> None:
+    model = models.gpt(50, width=16, depth=1, heads=2, feed_forward=32, dropout=0.0)
+    agrees(model, [(torch.randint(50, (2, n)),) for n in (64, 48)])
