@@ -304,7 +304,7 @@ template <class T, class A> struct Attend {
   // to[e, h] = 1 / (1 - rate) where a weight is kept, 0 where it is dropped
   void draw_mask(A* to, i64 b, const i32* edge, int n) {
     const u64 threshold = u64(a.dropout * 4294967296.0);
-    const A keep = a.dropout < 1 ? A(1.0f / float(1 - a.dropout)) : A(0);
+    const A keep = a.dropout < 1 ? A(1) / A(1 - a.dropout) : A(0);
     const u32 low = u32(a.seed), member = mix(u32(b) + u32(a.seed >> 32));
     for (int e = 0; e < n; ++e) {
       const u32 word = mix(low ^ mix(u32(edge[e]) + u32(a.first_edge)));

@@ -227,7 +227,7 @@ template <class T, class A, bool Backward> struct Tiles {
   Mask mask(i64 b, int h) const {
     const bool some = a.dropout < 1;
     return {u32(a.seed), mix(u32(h) + 0x9E3779B9u), mix(u32(b) + u32(a.seed >> 32)),
-            some ? u32(a.dropout * 4294967296.0) : 0, some ? A(1.0f / float(1 - a.dropout)) : A(0)};
+            some ? u32(a.dropout * 4294967296.0) : 0, some ? A(1) / A(1 - a.dropout) : A(0)};
   }
 
   // ---- forward ----
