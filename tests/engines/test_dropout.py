@@ -46,6 +46,21 @@ def test_rate_and_scale(p: float, engine: str) -> None:
     assert (kept.double().mean((1, 2, 3)) - (1 - p)).abs().max() < 6 * per_member
 
 
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.9])
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_double_precision_keeps_weights_at_double_precision(p: float, engine: str) -> None:
+    """Of uniform attention a kept weight is 1 / (N (1 - p)), and so is its value's gradient."""
+    torch.manual_seed(0)
+    query = torch.zeros(N, 2, 8, dtype=torch.float64)
+    value = torch.eye(N, dtype=torch.float64)[:, None].expand(N, 2, N).clone().requires_grad_()
+    out = ew.attend(query, query, value, graphs.complete(), dropout=p, engine=engine)
+    (gradient,) = torch.autograd.grad(out.sum(), value)
+    kept = (out > 0).double() / (N * (1 - p))  # [target, head, source]
+    torch.testing.assert_close(out, kept, rtol=1e-14, atol=0)
+    summed = kept.sum(0).T[..., None].expand_as(gradient)
+    torch.testing.assert_close(gradient, summed, rtol=1e-14, atol=0)
+
+
 @ENGINE
 def test_heads_members_and_neighbours_are_independent(engine: str) -> None:
     kept = (weights(0.5, engine) > 0).double() * 2 - 1  # fair coins, ±1

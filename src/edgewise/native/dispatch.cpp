@@ -18,10 +18,12 @@ namespace {
 int best_isa() {
 #if defined(EW_X86)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq");
   int best = avx512 ? 2 : avx2 ? 1 : 0;
-  if (const char* wish = getenv("EDGEWISE_ISA")) {  // to test the narrower kernels on a wide machine
+  if (const char* wish =
+          getenv("EDGEWISE_ISA")) {  // to test the narrower kernels on a wide machine
     const int most = !strcmp(wish, "base") ? 0 : !strcmp(wish, "avx2") ? 1 : 2;
     best = most < best ? most : best;
   }
@@ -34,9 +36,10 @@ const int isa = best_isa();
 
 const ew::Kernels* kernels(int dtype) {
 #if defined(EW_X86)
-  static const ew::Kernels* const table[3][4] = {{&base_f32, &base_f64, &base_bf16, &base_f16},
-                                                 {&avx2_f32, &avx2_f64, &avx2_bf16, &avx2_f16},
-                                                 {&avx512_f32, &avx512_f64, &avx512_bf16, &avx512_f16}};
+  static const ew::Kernels* const table[3][4] = {
+      {&base_f32, &base_f64, &base_bf16, &base_f16},
+      {&avx2_f32, &avx2_f64, &avx2_bf16, &avx2_f16},
+      {&avx512_f32, &avx512_f64, &avx512_bf16, &avx512_f16}};
 #else
   static const ew::Kernels* const table[1][4] = {{&base_f32, &base_f64, &base_bf16, &base_f16}};
 #endif
@@ -53,18 +56,18 @@ EW_EXPORT const char* ew_abi() {
       ;
 }
 
-#define EW_CALL(name, args_type, member)                                             \
-  EW_EXPORT int32_t name(const args_type* args) {                                    \
+#define EW_CALL(name, args_type)                                                             \
+  EW_EXPORT int32_t ew_##name(const args_type* args) {                                       \
     const ew::Kernels* k = args->size == sizeof(args_type) ? kernels(args->dtype) : nullptr; \
-    return k ? k->member(args) : EW_BAD_ARGUMENT;                                    \
+    return k ? k->name(args) : EW_BAD_ARGUMENT;                                              \
   }
-EW_CALL(ew_attend, ew_attend_args, attend)
-EW_CALL(ew_attend_grad_rows, ew_attend_args, attend_grad_rows)
-EW_CALL(ew_attend_grad_columns, ew_attend_args, attend_grad_columns)
-EW_CALL(ew_edge_scores, ew_attend_args, edge_scores)
-EW_CALL(ew_softmax, ew_softmax_args, softmax)
-EW_CALL(ew_aggregate, ew_aggregate_args, aggregate)
-EW_CALL(ew_aggregate_grad_rows, ew_aggregate_args, aggregate_grad_rows)
-EW_CALL(ew_aggregate_grad_columns, ew_aggregate_args, aggregate_grad_columns)
-EW_CALL(ew_tiles, ew_tiles_args, tiles)
-EW_CALL(ew_tiles_grad, ew_tiles_args, tiles_grad)
+EW_CALL(attend, ew_attend_args)
+EW_CALL(attend_grad_rows, ew_attend_args)
+EW_CALL(attend_grad_columns, ew_attend_args)
+EW_CALL(edge_scores, ew_attend_args)
+EW_CALL(softmax, ew_softmax_args)
+EW_CALL(aggregate, ew_aggregate_args)
+EW_CALL(aggregate_grad_rows, ew_aggregate_args)
+EW_CALL(aggregate_grad_columns, ew_aggregate_args)
+EW_CALL(tiles, ew_tiles_args)
+EW_CALL(tiles_grad, ew_tiles_args)

@@ -1,18 +1,18 @@
-// One instruction set and one storage type: compiled with EW_NS, EW_TABLE, EW_STORAGE and EW_ACCUMULATE defined.
+// The kernels of one instruction set and one storage type: compiled with EW_NS, EW_TABLE,
+// EW_STORAGE and EW_ACCUMULATE defined. Here work is divided between threads; the stages do it.
 #include "kernels.h"
 
 #include "aggregate.h"
+#include "attend_backward_columns.h"
+#include "attend_backward_rows.h"
+#include "attend_forward.h"
+#include "softmax.h"
 #include "tiles.h"
 
 namespace EW_NS {
 
-using T = EW_STORAGE;
-using A = EW_ACCUMULATE;
-
-// Every thread makes its own state and claims items until none is left. An item is a batch member and a chunk,
-// or, where gradients of parameters are summed, a group of consecutive items with a sum of its own: the number of
-// groups is given by the caller from the sizes alone.
-template <class State, class Args, class Body> struct Job {
+// Every thread makes a stage of its own and claims items until none is left.
+template <class Stage, class Args, class Body> struct Job {
   const Args& args;
   const Body& body;
   ew::Counter counter;
@@ -22,128 +22,119 @@ template <class State, class Args, class Body> struct Job {
     Job& job = *static_cast<Job*>(self);
     i64 item = job.counter.claim();
     if (item < 0) return;
-    State state(job.args);
-    if (!state.prepare()) {
+    Stage stage(job.args);
+    if (!stage.prepare()) {
       __atomic_store_n(&job.status, EW_NO_MEMORY, __ATOMIC_RELAXED);
       return;
     }
-    for (; item >= 0; item = job.counter.claim()) job.body(state, item);
-    if (state.failed()) __atomic_store_n(&job.status, EW_BAD_INDEX, __ATOMIC_RELAXED);
+    for (; item >= 0; item = job.counter.claim()) job.body(stage, item);
+    if (stage.bad_index) __atomic_store_n(&job.status, EW_BAD_INDEX, __ATOMIC_RELAXED);
   }
 };
-template <class State, class Args, class Body> i32 run(const Args& args, i64 items, int threads, const Body& body) {
-  Job<State, Args, Body> job{args, body, {0, items}, EW_OK};
-  ew::run_team(items < threads ? int(items) : threads, job.work, &job);
+template <class Stage, class Args, class Body>
+i32 run(const Args& args, i64 items, const Body& body) {
+  Job<Stage, Args, Body> job{args, body, {0, items}, EW_OK};
+  ew::run_team(items < args.threads ? int(items) : args.threads, job.work, &job);
   return job.status;
 }
 
-struct ByTarget : Attend<T, A> {
-  explicit ByTarget(const ew_attend_args& args) : Attend<T, A>(args, *args.by_target) {}
-  bool failed() const { return bad_index; }
-};
-struct BySource : Attend<T, A> {
-  explicit BySource(const ew_attend_args& args) : Attend<T, A>(args, *args.by_source) {}
-  bool failed() const { return bad_index; }
-};
-struct Sum : Aggregate<T, A> {
-  explicit Sum(const ew_aggregate_args& args) : Aggregate<T, A>(args) {}
-  bool failed() const { return false; }
-};
-struct Normal : Softmax<A> {
-  explicit Normal(const ew_softmax_args& args) : Softmax<A>(args) {}
-  bool failed() const { return false; }
-};
-
-template <class State, class Args, class Body> i32 each_chunk(const Args& args, const ew_side& side, const Body& body) {
-  return run<State>(args, args.batch * side.chunks, args.threads,
-                    [&](State& state, i64 item) { body(state, item / side.chunks, side.chunk[item % side.chunks]); });
+template <class Stage> A* slot(Stage& stage, const ew_side& side, i64 batch, i64 number) {
+  return stage.slots + (batch * side.slots + number) * stage.result_size;
 }
-template <class State, class Args, class Body> i32 each_merge(const Args& args, const ew_side& side, i32 status, const Body& body) {
+template <class Stage>
+EW_OUTLINE void compute_chunk(Stage& stage, const ew_side& side, i64 batch, i64 group,
+                              const ew_chunk& chunk) {
+  each_row(side, batch, group, chunk, [&](const Row& row) {
+    stage.compute(row);
+    if (row.whole) stage.finish(batch, row.node);
+    else copy(slot(stage, side, batch, chunk.slot), stage.result, stage.result_size);
+  });
+}
+template <class Stage>
+EW_OUTLINE void merge_pieces(Stage& stage, const ew_side& side, i64 batch, const ew_merge& pieces) {
+  if (!stage.result_size) return;
+  const int count = pieces.slot_end - pieces.slot_begin;
+  stage.merge({slot(stage, side, batch, pieces.slot_begin), stage.result_size, count});
+  stage.finish(batch, pieces.row);
+}
+
+// A stage over all rows of all batch members, and the pieces of rows put together. Items are
+// chunks; or where gradients of parameters are summed, groups of consecutive chunks with a sum of
+// their own, whose number the caller has from the sizes alone.
+template <class Stage, class Args>
+i32 run_rows(const Args& args, const ew_side& side, i64 most_groups = 0) {
+  const i64 chunks = args.batch * side.chunks;
+  const i64 groups = most_groups > 0 && most_groups < chunks ? most_groups : chunks;
+  const i32 status = run<Stage>(args, groups, [&](Stage& stage, i64 group) {
+    for (i64 item = chunks * group / groups; item < chunks * (group + 1) / groups; ++item)
+      compute_chunk(stage, side, item / side.chunks, group, side.chunk[item % side.chunks]);
+  });
   if (status != EW_OK || !side.merges) return status;
-  return run<State>(args, args.batch * side.merges, args.threads,
-                    [&](State& state, i64 item) { body(state, item / side.merges, side.merge[item % side.merges]); });
+  return run<Stage>(args, args.batch * side.merges, [&](Stage& stage, i64 item) {
+    merge_pieces(stage, side, item / side.merges, side.merge[item % side.merges]);
+  });
 }
 
 static i32 attend(const ew_attend_args* args) {
-  const ew_side& side = *args->by_target;
-  const i32 status = each_chunk<ByTarget>(*args, side, [](ByTarget& s, i64 b, const ew_chunk& c) { s.forward(b, c); });
-  return each_merge<ByTarget>(*args, side, status, [](ByTarget& s, i64 b, const ew_merge& m) { s.merge_forward(b, m); });
+  return run_rows<AttendForward>(*args, *args->by_target);
 }
-
 static i32 attend_grad_rows(const ew_attend_args* args) {
-  const ew_side& side = *args->by_target;
-  const i64 items = args->batch * side.chunks, groups = args->groups > 0 && args->groups < items ? args->groups : items;
-  const i32 status = run<ByTarget>(*args, groups, args->threads, [&](ByTarget& state, i64 group) {
-    for (i64 item = items * group / groups; item < items * (group + 1) / groups; ++item)
-      state.grad_rows(item / side.chunks, group, side.chunk[item % side.chunks]);
-  });
-  if (!args->grad_query.data) return status;
-  return each_merge<ByTarget>(*args, side, status, [](ByTarget& s, i64 b, const ew_merge& m) { s.merge_rows(b, m); });
+  return run_rows<AttendBackwardRows>(*args, *args->by_target, args->groups);
 }
-
 static i32 attend_grad_columns(const ew_attend_args* args) {
-  const ew_side& side = *args->by_source;
-  const i32 status = each_chunk<BySource>(*args, side, [](BySource& s, i64 b, const ew_chunk& c) { s.grad_columns(b, c); });
-  return each_merge<BySource>(*args, side, status, [](BySource& s, i64 b, const ew_merge& m) { s.merge_columns(b, m); });
+  return run_rows<AttendBackwardColumns>(*args, *args->by_source);
 }
-
 static i32 edge_scores(const ew_attend_args* args) {
-  return each_chunk<ByTarget>(*args, *args->by_target, [](ByTarget& s, i64 b, const ew_chunk& c) { s.write_scores(b, c); });
+  return run_rows<EdgeScores>(*args, *args->by_target);
 }
 
 static i32 softmax(const ew_softmax_args* args) {
-  const ew_side& side = *args->side;
-  i32 status = each_chunk<Normal>(*args, side, [](Normal& s, i64 b, const ew_chunk& c) { s.reduce(b, c); });
-  status = each_merge<Normal>(*args, side, status, [](Normal& s, i64 b, const ew_merge& m) { s.merge(b, m); });
-  if (status != EW_OK) return status;
-  return each_chunk<Normal>(*args, side, [](Normal& s, i64 b, const ew_chunk& c) { s.write(b, c); });
+  if constexpr (sizeof(T) == sizeof(A)) {
+    const i32 status = run_rows<SoftmaxTotals>(*args, *args->side);
+    return status == EW_OK ? run_rows<SoftmaxEdges>(*args, *args->side) : status;
+  }
+  return EW_BAD_ARGUMENT;  // scores are in the type of accumulation
 }
 
 static i32 aggregate(const ew_aggregate_args* args) {
-  const ew_side& side = *args->side;
-  const i32 status = each_chunk<Sum>(*args, side, [](Sum& s, i64 b, const ew_chunk& c) { s.forward(b, c); });
-  return each_merge<Sum>(*args, side, status, [](Sum& s, i64 b, const ew_merge& m) { s.merge(b, m); });
+  return run_rows<AggregateForward>(*args, *args->side);
 }
-
-// For weights, over rows by target. Extremes also need the ties counted first, into `share`.
+// For weights, over rows by target; an extreme's shares first, which its values need too.
 static i32 aggregate_grad_rows(const ew_aggregate_args* args) {
-  const ew_side& side = *args->side;
   if (args->reduce == EW_SUM || args->reduce == EW_MEAN)
-    return each_chunk<Sum>(*args, side, [](Sum& s, i64 b, const ew_chunk& c) { s.weight_gradient(b, c); });
-  i32 status = each_chunk<Sum>(*args, side, [](Sum& s, i64 b, const ew_chunk& c) { s.count_ties(b, c); });
-  status = each_merge<Sum>(*args, side, status, [](Sum& s, i64 b, const ew_merge& m) { s.merge_ties(b, m); });
+    return run_rows<SumWeightGradient>(*args, *args->side);
+  const i32 status = run_rows<ExtremeShare>(*args, *args->side);
   if (status != EW_OK || !args->weight_grad) return status;
-  return each_chunk<Sum>(*args, side, [](Sum& s, i64 b, const ew_chunk& c) { s.extreme_weight_gradient(b, c); });
+  return run_rows<ExtremeWeightGradient>(*args, *args->side);
 }
-
 // For values of an extreme, over the transposed side; a sum is its own gradient there.
 static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
-  const ew_side& side = *args->side;
-  const i32 status = each_chunk<Sum>(*args, side, [](Sum& s, i64 b, const ew_chunk& c) { s.extreme_value_gradient(b, c); });
-  return each_merge<Sum>(*args, side, status, [](Sum& s, i64 b, const ew_merge& m) { s.merge_value_gradient(b, m); });
+  return run_rows<ExtremeValueGradient>(*args, *args->side);
 }
 
 // Every part (a block or a unit of targets) of every head of every batch member.
-template <bool Backward, class Body> i32 each_part(const ew_tiles_args& args, i64 parts, const Body& body) {
+template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 parts) {
   if (!fits(args)) return EW_BAD_ARGUMENT;
-  using State = Tiles<T, A, Backward>;
   const i64 heads = args.heads;
-  return run<State>(args, args.batch * heads * parts, args.threads, [&](State& state, i64 item) {
-    body(state, item / (heads * parts), int(item / parts % heads), item % parts);
+  return run<Stage>(args, args.batch * heads * parts, [&](Stage& stage, i64 item) {
+    stage.compute(item / (heads * parts), int(item / parts % heads), item % parts);
   });
 }
-
-static i32 tiles(const ew_tiles_args* args) {
-  return each_part<false>(*args, args->blocks, [](auto& s, i64 b, int h, i64 block) { s.forward(b, h, block); });
-}
-
+static i32 tiles(const ew_tiles_args* args) { return run_tiles<TilesForward>(*args, args->blocks); }
 static i32 tiles_grad(const ew_tiles_args* args) {
-  return each_part<true>(*args, args->units, [](auto& s, i64 b, int h, i64 unit) { s.backward(b, h, unit); });
+  return run_tiles<TilesBackward>(*args, args->units);
 }
 
 }  // namespace EW_NS
 
 extern const ew::Kernels EW_TABLE;
-const ew::Kernels EW_TABLE = {EW_NS::attend,  EW_NS::attend_grad_rows, EW_NS::attend_grad_columns, EW_NS::edge_scores,
-                              EW_NS::softmax, EW_NS::aggregate,        EW_NS::aggregate_grad_rows, EW_NS::aggregate_grad_columns,
-                              EW_NS::tiles,   EW_NS::tiles_grad};
+const ew::Kernels EW_TABLE = {EW_NS::attend,
+                              EW_NS::attend_grad_rows,
+                              EW_NS::attend_grad_columns,
+                              EW_NS::edge_scores,
+                              EW_NS::softmax,
+                              EW_NS::aggregate,
+                              EW_NS::aggregate_grad_rows,
+                              EW_NS::aggregate_grad_columns,
+                              EW_NS::tiles,
+                              EW_NS::tiles_grad};

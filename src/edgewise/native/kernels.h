@@ -1,4 +1,4 @@
-// The kernels of one instruction set and one storage type, as a table that dispatch.cpp chooses from.
+// The kernels of one instruction set and one storage type: a table for dispatch.cpp to choose from.
 #pragma once
 
 #include "abi.h"

@@ -1,4 +1,5 @@
-// Makes a layout from edges, checks it before any kernel trusts it, and divides its rows into pieces of work.
+// Makes a layout from edges, checks it before any kernel trusts it, and divides its rows into
+// pieces of work.
 #include <cstdint>
 
 #include "abi.h"
@@ -6,13 +7,14 @@
 
 #define EW_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Sorts edges by row with a counting sort, which keeps the order of equal rows. ptr has rows + 1 entries.
-EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64_t* row, const int64_t* column, int32_t* ptr,
-                          int32_t* col, int32_t* edge) {
+// Sorts edges by row with a counting sort, which keeps the order of equal rows: ptr [rows + 1].
+EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64_t* row,
+                          const int64_t* column, int32_t* ptr, int32_t* col, int32_t* edge) {
   for (int64_t i = 0; i <= rows; ++i) ptr[i] = 0;
   bool sorted = true;
   for (int64_t e = 0; e < edges; ++e) {
-    if (uint64_t(row[e]) >= uint64_t(rows) || uint64_t(column[e]) >= uint64_t(cols)) return EW_BAD_INDEX;
+    if (uint64_t(row[e]) >= uint64_t(rows) || uint64_t(column[e]) >= uint64_t(cols))
+      return EW_BAD_INDEX;
     sorted &= e == 0 || row[e] >= row[e - 1];
     ++ptr[row[e] + 1];
   }
@@ -21,7 +23,8 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
     for (int64_t e = 0; e < edges; ++e) col[e] = int32_t(column[e]), edge[e] = int32_t(e);
     return EW_OK;
   }
-  for (int64_t e = 0; e < edges; ++e) {  // ptr[r] is the next place in row r, until all are shifted back
+  for (int64_t e = 0; e < edges;
+       ++e) {  // ptr[r] is the next place in row r, until all are shifted back
     const int32_t place = ptr[row[e]]++;
     col[place] = int32_t(column[e]), edge[place] = int32_t(e);
   }
@@ -30,19 +33,24 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
   return EW_OK;
 }
 
-// 0 if pointers rise from 0 to `edges`, every column is in [0, cols) and every edge number in [0, edges).
-EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const int32_t* ptr, const int32_t* col, const int32_t* edge) {
+// 0 if pointers rise from 0 to `edges`, every column is in [0, cols) and every edge number is in
+// [0, edges).
+EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const int32_t* ptr,
+                                const int32_t* col, const int32_t* edge) {
   if (rows < 0 || cols < 0 || edges < 0 || ptr[0] != 0 || ptr[rows] != edges) return EW_BAD_INDEX;
   int32_t bad = 0;
   for (int64_t i = 0; i < rows; ++i) bad |= ptr[i + 1] < ptr[i];
-  for (int64_t e = 0; e < edges; ++e) bad |= (uint32_t(col[e]) >= uint32_t(cols)) | (uint32_t(edge[e]) >= uint32_t(edges));
+  for (int64_t e = 0; e < edges; ++e)
+    bad |= (uint32_t(col[e]) >= uint32_t(cols)) | (uint32_t(edge[e]) >= uint32_t(edges));
   return bad ? EW_BAD_INDEX : EW_OK;
 }
 
-// Rows are grouped until a chunk holds about `target` edges (an empty row counts as a quarter of an edge); a row
-// of more than `target` edges is cut into pieces of that many. The division depends on the graph alone, never on
-// the number of threads. counts: chunks, merges, slots, longest. With chunk null only the counts are made.
-EW_EXPORT void ew_divide(int64_t rows, const int32_t* ptr, int32_t target, ew_chunk* chunk, ew_merge* merge, int64_t* counts) {
+// Rows are grouped until a chunk holds about `target` edges (an empty row counts as a quarter of an
+// edge); a row of more than `target` edges is cut into pieces of that many. The division depends on
+// the graph alone, never on the number of threads. counts: chunks, merges, slots, longest. With
+// chunk null only the counts are made.
+EW_EXPORT void ew_divide(int64_t rows, const int32_t* ptr, int32_t target, ew_chunk* chunk,
+                         ew_merge* merge, int64_t* counts) {
   int64_t chunks = 0, merges = 0, slots = 0, longest = 0;
   auto put = [&](int64_t begin, int64_t end, int32_t first, int32_t last, int64_t slot) {
     if (chunk) chunk[chunks] = {int32_t(begin), int32_t(end), first, last, int32_t(slot)};
@@ -94,7 +102,8 @@ template <class A> struct SumJob {
     }
   }
 };
-template <class A> void sum_copies(int32_t threads, int64_t copies, int64_t n, const void* from, void* to) {
+template <class A>
+void sum_copies(int32_t threads, int64_t copies, int64_t n, const void* from, void* to) {
   const int64_t blocks = (n + kBlock - 1) / kBlock;
   SumJob<A> job{copies, n, static_cast<const A*>(from), static_cast<A*>(to), {0, blocks}};
   ew::run_team(blocks < threads ? int(blocks) : threads, job.work, &job);
@@ -103,7 +112,8 @@ template <class A> void sum_copies(int32_t threads, int64_t copies, int64_t n, c
 }  // namespace
 
 // to[i] = sum of copy 0, copy 1, ... in that order, whatever the number of threads.
-EW_EXPORT void ew_sum(int32_t is_double, int32_t threads, int64_t copies, int64_t n, const void* from, void* to) {
+EW_EXPORT void ew_sum(int32_t is_double, int32_t threads, int64_t copies, int64_t n,
+                      const void* from, void* to) {
   if (is_double) sum_copies<double>(threads, copies, n, from, to);
   else sum_copies<float>(threads, copies, n, from, to);
 }

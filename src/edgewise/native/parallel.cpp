@@ -19,7 +19,8 @@ void* run_task(void* task) {
 
 }  // namespace
 
-// The address of GOMP_parallel in the OpenMP runtime that PyTorch uses; null: threads are made for each call.
+// The address of GOMP_parallel in the OpenMP runtime that PyTorch uses; null: threads are made for
+// each call.
 extern "C" __attribute__((visibility("default"))) void ew_set_team(void* function) {
   gomp_parallel = reinterpret_cast<GompParallel>(function);
 }
@@ -33,14 +34,17 @@ void run_team(int threads, void (*worker)(void*), void* context) {
   pthread_t team[kMost];
   Task task{worker, context};
   int started = 0;
-  while (started < threads - 1 && started < kMost && !pthread_create(&team[started], nullptr, run_task, &task)) ++started;
+  while (started < threads - 1 && started < kMost &&
+         !pthread_create(&team[started], nullptr, run_task, &task))
+    ++started;
   worker(context);
   for (int i = 0; i < started; ++i) pthread_join(team[i], nullptr);
 }
 
 void* allocate(int64_t bytes) {
   void* memory = nullptr;
-  return posix_memalign(&memory, 64, size_t(bytes > 0 ? (bytes + 63) / 64 * 64 : 64)) ? nullptr : memory;
+  return posix_memalign(&memory, 64, size_t(bytes > 0 ? (bytes + 63) / 64 * 64 : 64)) ? nullptr
+                                                                                      : memory;
 }
 
 void release(void* memory) { free(memory); }

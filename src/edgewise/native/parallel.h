@@ -1,7 +1,8 @@
 // Threads without a runtime of our own: PyTorch's OpenMP team is borrowed, so the two never fight.
 //
-// A team runs one worker on each of its threads, and workers claim numbered items from a counter. Who computes an
-// item never changes its result (each output belongs to one item), so any number of threads gives the same bits.
+// A team runs one worker on each of its threads, and workers claim numbered items from a counter.
+// Who computes an item never changes its result (each output belongs to one item), so any number of
+// threads gives the same bits.
 #pragma once
 
 #include <cstdint>

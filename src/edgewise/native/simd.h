@@ -1,17 +1,26 @@
-// Vectors of one instruction set: loads and stores that widen, exp, and sums across lanes.
+// Vectors of one instruction set: loads that widen, stores that narrow, exp, and sums across lanes.
 //
-// Every kernel file is compiled once for each instruction set, inside the namespace EW_NS, so one binary
-// carries all of them and nothing compiled for AVX-512 can be picked for a machine without it. For the same
-// reason nothing here uses a template of the standard library: the linker would keep one copy of it.
+// kernels.cpp, with every header that it includes, is compiled once for each instruction set and
+// storage type, inside a namespace of its own (EW_NS): one binary carries them all, and nothing
+// compiled for AVX-512 can be picked for a machine without it. For the same reason nothing here
+// uses a template of the standard library: the linker would keep one copy of it.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#if defined(__x86_64__)
+#if defined(__F16C__)  // not for the base: the header takes longer to read than ours together
 #include <immintrin.h>
 #endif
 
 #define EW_INLINE inline __attribute__((always_inline))
+#define EW_OUTLINE inline __attribute__((noinline))  // large: one copy is enough
+#define EW_COLD __attribute__((noinline, cold))      // once a thread
+// A loop of a constant number of turns, written out: arrays of vectors stay in registers only then.
+#if defined(__clang__)
+#define EW_EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
+#else
+#define EW_EACH(i, count) _Pragma("GCC unroll 64") for (int i = 0; i < (count); ++i)
+#endif
 
 namespace EW_NS {
 
@@ -28,16 +37,26 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-struct bf16 { uint16_t bits; };
-struct f16 { uint16_t bits; };
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
 
-template <class A, int L> struct VecOf { typedef A type __attribute__((vector_size(L * sizeof(A)))); };
+template <class A, int L> struct VecOf {
+  typedef A type __attribute__((vector_size(L * sizeof(A))));
+};
 template <class A, int L> using Vec = typename VecOf<A, L>::type;
 template <class A> constexpr int kLanes = kVectorBytes / int(sizeof(A));
 
 template <class A> struct IntOf;
-template <> struct IntOf<float> { using type = i32; };
-template <> struct IntOf<double> { using type = i64; };
+template <> struct IntOf<float> {
+  using type = i32;
+};
+template <> struct IntOf<double> {
+  using type = i64;
+};
 
 template <class To, class From> EW_INLINE To bitcast(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "same size");
@@ -48,7 +67,7 @@ template <class To, class From> EW_INLINE To bitcast(const From& from) {
 
 template <class A, int L> EW_INLINE Vec<A, L> splat(A x) { return x - Vec<A, L>{}; }
 
-// ---- one element -------------------------------------------------------------------------------------
+// ---- one element ----
 
 EW_INLINE float widen(float x) { return x; }
 EW_INLINE double widen(double x) { return x; }
@@ -62,8 +81,12 @@ EW_INLINE float widen(f16 x) {
 }
 
 template <class T> struct Narrow;
-template <> struct Narrow<float> { static EW_INLINE float of(float x) { return x; } };
-template <> struct Narrow<double> { static EW_INLINE double of(double x) { return x; } };
+template <> struct Narrow<float> {
+  static EW_INLINE float of(float x) { return x; }
+};
+template <> struct Narrow<double> {
+  static EW_INLINE double of(double x) { return x; }
+};
 template <> struct Narrow<bf16> {
   static EW_INLINE bf16 of(float x) {
     const u32 bits = bitcast<u32>(x);
@@ -84,7 +107,7 @@ template <> struct Narrow<f16> {
   }
 };
 
-// ---- vectors -----------------------------------------------------------------------------------------
+// ---- vectors ----
 
 template <int L, class A> EW_INLINE Vec<A, L> load_same(const A* p) {
   Vec<A, L> v;
@@ -100,17 +123,42 @@ template <int L> EW_INLINE Vec<float, L> load(const bf16* p) {
 }
 template <int L> EW_INLINE Vec<float, L> load(const f16* p) {
 #if defined(__AVX512F__)
-  if constexpr (L == 16) return bitcast<Vec<float, L>>(_mm512_cvtph_ps(bitcast<__m256i>(load_same<16>(&p->bits))));
+  if constexpr (L == 16)
+    return bitcast<Vec<float, L>>(_mm512_cvtph_ps(bitcast<__m256i>(load_same<16>(&p->bits))));
 #endif
 #if defined(__F16C__)
-  if constexpr (L == 8) return bitcast<Vec<float, L>>(_mm256_cvtph_ps(bitcast<__m128i>(load_same<8>(&p->bits))));
+  if constexpr (L == 8)
+    return bitcast<Vec<float, L>>(_mm256_cvtph_ps(bitcast<__m128i>(load_same<8>(&p->bits))));
 #endif
   Vec<float, L> v;
-  for (int i = 0; i < L; ++i) v[i] = widen(p[i]);
+  EW_EACH (i, L) v[i] = widen(p[i]);
   return v;
 }
 
-template <int L, class A> EW_INLINE void store(A* p, Vec<A, L> v) { __builtin_memcpy(p, &v, sizeof(v)); }
+template <int L> EW_INLINE void store(float* p, Vec<float, L> v) {
+  __builtin_memcpy(p, &v, sizeof(v));
+}
+template <int L> EW_INLINE void store(double* p, Vec<double, L> v) {
+  __builtin_memcpy(p, &v, sizeof(v));
+}
+template <int L> EW_INLINE void store(bf16* p, Vec<float, L> v) {
+  const Vec<u32, L> bits = bitcast<Vec<u32, L>>(v);
+  const Vec<u32, L> even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const Vec<u32, L> rounded = v == v ? even : (bits >> 16) | 0x40;
+  const Vec<uint16_t, L> half = __builtin_convertvector(rounded, Vec<uint16_t, L>);
+  __builtin_memcpy(p, &half, sizeof(half));
+}
+template <int L> EW_INLINE void store(f16* p, Vec<float, L> v) {
+#if defined(__AVX512F__)
+  if constexpr (L == 16)
+    return _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(bitcast<__m512>(v), 0));
+#endif
+#if defined(__F16C__)
+  if constexpr (L == 8)
+    return _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(bitcast<__m256>(v), 0));
+#endif
+  EW_EACH (i, L) p[i] = Narrow<f16>::of(v[i]);
+}
 
 // The first n < L lanes; the rest are zero and their memory is not touched.
 template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
@@ -133,42 +181,62 @@ template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
   for (int i = 0; i < n; ++i) p[i] = v[i];
 }
 
-// ---- sums across lanes -------------------------------------------------------------------------------
+// The same where n may be all L lanes.
+template <int L, class T> EW_INLINE auto load_up_to(const T* p, int n) {
+  return n >= L ? load<L>(p) : load_some<L>(p, n);
+}
 
-// One step of a transposing sum. `a` and `b` hold G groups of L/G partial sums each; the result holds the 2G
-// groups of both, each half as long. Repeated, it turns R vectors into one vector of their R sums.
+// ---- sums across lanes ----
+
+// One step of a transposing sum. `a` and `b` hold G groups of L/G partial sums each; the result
+// holds the 2G groups of both, each half as long. Repeated, it turns R vectors into one vector of
+// their R sums.
 template <int L, int G, int Half> constexpr int merge_lane(int lane) {
-  const int width = L / G, half = width / 2, group = lane / half, offset = lane % half + Half * half;
+  const int width = L / G, half = width / 2, group = lane / half,
+            offset = lane % half + Half * half;
   return group < G ? group * width + offset : L + (group - G) * width + offset;
 }
 template <int... I> struct Lanes {};
 template <int N, int... I> struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
-template <int... I> struct MakeLanes<0, I...> { using type = Lanes<I...>; };
+template <int... I> struct MakeLanes<0, I...> {
+  using type = Lanes<I...>;
+};
 
-struct Plus { template <class V> static EW_INLINE V of(V a, V b) { return a + b; } };
-struct Greater { template <class V> static EW_INLINE V of(V a, V b) { return a > b ? a : b; } };
+struct Plus {
+  template <class V> static EW_INLINE V of(V a, V b) { return a + b; }
+};
+struct Greater {
+  template <class V> static EW_INLINE V of(V a, V b) { return a > b ? a : b; }
+};
 
-template <class Op, int L, int G, class V, int... I> EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
-  return Op::of(__builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...), __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...));
+template <class Op, int L, int G, class V, int... I>
+EW_INLINE V merge_groups(V a, V b, Lanes<I...>) {
+  return Op::of(__builtin_shufflevector(a, b, merge_lane<L, G, 0>(I)...),
+                __builtin_shufflevector(a, b, merge_lane<L, G, 1>(I)...));
 }
 // The last step: G groups in one vector, folded to half the lanes.
 template <class Op, int L, int G, class V, int... I> EW_INLINE auto fold_groups(V a, Lanes<I...>) {
-  return Op::of(__builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...), __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...));
+  return Op::of(__builtin_shufflevector(a, a, merge_lane<L, G, 0>(I)...),
+                __builtin_shufflevector(a, a, merge_lane<L, G, 1>(I)...));
 }
 template <class Op, int L, int G, class A> EW_INLINE Vec<A, G> fold_all(Vec<A, L> v) {
   if constexpr (L == G) return v;
-  else return fold_all<Op, L / 2, G, A>(fold_groups<Op, L, G>(v, typename MakeLanes<L / 2>::type{}));
+  else
+    return fold_all<Op, L / 2, G, A>(fold_groups<Op, L, G>(v, typename MakeLanes<L / 2>::type{}));
 }
 template <class Op, class A, int L, int R, int G = 1> EW_INLINE auto fold_each(const Vec<A, L>* x) {
   if constexpr (R == 1) {
     return fold_all<Op, L, G, A>(x[0]);
   } else {
     Vec<A, L> y[R / 2];
-    for (int i = 0; i < R / 2; ++i) y[i] = merge_groups<Op, L, G>(x[2 * i], x[2 * i + 1], typename MakeLanes<L>::type{});
+    EW_EACH (i, R / 2)
+      y[i] = merge_groups<Op, L, G>(x[2 * i], x[2 * i + 1], typename MakeLanes<L>::type{});
     return fold_each<Op, A, L, R / 2, G * 2>(y);
   }
 }
-template <class A, int L, int R> EW_INLINE auto sum_each(const Vec<A, L>* x) { return fold_each<Plus, A, L, R>(x); }
+template <class A, int L, int R> EW_INLINE auto sum_each(const Vec<A, L>* x) {
+  return fold_each<Plus, A, L, R>(x);
+}
 template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
   if constexpr (L == 1) return v[0];
   else {
@@ -177,10 +245,10 @@ template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
   }
 }
 
-// ---- exp ---------------------------------------------------------------------------------------------
+// ---- exp ----
 
-// exp(x) for x <= 0 or nearly so (a softmax never asks for more), to about 1 ulp. Values too small to be a
-// normal number become 0, so -inf is masked exactly; NaN stays NaN.
+// exp(x) for x <= 0 or nearly so (a softmax never asks for more), to about 1 ulp. Values too small
+// to be a normal number become 0, so -inf is masked exactly; NaN stays NaN.
 template <int L> EW_INLINE Vec<float, L> exp_vec(Vec<float, L> x) {
   using V = Vec<float, L>;
   using I = Vec<i32, L>;
@@ -241,7 +309,39 @@ template <class A> constexpr A kInf = A(__builtin_inf());
 // Into the L2: a core has three times as many requests under way there as the sixteen of its L1.
 template <class T> EW_INLINE void prefetch(const T* p, int count) {
   const char* c = reinterpret_cast<const char*>(p);
-  for (int offset = 0; offset < count * int(sizeof(T)); offset += 64) __builtin_prefetch(c + offset, 0, 2);
+  for (int offset = 0; offset < count * int(sizeof(T)); offset += 64)
+    __builtin_prefetch(c + offset, 0, 2);
+}
+
+// ---- what this compilation is for ----
+
+using T = EW_STORAGE;     // of nodes and edge vectors in memory
+using A = EW_ACCUMULATE;  // of everything that is computed, and of the other arrays
+constexpr int kWidth = kLanes<A>;
+using Vector = Vec<A, kWidth>;
+
+// ---- loops over any number of things, in vectors ----
+
+template <int N> struct Const {
+  static constexpr int value = N;
+  constexpr operator int() const { return N; }
+};
+
+// Calls f(Const<N>, i) over blocks i .. i + N of [0, n): the largest N first, then halves of it.
+template <int N, class F> EW_INLINE void in_blocks(int n, F f, int i = 0) {
+  for (; i + N <= n; i += N) f(Const<N>{}, i);
+  if constexpr (N > 1) {
+    if (i < n) in_blocks<N / 2>(n, f, i);
+  }
+}
+
+// Calls f(Const<N>) with as many lanes as vectors hold and as divide n.
+template <class F> EW_INLINE void with_lanes(int n, F f) {
+  if constexpr (kWidth >= 16)
+    if (n % 16 == 0) return f(Const<16>{});
+  if (n % 8 == 0) return f(Const<8>{});
+  if (n % 4 == 0) return f(Const<4>{});
+  f(Const<1>{});
 }
 
 }  // namespace EW_NS

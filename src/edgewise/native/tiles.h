@@ -1,86 +1,110 @@
 // Attention of targets that each read one run of sources, as small matrix products.
 //
-// A block is up to kBlock targets, a tile up to kTile of the sources that they read. Scores of a block and a tile
-// are a product in registers, kGroup targets at once, and only over the sources that one of these kGroup reads, so
-// that a causal graph costs half of a complete one. Softmax runs along the tiles with a running maximum. Nothing
-// as large as the scores of all pairs is ever held.
+// A block is up to kBlock targets, a tile up to kTile of the sources that they read. Scores of a
+// block and a tile are a product in registers, kGroup targets at once, and only over the sources
+// that one of these kGroup reads, so that a causal graph costs half of a complete one. Softmax runs
+// along the tiles with a running maximum. Nothing as large as the scores of all pairs is ever held.
 //
-// A unit is a range of targets and the range of sources that they alone may read: a member of a packed batch.
-// The backward pass takes a unit and a head at a time, so that every gradient belongs to one thread.
+// A unit is a range of targets and the range of sources that they alone may read: a member of a
+// packed batch. The backward pass takes a unit and a head at a time, so that every gradient belongs
+// to one thread.
 #pragma once
 
-#include "attend.h"
+#include "dropout.h"
+#include "nodes.h"
+#include "scratch.h"
 
 namespace EW_NS {
 
-template <class A> constexpr int kGroup = kVectorBytes == 64 ? 8 : kLanes<A> < 4 ? kLanes<A> : 4;
+constexpr int kGroup = kVectorBytes == 64 ? 8 : kWidth < 4 ? kWidth : 4;
 constexpr int kBlock = 64, kTile = 128;
 
-// ---- products ----------------------------------------------------------------------------------------
+// ---- products ----
 
-// c[r, j] (+)= sum over k of a[r, k] b[k, j] for kGroup rows r and NV vectors of columns j.
-template <class A, int NV, bool Add>
-EW_INLINE void product_of(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int depth) {
-  constexpr int L = kLanes<A>, R = kGroup<A>;
-  Vec<A, L> sum[R][NV];
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < NV; ++v) sum[r][v] = Add ? load<L>(c + r * ldc + v * L) : Vec<A, L>{};
+// The left side of a product: kGroup rows of `depth` numbers.
+struct ByRows {  // a[r, k]
+  const A* first;
+  i64 row;
+  EW_INLINE const A& operator()(int r, i64 k) const { return first[r * row + k]; }
+};
+struct ByColumns {  // a[k, r], a tile read across
+  const A* first;
+  EW_INLINE const A& operator()(int r, i64 k) const { return first[k * kTile + r]; }
+};
+// The other two: rows `row` numbers apart.
+template <class P> struct Matrix {
+  P* first;
+  i64 row;
+};
+
+// c[r, j] (+)= sum over k of a[r, k] b[k, j] for kGroup rows r and Count vectors of columns j.
+template <bool Add, int Count, class Left>
+EW_INLINE void product_of(Left a, Matrix<const A> b, Matrix<A> c, int depth) {
+  Vector sum[kGroup][Count];
+  EW_EACH (r, kGroup)
+    EW_EACH (v, Count) sum[r][v] = Add ? load<kWidth>(c.first + r * c.row + v * kWidth) : Vector{};
   for (int k = 0; k < depth; ++k) {
-    Vec<A, L> row[NV];
-    for (int v = 0; v < NV; ++v) row[v] = load<L>(b + k * ldb + v * L);
-    for (int r = 0; r < R; ++r) {
-      const Vec<A, L> x = splat<A, L>(a[r * a_row + k * a_step]);
-      for (int v = 0; v < NV; ++v) sum[r][v] += x * row[v];
+    Vector row[Count];
+    EW_EACH (v, Count) row[v] = load<kWidth>(b.first + k * b.row + v * kWidth);
+    EW_EACH (r, kGroup) {
+      const Vector x = splat<A, kWidth>(a(r, k));
+      EW_EACH (v, Count) sum[r][v] += x * row[v];
     }
   }
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < NV; ++v) store<L>(c + r * ldc + v * L, sum[r][v]);
+  EW_EACH (r, kGroup)
+    EW_EACH (v, Count) store<kWidth>(c.first + r * c.row + v * kWidth, sum[r][v]);
 }
 // The same for any number of columns, a multiple of the vector.
-template <bool Add, class A>
-EW_INLINE void product(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int columns, int depth) {
-  constexpr int L = kLanes<A>;
-  int j = 0;
-  for (; j + 2 * L <= columns; j += 2 * L) product_of<A, 2, Add>(a, a_row, a_step, b + j, ldb, c + j, ldc, depth);
-  if (j < columns) product_of<A, 1, Add>(a, a_row, a_step, b + j, ldb, c + j, ldc, depth);
+template <bool Add, class Left>
+EW_OUTLINE void product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth) {
+  for (; columns >= 2 * kWidth; columns -= 2 * kWidth) {
+    product_of<Add, 2>(a, b, c, depth);
+    b.first += 2 * kWidth, c.first += 2 * kWidth;
+  }
+  if (columns) product_of<Add, 1>(a, b, c, depth);
 }
 
-// c += a b without the terms whose a is 0, for a b that is not finite: what is not read must not matter.
-template <class A>
-void product_of_some(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int columns, int depth) {
-  for (int r = 0; r < kGroup<A>; ++r)
+// c += a b without the terms whose a is 0, where b is not finite: what is not read must not matter.
+template <class Left>
+EW_OUTLINE void product_of_some(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth) {
+  for (int r = 0; r < kGroup; ++r)
     for (int k = 0; k < depth; ++k) {
-      const A x = a[r * a_row + k * a_step];
-      for (int j = 0; x != 0 && j < columns; ++j) c[r * ldc + j] += x * b[k * ldb + j];
+      const A x = a(r, k);
+      for (int j = 0; x != 0 && j < columns; ++j)
+        c.first[r * c.row + j] += x * b.first[k * b.row + j];
     }
 }
-template <class A>
-EW_INLINE void add_product(const A* a, i64 a_row, i64 a_step, const A* b, i64 ldb, A* c, i64 ldc, int columns, int depth, bool finite) {
-  if (finite) product<true>(a, a_row, a_step, b, ldb, c, ldc, columns, depth);
-  else product_of_some(a, a_row, a_step, b, ldb, c, ldc, columns, depth);
+template <class Left>
+EW_INLINE void add_product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth,
+                           bool finite) {
+  if (finite) product<true>(a, b, c, columns, depth);
+  else product_of_some(a, b, c, columns, depth);
 }
 
-// ---- packing -----------------------------------------------------------------------------------------
+// ---- packing ----
 
-template <int L, int Half> constexpr int zip_lane(int lane) { return lane / 2 + Half * (L / 2) + (lane % 2) * L; }
+template <int L, int Half> constexpr int zip_lane(int lane) {
+  return lane / 2 + Half * (L / 2) + (lane % 2) * L;
+}
 template <int L, class V, int... I> EW_INLINE void zip(V a, V b, V* low, V* high, Lanes<I...>) {
   *low = __builtin_shufflevector(a, b, zip_lane<L, 0>(I)...);
   *high = __builtin_shufflevector(a, b, zip_lane<L, 1>(I)...);
 }
 // L vectors of L lanes, rows for columns.
-template <class A, int L, int Left> EW_INLINE void transpose(Vec<A, L>* x) {
+template <int L, int Left> EW_INLINE void transpose(Vec<A, L>* x) {
   if constexpr (Left > 1) {
     Vec<A, L> y[L];
-    for (int i = 0; i < L / 2; ++i) zip<L>(x[i], x[i + L / 2], &y[2 * i], &y[2 * i + 1], typename MakeLanes<L>::type{});
-    for (int i = 0; i < L; ++i) x[i] = y[i];
-    transpose<A, L, Left / 2>(x);
+    EW_EACH (i, L / 2)
+      zip<L>(x[i], x[i + L / 2], &y[2 * i], &y[2 * i + 1], typename MakeLanes<L>::type{});
+    EW_EACH (i, L) x[i] = y[i];
+    transpose<L, Left / 2>(x);
   }
 }
 
 EW_INLINE int up_to(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // One head of `n` nodes.
-template <class T> struct HeadRows {
+struct HeadRows {
   const T* first;
   i64 stride;
   int n, width;
@@ -88,55 +112,67 @@ template <class T> struct HeadRows {
 };
 
 // to[i, d], with zeros up to whole vectors along d and whole groups along i; whether all is finite
-template <class T, class A> EW_INLINE bool pack(A* to, int ld, HeadRows<T> x, A scale) {
-  constexpr int L = kLanes<A>;
-  const int whole = x.width / L * L, rest = x.width - whole;
-  Vec<A, L> wrong{};  // x - x is 0, or NaN
-  for (int i = 0; i < x.n; ++i, to += ld) {
-    for (int d = 0; d < whole; d += L) {
-      const Vec<A, L> y = load<L>(x.row(i) + d) * scale;
-      store<L>(to + d, y);
+EW_OUTLINE bool pack(A* to, int row, HeadRows x, A scale) {
+  const int whole = x.width / kWidth * kWidth, rest = x.width - whole;
+  Vector wrong{};  // x - x is 0, or NaN
+  for (int i = 0; i < x.n; ++i, to += row) {
+    for (int d = 0; d < whole; d += kWidth) {
+      const Vector y = load<kWidth>(x.row(i) + d) * scale;
+      store<kWidth>(to + d, y);
       wrong += y - y;
     }
     if (rest) {
-      const Vec<A, L> y = load_some<L>(x.row(i) + whole, rest) * scale;
-      store<L>(to + whole, y);
+      const Vector y = load_some<kWidth>(x.row(i) + whole, rest) * scale;
+      store<kWidth>(to + whole, y);
       wrong += y - y;
     }
   }
-  zero(to, i64(up_to(x.n, kGroup<A>) - x.n) * ld);
-  return sum_lanes<L, A>(wrong) == 0;
+  zero(to, i64(up_to(x.n, kGroup) - x.n) * row);
+  return sum_lanes<kWidth, A>(wrong) == 0;
 }
-// to[d, i], with zeros up to kTile along i
-template <class T, class A> EW_INLINE void pack_transposed(A* to, HeadRows<T> x) {
-  constexpr int L = kLanes<A>;
-  for (int i = 0; i < x.n; i += L) {
-    const int rows = x.n - i < L ? x.n - i : L;
+// to[d, i], with zeros up to whole vectors along i
+EW_OUTLINE void pack_transposed(A* to, HeadRows x) {
+  for (int i = 0; i < x.n; i += kWidth) {
+    const int rows = x.n - i < kWidth ? x.n - i : kWidth;
     int d = 0;
-    for (; d + L <= x.width; d += L) {
-      Vec<A, L> block[L];
-      for (int r = 0; r < L; ++r) block[r] = r < rows ? load<L>(x.row(i + r) + d) : Vec<A, L>{};
-      transpose<A, L, L>(block);
-      for (int r = 0; r < L; ++r) store<L>(to + i64(d + r) * kTile + i, block[r]);
+    for (; d + kWidth <= x.width; d += kWidth) {
+      Vector block[kWidth];
+      EW_EACH (r, kWidth) block[r] = r < rows ? load<kWidth>(x.row(i + r) + d) : Vector{};
+      transpose<kWidth, kWidth>(block);
+      EW_EACH (r, kWidth) store<kWidth>(to + i64(d + r) * kTile + i, block[r]);
     }
     for (; d < x.width; ++d)
-      for (int r = 0; r < L; ++r) to[i64(d) * kTile + i + r] = r < rows ? A(widen(x.row(i + r)[d])) : A(0);
+      for (int r = 0; r < kWidth; ++r)
+        to[i64(d) * kTile + i + r] = r < rows ? A(widen(x.row(i + r)[d])) : A(0);
   }
 }
 
-// ---- attention ---------------------------------------------------------------------------------------
+// ---- attention ----
 
 struct Range {
   int begin, end;
   bool empty() const { return begin >= end; }
   Range from(int first) const { return {begin - first, end - first}; }
-  Range within(int low, int high) const { return {begin > low ? begin : low, end < high ? end : high}; }
+  Range within(int low, int high) const {
+    return {begin > low ? begin : low, end < high ? end : high};
+  }
+  // of the vectors that hold it
+  Range whole() const { return {begin / kWidth * kWidth, up_to(end, kWidth)}; }
+  bool covers(int first) const { return begin <= first && first + kWidth <= end; }
+  // which of the places from `first` on, a vector of them, are in the range
+  EW_INLINE auto holds(int first) const {
+    using I = typename IntOf<A>::type;
+    Vec<I, kWidth> place;
+    EW_EACH (i, kWidth) place[i] = I(i);
+    return (place >= I(begin - first)) & (place < I(end - first));
+  }
 };
 
 // Whether no index leads out of its array, and every unit's rows read the unit's sources alone.
 static bool fits(const ew_tiles_args& a) {
   if (a.blocks < 0 || a.units < 0 || a.unit[0] || a.unit[1] || a.block[0]) return false;
-  if (a.unit[2 * a.units] != a.blocks || a.unit[2 * a.units + 1] != a.columns || a.block[a.blocks] != a.rows) return false;
+  if (a.unit[2 * a.units] != a.blocks || a.unit[2 * a.units + 1] != a.columns) return false;
+  if (a.block[a.blocks] != a.rows) return false;
   for (i64 u = 0; u < a.units; ++u) {
     const i32 *from = a.unit + 2 * u, *to = from + 2;
     if (from[0] > to[0] || from[1] > to[1] || to[0] > a.blocks || to[1] > a.columns) return false;
@@ -150,44 +186,37 @@ static bool fits(const ew_tiles_args& a) {
   return true;
 }
 
-template <class T, class A, bool Backward> struct Tiles {
-  static constexpr int L = kLanes<A>, R = kGroup<A>;
+// What both passes share, for one head of a batch member at a time.
+struct Tiles {
   const ew_tiles_args& a;
-  const int D, Dv, Dp, Vp, H;
-  void* memory = nullptr;
-  A *query, *key, *key_t, *value, *value_t, *out, *weights, *grads, *grad_key, *grad_value, *grad_query, *delta;
-  A *most, *total;
-  bool finite_key = true, finite_value = true;  // of the tile at hand
+  const int H, D, Dv, Dp, Vp;  // heads, their widths, and these in whole vectors
+  Scratch memory;
+  // a block of targets, and in [.., width] a tile of sources, or in [width, ..] transposed
+  A* query;  // [kBlock, Dp] scaled
+  A* key_t;
+  A* weights;  // [kBlock, kTile]: scores, then weights
+  static constexpr bool bad_index = false;
 
   explicit Tiles(const ew_tiles_args& args)
-      : a(args), D(int(a.width)), Dv(int(a.value_width)), Dp(up_to(D, L)), Vp(up_to(Dv, L)), H(int(a.heads)) {}
-  ~Tiles() { ew::release(memory); }
-  bool failed() const { return false; }
+      : a(args),
+        H(int(args.heads)),
+        D(int(args.width)),
+        Dv(int(args.value_width)),
+        Dp(up_to(D, kWidth)),
+        Vp(up_to(Dv, kWidth)) {}
 
-  // Room for both passes; the backward pass also holds one unit's gradient of the query.
-  bool prepare() {
-    i64 rows = 0;
-    for (i64 u = 0; Backward && u < a.units; ++u) {
-      const i64 count = a.block[a.unit[2 * u + 2]] - a.block[a.unit[2 * u]];
-      rows = count > rows ? count : rows;
-    }
-    i64 size = 0;
-    const auto reserve = [&](i64 count) { const i64 at = size; size += (count + 15) / 16 * 16; return at; };
-    const i64 places[] = {reserve(kBlock * Dp), reserve(kTile * Dp), reserve(D * kTile), reserve(kTile * Vp), reserve(Dv * kTile),
-                          reserve(kBlock * Vp), reserve(kBlock * kTile), reserve(kBlock * kTile), reserve(kTile * Dp),
-                          reserve(kTile * Vp), reserve((rows + R) * Dp), reserve(rows), reserve(kBlock), reserve(kBlock)};
-    memory = ew::allocate(size * i64(sizeof(A)));
-    if (!memory) return false;
-    A** const names[] = {&query, &key, &key_t, &value, &value_t, &out, &weights, &grads, &grad_key, &grad_value, &grad_query, &delta, &most, &total};
-    for (int i = 0; i < int(sizeof(places) / sizeof(*places)); ++i) *names[i] = static_cast<A*>(memory) + places[i];
-    return true;
+  void place_shared(Scratch& to) {
+    to.place(query, kBlock * Dp), to.place(key_t, D * kTile), to.place(weights, kBlock * kTile);
   }
 
   template <class P> P* at(const ew_nodes& x, i64 b, i64 node, int h, int width) const {
-    return static_cast<P*>(x.data) + b * x.batch_stride + node * x.node_stride + i64(h) * width;
+    return node_row<P>(x, b, node) + i64(h) * width;
   }
-  HeadRows<T> head(const ew_nodes& x, i64 b, int h, int begin, int end, int width) const {
+  HeadRows head(const ew_nodes& x, i64 b, int h, int begin, int end, int width) const {
     return {at<const T>(x, b, begin, h, width), x.node_stride, end - begin, width};
+  }
+  A* stats_of(i64 b, i64 row, int h) const {  // 1 / sum is H places on
+    return static_cast<A*>(a.stats) + (b * a.rows + row) * 2 * H + h;
   }
   // the sources that the rows [begin, end) read, and those that lie between
   Range reach(int begin, int end) const {
@@ -199,133 +228,176 @@ template <class T, class A, bool Backward> struct Tiles {
     }
     return all;
   }
-  // whole vectors of the sources that are read, counted from the tile's first
-  static Range whole(Range r) { return {r.begin / L * L, up_to(r.end, L)}; }
-  // which of the L sources from `first` on are in the range
-  static EW_INLINE auto is_in(Range r, int first) {
-    using I = typename IntOf<A>::type;
-    Vec<I, L> place;
-    for (int i = 0; i < L; ++i) place[i] = I(i);
-    return (place >= I(r.begin - first)) & (place < I(r.end - first));
-  }
   // what one row reads of the sources from first to last, counted from first
-  Range row_reach(int row, int first, int last) const { return Range{a.start[row], a.stop[row]}.within(first, last).from(first); }
-  static bool covers(Range r, int first) { return r.begin <= first && first + L <= r.end; }
+  Range row_reach(int row, int first, int last) const {
+    return Range{a.start[row], a.stop[row]}.within(first, last).from(first);
+  }
 
-  // 1 / (1 - rate) where a weight is kept, 0 where it is dropped
-  struct Mask {
-    u32 low, head, member, threshold;
-    A keep;
-    EW_INLINE Vec<A, L> of(u32 edge) const {
-      Vec<u32, L> word;
-      for (int i = 0; i < L; ++i) word[i] = u32(i);
-      word = mix(low ^ mix(word + edge));
-      word = mix(mix(word ^ head) ^ member);
-      return __builtin_convertvector(word >= threshold, Vec<A, L>) * -keep;
+  // Dropout's factors of a vector of edges, by the number of the first
+  struct Mask : Dropout {
+    u32 head;
+    EW_INLINE Vector of(u32 edge) const {
+      using Words = Vec<u32, kWidth>;
+      Words place;
+      EW_EACH (i, kWidth) place[i] = u32(i);
+      return factor<kWidth>(edge_word<Words>(place + edge) ^ head);
     }
   };
   Mask mask(i64 b, int h) const {
-    const bool some = a.dropout < 1;
-    return {u32(a.seed), mix(u32(h) + 0x9E3779B9u), mix(u32(b) + u32(a.seed >> 32)),
-            some ? u32(a.dropout * 4294967296.0) : 0, some ? A(1.0f / float(1 - a.dropout)) : A(0)};
+    return {{a.seed, a.dropout, a.first_edge, b}, Dropout::head_word(u32(h))};
+  }
+  // the number of the edge from source j to target i, counted on where there is none
+  u32 edge(int i, int j) const { return u32(a.edge[i]) + u32(j - a.start[i]); }
+};
+
+struct TilesForward : Tiles {
+  A* value;                  // [kTile, Vp]
+  A* out;                    // [kBlock, Vp] not normalised yet
+  A* most;                   // [kBlock] greatest score so far
+  A* total;                  // [kBlock] sum of exp(score - most)
+  bool finite_value = true;  // of the tile at hand
+
+  EW_COLD explicit TilesForward(const ew_tiles_args& args) : Tiles(args) {}
+  EW_COLD bool prepare() {
+    return memory.allocate([&](Scratch& to) {
+      place_shared(to);
+      to.place(value, kTile * Vp), to.place(out, kBlock * Vp);
+      to.place(most, kBlock), to.place(total, kBlock);
+    });
   }
 
-  // ---- forward ----
-
-  void forward(i64 b, int h, i64 block) {
+  EW_OUTLINE void compute(i64 b, int h, i64 block) {
     const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
     const Range all = reach(begin, end);
     pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
-    zero(out, i64(up_to(n, R)) * Vp);
+    zero(out, i64(up_to(n, kGroup)) * Vp);
     for (int i = 0; i < kBlock; ++i) most[i] = -kInf<A>, total[i] = 0;
     for (int first = all.begin; first < all.end; first += kTile) {
       const int last = first + kTile < all.end ? first + kTile : all.end;
       pack_transposed(key_t, head(a.key, b, h, first, last, D));
-      finite_value = pack(value, Vp, head(a.value, b, h, first, last, Dv), A(1));
-      for (int g = 0; g < n; g += R) forward_group(b, h, begin, g, n - g < R ? n - g : R, first, last, first > all.begin);
+      finite_value = pack(value, Vp, head(a.value, b, h, first, last, Dv), 1);
+      for (int g = 0; g < n; g += kGroup)
+        group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, first, last, first > all.begin);
     }
-    A* const stats = static_cast<A*>(a.stats) + (b * a.rows + begin) * 2 * H + h;
-    A* const lse = static_cast<A*>(a.lse) + (b * a.rows + begin) * H + h;
     for (int i = 0; i < n; ++i) {
       const A inverse = total[i] == 0 ? A(0) : 1 / total[i];
       narrow_row(at<T>(a.out, b, begin + i, h, Dv), out + i * Vp, Dv, inverse);
-      stats[i64(i) * 2 * H] = most[i] == -kInf<A> ? A(0) : most[i];
-      stats[i64(i) * 2 * H + H] = inverse;
-      if (a.lse) lse[i64(i) * H] = total[i] == 0 ? -kInf<A> : most[i] + log_of(total[i]);
+      A* const stats = stats_of(b, begin + i, h);
+      stats[0] = most[i] == -kInf<A> ? A(0) : most[i];
+      stats[H] = inverse;
+      if (!a.lse) continue;
+      A* const lse = static_cast<A*>(a.lse) + (b * a.rows + begin + i) * H + h;
+      *lse = total[i] == 0 ? -kInf<A> : most[i] + log_of(total[i]);
     }
   }
 
-  void forward_group(i64 b, int h, int begin, int g, int count, int first, int last, bool more) {
-    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first), wide = whole(read);
+  // kGroup targets from g on, `count` of them real, and a tile of sources
+  EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int first, int last, bool more) {
+    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first);
+    const Range wide = read.whole();
     if (read.empty()) return;
     A* const s = weights + g * kTile;
-    product<false>(query + g * Dp, Dp, 1, key_t + wide.begin, kTile, s + wide.begin, kTile, wide.end - wide.begin, D);
-    Vec<A, L> lanes[R];
-    for (int r = 0; r < R; ++r) {
+    product<false>(ByRows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+                   wide.end - wide.begin, D);
+    Vector lanes[kGroup];
+    for (int r = 0; r < kGroup; ++r) {
       const Range own = r < count ? row_reach(begin + g + r, first, last) : Range{0, 0};
-      lanes[r] = splat<A, L>(-kInf<A>);
-      for (int j = wide.begin; j < wide.end; j += L) {
-        Vec<A, L> x = load<L>(s + r * kTile + j);
-        if (!covers(own, j)) {
-          x = is_in(own, j) ? x : splat<A, L>(-kInf<A>);
-          store<L>(s + r * kTile + j, x);
+      lanes[r] = splat<A, kWidth>(-kInf<A>);
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        Vector x = load<kWidth>(s + r * kTile + j);
+        if (!own.covers(j)) {
+          x = own.holds(j) ? x : splat<A, kWidth>(-kInf<A>);
+          store<kWidth>(s + r * kTile + j, x);
         }
         lanes[r] = x > lanes[r] ? x : lanes[r];
       }
     }
-    using Rows = Vec<A, R>;
-    const Rows before = load<R>(most + g), here = fold_each<Greater, A, L, R>(lanes), now = here > before ? here : before;
-    const Rows shift = now == -kInf<A> ? Rows{} : now, fade = exp_vec<R>(before - shift);
-    for (int r = 0; r < R; ++r) {
-      lanes[r] = Vec<A, L>{};
-      for (int j = wide.begin; j < wide.end; j += L) {
-        const Vec<A, L> w = exp_vec<L>(load<L>(s + r * kTile + j) - shift[r]);
+    using Rows = Vec<A, kGroup>;
+    const Rows before = load<kGroup>(most + g);
+    const Rows here = fold_each<Greater, A, kWidth, kGroup>(lanes),
+               now = here > before ? here : before;
+    const Rows shift = now == -kInf<A> ? Rows{} : now, fade = exp_vec<kGroup>(before - shift);
+    for (int r = 0; r < kGroup; ++r) {
+      lanes[r] = Vector{};
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        const Vector w = exp_vec<kWidth>(load<kWidth>(s + r * kTile + j) - shift[r]);
         lanes[r] += w;
-        store<L>(s + r * kTile + j, w);
+        store<kWidth>(s + r * kTile + j, w);
       }
     }
-    store<R>(most + g, now);
-    store<R>(total + g, load<R>(total + g) * fade + fold_each<Plus, A, L, R>(lanes));
+    store<kGroup>(most + g, now);
+    const Rows sums = fold_each<Plus, A, kWidth, kGroup>(lanes);
+    store<kGroup>(total + g, load<kGroup>(total + g) * fade + sums);
     if (a.dropout > 0) drop(b, h, begin + g, count, first, wide, s);
-    for (int r = 0; more && r < R; ++r)
-      for (int d = 0; d < Vp; d += L) store<L>(out + (g + r) * Vp + d, load<L>(out + (g + r) * Vp + d) * fade[r]);
-    add_product(s + read.begin, kTile, 1, value + read.begin * Vp, Vp, out + g * Vp, Vp, Vp, read.end - read.begin, finite_value);
+    for (int r = 0; more && r < kGroup; ++r) {
+      A* const to = out + (g + r) * Vp;
+      for (int d = 0; d < Vp; d += kWidth) store<kWidth>(to + d, load<kWidth>(to + d) * fade[r]);
+    }
+    add_product(ByRows{s + read.begin, kTile}, {value + read.begin * Vp, Vp}, {out + g * Vp, Vp},
+                Vp, read.end - read.begin, finite_value);
   }
   void drop(i64 b, int h, int row, int count, int first, Range wide, A* s) const {
     const Mask kept = mask(b, h);
     for (int r = 0; r < count; ++r)
-      for (int j = wide.begin; j < wide.end; j += L)
-        store<L>(s + r * kTile + j, load<L>(s + r * kTile + j) * kept.of(edge(row + r, first + j)));
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        A* const to = s + r * kTile + j;
+        store<kWidth>(to, load<kWidth>(to) * kept.of(edge(row + r, first + j)));
+      }
+  }
+};
+
+struct TilesBackward : Tiles {
+  A* key;                  // [kTile, Dp]
+  A* value_t;              // [Dv, kTile]
+  A* grad;                 // [kBlock, Vp] of the output
+  A* grads;                // [kBlock, kTile] of the scores
+  A* grad_key;             // [kTile, Dp]
+  A* grad_value;           // [kTile, Vp]
+  A* grad_query;           // [targets of a unit, Dp]
+  A* delta;                // [targets of a unit] grad . out, less the gradient of the log-sum-exp
+  bool finite_key = true;  // of the tile at hand
+
+  EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
+  EW_COLD bool prepare() {
+    i64 rows = 0;
+    for (i64 u = 0; u < a.units; ++u) {
+      const i64 count = a.block[a.unit[2 * u + 2]] - a.block[a.unit[2 * u]];
+      rows = count > rows ? count : rows;
+    }
+    return memory.allocate([&](Scratch& to) {
+      place_shared(to);
+      to.place(key, kTile * Dp), to.place(value_t, Dv * kTile);
+      to.place(grad, kBlock * Vp), to.place(grads, kBlock * kTile);
+      to.place(grad_key, kTile * Dp), to.place(grad_value, kTile * Vp);
+      to.place(grad_query, (rows + kGroup) * Dp), to.place(delta, rows);
+    });
   }
 
-  // the number of the edge from source j to target i, counted on where there is none
-  u32 edge(int i, int j) const { return u32(a.edge[i]) + u32(j - a.start[i]) + u32(a.first_edge); }
-
-  // ---- backward ----
-
-  void backward(i64 b, int h, i64 u) {
+  EW_OUTLINE void compute(i64 b, int h, i64 u) {
     const i64 block_begin = a.unit[2 * u], block_end = a.unit[2 * u + 2];
     const int first_row = a.block[block_begin], last_row = a.block[block_end];
     const int first_column = a.unit[2 * u + 1], last_column = a.unit[2 * u + 3];
-    zero(grad_query, i64(last_row - first_row + R) * Dp);
+    zero(grad_query, i64(last_row - first_row + kGroup) * Dp);
     const A* const grad_lse = static_cast<const A*>(a.grad_lse);
     for (int i = first_row; i < last_row; ++i) {
       const T *o = at<const T>(a.out, b, i, h, Dv), *go = at<const T>(a.grad_out, b, i, h, Dv);
-      Vec<A, L> sum{};
+      Vector sum{};
       int d = 0;
-      for (; d + L <= Dv; d += L) sum += load<L>(o + d) * load<L>(go + d);
-      if (d < Dv) sum += load_some<L>(o + d, Dv - d) * load_some<L>(go + d, Dv - d);
-      delta[i - first_row] = sum_lanes<L, A>(sum) - (grad_lse ? grad_lse[(b * a.rows + i) * H + h] : A(0));
+      for (; d + kWidth <= Dv; d += kWidth) sum += load<kWidth>(o + d) * load<kWidth>(go + d);
+      if (d < Dv) sum += load_some<kWidth>(o + d, Dv - d) * load_some<kWidth>(go + d, Dv - d);
+      const A lse = grad_lse ? grad_lse[(b * a.rows + i) * H + h] : A(0);
+      delta[i - first_row] = sum_lanes<kWidth, A>(sum) - lse;
     }
     for (int first = first_column; first < last_column; first += kTile) {
       const int last = first + kTile < last_column ? first + kTile : last_column;
-      backward_tile(b, h, block_begin, block_end, first, last);
+      tile(b, h, block_begin, block_end, first, last);
     }
     for (int i = first_row; a.grad_query.data && i < last_row; ++i)
-      narrow_row(at<T>(a.grad_query, b, i, h, D), grad_query + i64(i - first_row) * Dp, D, A(a.scale));
+      narrow_row(at<T>(a.grad_query, b, i, h, D), grad_query + i64(i - first_row) * Dp, D,
+                 A(a.scale));
   }
 
-  void backward_tile(i64 b, int h, i64 block_begin, i64 block_end, int first, int last) {
+  EW_OUTLINE void tile(i64 b, int h, i64 block_begin, i64 block_end, int first, int last) {
     const int first_row = a.block[block_begin];
     zero(grad_key, i64(kTile) * Dp);
     zero(grad_value, i64(kTile) * Vp);
@@ -336,64 +408,82 @@ template <class T, class A, bool Backward> struct Tiles {
       if (!packed) {
         pack_transposed(key_t, head(a.key, b, h, first, last, D));
         pack_transposed(value_t, head(a.value, b, h, first, last, Dv));
-        finite_key = pack(key, Dp, head(a.key, b, h, first, last, D), A(1));
+        finite_key = pack(key, Dp, head(a.key, b, h, first, last, D), 1);
         packed = true;
       }
       const bool finite_query = pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
-      const bool finite_grad = pack(out, Vp, head(a.grad_out, b, h, begin, end, Dv), A(1));
-      Range read[kBlock / R];
-      for (int g = 0; g < n; g += R)
-        read[g / R] = backward_group(b, h, begin, g, n - g < R ? n - g : R, first, last, first_row);
-      for (int j = 0; j < last - first; j += R) {
-        const auto reads = [&](int g) { return read[g / R].begin < j + R && read[g / R].end > j; };
-        for (int g = 0, run = 0; g < n; g = run) {  // runs of groups that read some of these sources
-          for (run = g + R; run < n && reads(run) == reads(g); run += R) {}
+      const bool finite_grad = pack(grad, Vp, head(a.grad_out, b, h, begin, end, Dv), 1);
+      Range read[kBlock / kGroup];
+      for (int g = 0; g < n; g += kGroup) {
+        const int count = n - g < kGroup ? n - g : kGroup;
+        read[g / kGroup] = group(b, h, begin, g, count, first, last, first_row);
+      }
+      for (int j = 0; j < last - first; j += kGroup) {
+        const auto reads = [&](int g) {
+          return read[g / kGroup].begin < j + kGroup && read[g / kGroup].end > j;
+        };
+        for (int g = 0, run = 0; g < n;
+             g = run) {  // runs of groups that read some of these sources
+          for (run = g + kGroup; run < n && reads(run) == reads(g); run += kGroup) {
+          }
           if (!reads(g)) continue;
           const int depth = (run < n ? run : n) - g;
-          add_product(weights + g * kTile + j, 1, kTile, out + g * Vp, Vp, grad_value + j * Vp, Vp, Vp, depth, finite_grad);
-          add_product(grads + g * kTile + j, 1, kTile, query + g * Dp, Dp, grad_key + j * Dp, Dp, Dp, depth, finite_query);
+          add_product(ByColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
+                      {grad_value + j * Vp, Vp}, Vp, depth, finite_grad);
+          add_product(ByColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
+                      {grad_key + j * Dp, Dp}, Dp, depth, finite_query);
         }
       }
     }
     for (int j = first; j < last; ++j) {
-      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, j, h, D), grad_key + (j - first) * Dp, D, A(1));
-      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, j, h, Dv), grad_value + (j - first) * Vp, Dv, A(1));
+      if (a.grad_key.data)
+        narrow_row(at<T>(a.grad_key, b, j, h, D), grad_key + (j - first) * Dp, D);
+      if (a.grad_value.data)
+        narrow_row(at<T>(a.grad_value, b, j, h, Dv), grad_value + (j - first) * Vp, Dv);
     }
   }
 
-  // Weights after dropout and gradients of the scores of a group, zero where a row does not read; the sources read.
-  Range backward_group(i64 b, int h, int begin, int g, int count, int first, int last, int first_row) {
-    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first), wide = whole(read);
+  // Weights after dropout and gradients of the scores of a group, zero where a row does not read;
+  // the sources read.
+  EW_OUTLINE Range group(i64 b, int h, int begin, int g, int count, int first, int last,
+                         int first_row) {
+    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first);
+    const Range wide = read.whole();
     if (read.empty()) return {0, 0};
     A *const s = weights + g * kTile, *const ds = grads + g * kTile;
     const int columns = wide.end - wide.begin;
-    product<false>(query + g * Dp, Dp, 1, key_t + wide.begin, kTile, s + wide.begin, kTile, columns, D);
-    product<false>(out + g * Vp, Vp, 1, value_t + wide.begin, kTile, ds + wide.begin, kTile, columns, Dv);
+    product<false>(ByRows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+                   columns, D);
+    product<false>(ByRows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
+                   {ds + wide.begin, kTile}, columns, Dv);
     const Mask kept = mask(b, h);
     for (int r = 0; r < count; ++r) {
       const int i = begin + g + r;
       const Range own = row_reach(i, first, last);
-      const A* const stats = static_cast<const A*>(a.stats) + (b * a.rows + i) * 2 * H + h;
+      const A* const stats = stats_of(b, i, h);
       const A shift = stats[0], inverse = stats[H], mean = delta[i - first_row];
-      for (int j = wide.begin; j < wide.end; j += L) {
-        Vec<A, L> w = exp_vec<L>(load<L>(s + r * kTile + j) - shift) * inverse, grad = load<L>(ds + r * kTile + j), after = w;
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        A *const to_weight = s + r * kTile + j, *const to_grad = ds + r * kTile + j;
+        Vector w = exp_vec<kWidth>(load<kWidth>(to_weight) - shift) * inverse;
+        Vector by = load<kWidth>(to_grad), after = w;
         if (a.dropout > 0) {
-          const Vec<A, L> keep = kept.of(edge(i, first + j));
-          grad *= keep;
+          const Vector keep = kept.of(edge(i, first + j));
+          by *= keep;
           after *= keep;
         }
-        grad = w * (grad - mean);
-        if (!covers(own, j)) {
-          const auto reads = is_in(own, j);
-          after = reads ? after : Vec<A, L>{};
-          grad = reads ? grad : Vec<A, L>{};
+        by = w * (by - mean);
+        if (!own.covers(j)) {
+          const auto reads = own.holds(j);
+          after = reads ? after : Vector{};
+          by = reads ? by : Vector{};
         }
-        store<L>(s + r * kTile + j, after);
-        store<L>(ds + r * kTile + j, grad);
+        store<kWidth>(to_weight, after);
+        store<kWidth>(to_grad, by);
       }
     }
-    add_product(ds + read.begin, kTile, 1, key + read.begin * Dp, Dp, grad_query + i64(begin - first_row + g) * Dp, Dp, Dp,
-                read.end - read.begin, finite_key);
+    add_product(ByRows{ds + read.begin, kTile}, {key + read.begin * Dp, Dp},
+                {grad_query + i64(begin - first_row + g) * Dp, Dp}, Dp, read.end - read.begin,
+                finite_key);
     return read;
   }
 };

@@ -1,0 +1,82 @@
+// Attention, forward: a row's scores, their softmax, and the sum of values by weight; and its
+// scores alone, written out for every edge.
+#pragma once
+
+#include "attend.h"
+
+namespace EW_NS {
+
+struct AttendForward : Attend {
+  // sum of values [heads, width], unnormalised; greatest score [heads]; sum of exp [heads]
+  const int result_size;
+
+  explicit AttendForward(const ew_attend_args& args)
+      : Attend(args, *args.by_target), result_size(Fv + 2 * H) {}
+
+  void compute(const Row& row) {
+    zero(result, result_size);
+    if (!row.n()) return;
+    fetch_own(a.query, row, F);
+    score(row, a.query, a.key);
+    apply_gain(row);
+    apply_bias(row);
+    softmax(row.n());
+    copy(result + Fv, greatest, H);
+    copy(result + Fv + H, total, H);
+    if (a.dropout > 0) drop(row);
+    sum_values(row);
+  }
+  void drop(const Row& row) {
+    draw_dropout(row);
+    for (i64 i = 0; i < i64(row.n()) * hp; i += kWidth)
+      store<kWidth>(weights + i, load<kWidth>(weights + i) * load<kWidth>(kept + i));
+  }
+  void sum_values(const Row& row) {
+    const T* value = node_row<const T>(a.value, row.batch, 0);
+    axpy_value(weights, hp, value, a.value.node_stride, row.nodes, result, H, Dv);
+    if (a.edge_value.full)
+      axpy_value(weights, hp, full_vectors(a.edge_value, row.batch), Fv, row.numbers, result, H,
+                 Dv);
+    if (a.edge_value.features) {
+      sum_features(feature_sums, weights, a.edge_value, row, H, hp);
+      add_expanded(result, feature_sums, a.edge_value, H, Dv);
+    }
+  }
+
+  void merge(Parts parts) { merge_softmax(result, parts, H, Dv); }
+
+  void finish(i64 batch, i64 node) {
+    T* out = node_row<T>(a.out, batch, node);
+    A *lse = of_row(a.lse, batch, node), *stats = of_row(a.stats, batch, node, 2);
+    for (int h = 0; h < H; ++h) {
+      const A most = result[Fv + h], sum = result[Fv + H + h];
+      stats[h] = most, stats[H + h] = sum == 0 ? 0 : 1 / sum;
+      lse[h] = sum == 0 ? -kInf<A> : most + log_of(sum);
+    }
+    with_lanes(Dv, [&](auto lanes) {
+      for (int h = 0; h < H; ++h)
+        for (int d = h * Dv; d < (h + 1) * Dv; d += lanes)
+          store<lanes>(out + d, load<lanes>(result + d) * stats[H + h]);
+    });
+  }
+};
+
+struct EdgeScores : Attend {
+  static constexpr int result_size = 0;
+
+  explicit EdgeScores(const ew_attend_args& args) : Attend(args, *args.by_target) {}
+
+  void compute(const Row& row) {
+    if (!row.n()) return;
+    score(row, a.query, a.key);
+    apply_gain(row);
+    apply_bias(row);
+    A* to = static_cast<A*>(a.scores) + row.batch * side.edges * H;
+    for (int e = 0; e < row.n(); ++e)
+      copy(to + i64(row.numbers.index[e]) * H, scores + i64(e) * hp, H);
+  }
+  void merge(Parts) {}
+  void finish(i64, i64) {}
+};
+
+}  // namespace EW_NS

@@ -1,0 +1,41 @@
+// Dropout by counting: whether a weight is kept follows from (seed, batch member, edge, head), so
+// that every pass and every engine (engines/dropout.py) draws the same mask and none is stored.
+#pragma once
+
+#include "simd.h"
+
+namespace EW_NS {
+
+// Spreads every bit of a word, or of each word of a vector (the constants are lowbias32's).
+template <class W> EW_INLINE W mix(W word) {
+  word ^= word >> 16;
+  word *= 0x7FEB352Du;
+  word ^= word >> 15;
+  word *= 0x846CA68Bu;
+  return word ^ (word >> 16);
+}
+
+struct Dropout {
+  u32 low, member, first_edge, threshold;
+  A keep;  // 1 / (1 - rate)
+
+  Dropout(u64 seed, double rate, i64 first, i64 batch)
+      : low(u32(seed)),
+        member(mix(u32(batch) + u32(seed >> 32))),
+        first_edge(u32(first)),
+        threshold(rate < 1 ? u32(rate * 4294967296.0) : 0),
+        keep(rate < 1 ? A(1) / A(1 - rate) : A(0)) {}
+
+  template <class W> EW_INLINE W edge_word(W edge) const {
+    return mix(low ^ mix(edge + first_edge));
+  }
+  static EW_INLINE u32 head_word(u32 head) { return mix(head + 0x9E3779B9u); }
+
+  // `keep` where a weight is kept, 0 where it is dropped, for N pairs of an edge and a head
+  template <int N> EW_INLINE Vec<A, N> factor(Vec<u32, N> edge_and_head) const {
+    const Vec<u32, N> drawn = mix(mix(edge_and_head) ^ member);
+    return __builtin_convertvector(drawn >= threshold, Vec<A, N>) * -keep;
+  }
+};
+
+}  // namespace EW_NS

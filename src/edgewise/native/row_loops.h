@@ -1,0 +1,182 @@
+// The inner loops over a row's edges: dot products with their nodes, and weighted sums.
+//
+//   dot   scores[e, h] (+)= x[h] . y[index[e], h]      scores; gradients of weights
+//   axpy  sum[h] += weights[e, h] y[index[e], h]       weight times value; gradients of nodes
+//
+// Head widths 8 to 128 are compile-time constants, with as many heads at once as fill eight
+// registers, so that a gathered row is read once, in order; any other width takes the generic loop.
+// additive_loops.h has the two of the additive score.
+#pragma once
+
+#include "row.h"
+
+namespace EW_NS {
+
+constexpr int kAhead = 16;  // edges between a prefetch and its use: hardware cannot follow an index
+
+// Loops for single widths are compiled where they matter: 16-bit numbers without instructions that
+// widen them are slow anyway.
+constexpr bool kWidthsMatter = sizeof(T) == sizeof(A) || kVectorBytes > 16;
+
+template <int D>
+constexpr int kLanesOf = D < kWidth ? D : kWidth;  // of a vector, for heads of width D
+template <int D> constexpr int heads_at_once() {
+  const int heads = 8 * kLanesOf<D> / D;
+  return heads < 1 ? 1 : heads > kLanesOf<D> ? kLanesOf<D> : heads;
+}
+
+// Fetches n numbers of the row that the loop reaches kAhead edges later.
+EW_INLINE void fetch_ahead(const T* y, i64 stride, Edges edges, int e, int n) {
+  if (e + kAhead < edges.limit) prefetch(y + i64(edges.index[e + kAhead]) * stride, n);
+}
+
+// ---- dot ----
+
+// `Heads` heads of `Count` edges at once, so that their sums across lanes are taken together.
+template <int D, int Heads, int Count>
+EW_INLINE void dot_step(const Vec<A, kLanesOf<D>>* x, const T* y, i64 stride, Edges edges, int e,
+                        A* scores, int hp, bool add) {
+  constexpr int N = kLanesOf<D>, PerHead = D / N, Sums = Heads * Count;
+  Vec<A, N> part[Sums];
+  EW_EACH (b, Count) {
+    const T* row = y + i64(edges.index[e + b]) * stride;
+    fetch_ahead(y, stride, edges, e + b, Heads * D);
+    EW_EACH (h, Heads) {
+      Vec<A, N> sum{};
+      EW_EACH (v, PerHead) sum += x[h * PerHead + v] * load<N>(row + h * D + v * N);
+      part[b * Heads + h] = sum;
+    }
+  }
+  const Vec<A, Sums> sums = sum_each<A, N, Sums>(part);
+  EW_EACH (b, Count)
+    EW_EACH (h, Heads) {
+      A* to = scores + i64(e + b) * hp + h;
+      *to = add ? *to + sums[b * Heads + h] : sums[b * Heads + h];
+    }
+}
+
+template <int D>
+void dot_rows(const A* x, const T* y, i64 stride, Edges edges, A* scores, int heads, int hp, int,
+              bool add) {
+  constexpr int N = kLanesOf<D>, PerHead = D / N;
+  in_blocks<heads_at_once<D>()>(heads, [&](auto block, int h) {
+    constexpr int Heads = block, full = N < 8 ? N : 8, Count = Heads >= full ? 1 : full / Heads;
+    Vec<A, N> own[Heads * PerHead];
+    EW_EACH (i, Heads * PerHead) own[i] = load<N>(x + h * D + i * N);
+    int e = 0;
+    for (; e + Count <= edges.n; e += Count)
+      dot_step<D, Heads, Count>(own, y + h * D, stride, edges, e, scores + h, hp, add);
+    if constexpr (Count > 1)
+      for (; e < edges.n; ++e)
+        dot_step<D, Heads, 1>(own, y + h * D, stride, edges, e, scores + h, hp, add);
+  });
+}
+
+inline void dot_rows_any(const A* x, const T* y, i64 stride, Edges edges, A* scores, int heads,
+                         int hp, int width, bool add) {
+  const int whole = width / kWidth * kWidth, rest = width - whole;
+  for (int e = 0; e < edges.n; ++e) {
+    const T* row = y + i64(edges.index[e]) * stride;
+    fetch_ahead(y, stride, edges, e, heads * width);
+    for (int h = 0; h < heads; ++h) {
+      const A* xh = x + h * width;
+      const T* yh = row + h * width;
+      Vector sum{};
+      for (int d = 0; d < whole; d += kWidth) sum += load<kWidth>(xh + d) * load<kWidth>(yh + d);
+      if (rest) sum += load_some<kWidth>(xh + whole, rest) * load_some<kWidth>(yh + whole, rest);
+      A* to = scores + i64(e) * hp + h;
+      *to = (add ? *to : A(0)) + sum_lanes<kWidth, A>(sum);
+    }
+  }
+}
+
+// ---- axpy ----
+
+// `Heads` heads of `PerHead` vectors of N lanes each; `width` is the distance between heads.
+template <int N, int PerHead, int Heads>
+EW_INLINE void axpy_block(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
+                          int width) {
+  Vec<A, N> sum[Heads * PerHead];
+  EW_EACH (h, Heads)
+    EW_EACH (v, PerHead) sum[h * PerHead + v] = load<N>(to + h * width + v * N);
+  for (int e = 0; e < edges.n; ++e) {
+    const T* row = y + i64(edges.index[e]) * stride;
+    fetch_ahead(y, stride, edges, e, (Heads - 1) * width + PerHead * N);
+    EW_EACH (h, Heads) {
+      const Vec<A, N> weight = splat<A, N>(weights[i64(e) * hp + h]);
+      EW_EACH (v, PerHead)
+        sum[h * PerHead + v] += weight * load<N>(row + h * width + v * N);  // weight times value
+    }
+  }
+  EW_EACH (h, Heads)
+    EW_EACH (v, PerHead) store<N>(to + h * width + v * N, sum[h * PerHead + v]);
+}
+
+template <int D>
+void axpy_rows(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to, int heads,
+               int) {
+  constexpr int N = kLanesOf<D>;
+  in_blocks<heads_at_once<D>()>(heads, [&](auto block, int h) {
+    axpy_block<N, D / N, block>(weights + h, hp, y + h * D, stride, edges, to + h * D, D);
+  });
+}
+
+inline void axpy_rows_any(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
+                          int heads, int width) {
+  for (int h = 0; h < heads; ++h, ++weights, y += width, to += width) {
+    int d = 0;
+    for (; width - d >= 4 * kWidth; d += 4 * kWidth)
+      axpy_block<kWidth, 4, 1>(weights, hp, y + d, stride, edges, to + d, 0);
+    for (; width - d >= kWidth; d += kWidth)
+      axpy_block<kWidth, 1, 1>(weights, hp, y + d, stride, edges, to + d, 0);
+    if (d == width) continue;
+    const int rest = width - d;
+    Vector sum = load_some<kWidth>(to + d, rest);
+    for (int e = 0; e < edges.n; ++e) {
+      fetch_ahead(y + d, stride, edges, e, rest);
+      const T* row = y + i64(edges.index[e]) * stride;
+      sum += weights[i64(e) * hp] * load_some<kWidth>(row + d, rest);
+    }
+    store_some<kWidth>(to + d, sum, rest);
+  }
+}
+
+// ---- choosing ----
+
+using DotRows = void (*)(const A* x, const T* y, i64 stride, Edges, A* scores, int heads, int hp,
+                         int width, bool add);
+using AxpyRows = void (*)(const A* weights, int hp, const T* y, i64 stride, Edges, A* to, int heads,
+                          int width);
+
+inline DotRows dot_of(int width) {
+  if constexpr (kWidthsMatter) switch (width) {
+      case 8:
+        return dot_rows<8>;
+      case 16:
+        return dot_rows<16>;
+      case 32:
+        return dot_rows<32>;
+      case 64:
+        return dot_rows<64>;
+      case 128:
+        return dot_rows<128>;
+    }
+  return dot_rows_any;
+}
+inline AxpyRows axpy_of(int width) {
+  if constexpr (kWidthsMatter) switch (width) {
+      case 8:
+        return axpy_rows<8>;
+      case 16:
+        return axpy_rows<16>;
+      case 32:
+        return axpy_rows<32>;
+      case 64:
+        return axpy_rows<64>;
+      case 128:
+        return axpy_rows<128>;
+    }
+  return axpy_rows_any;
+}
+
+}  // namespace EW_NS
