@@ -32,7 +32,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror src/edgewise/native/*.h src/edgewise/native/*.cpp
+	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
 # Rewrites what is generated: the README's table of architectures.
 docs: install

@@ -12,6 +12,7 @@ from torch import Tensor
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.merge import softmax_with_lse
+from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import EdgeLayout, Reference, expand, wide
 from edgewise.scores import Dot
 
@@ -152,7 +153,7 @@ class Dense:
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
         """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
-        if not (layout.full or torch.compiler.is_compiling() or _finite(value)):
+        if not (layout.full or watched((value,)) or _finite(value)):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
         degree = matrix.sum(-1, keepdim=True)
@@ -195,9 +196,9 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     """Whether a matrix product would carry a NaN or an infinity over a pair that is no edge.
 
     There its weight is 0, and 0 times either is NaN. Such calls are left to the edges themselves;
-    the gradient of an output is not looked at, and compiled code does not look at all.
+    the gradient of an output is not looked at, and code that is compiled or traced does not look.
     """
-    if layout.full or torch.compiler.is_compiling():
+    if layout.full or watched((call.query, call.key, call.value)):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True

@@ -63,14 +63,15 @@ class Rows:
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
-        out, lse, _ = rows_attend(_given(call, layout))
+        out, lse, _ = rows_attend(_given(_widened(call), layout))
+        out = out.to(call.value.dtype)
         if len(call.batch) == 1:
             return out, lse
         return out.view(*call.batch, *out.shape[1:]), lse.view(*call.batch, *lse.shape[1:])
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
-        (found,) = rows_scores(_given(replace(call, edge_value=None), layout))
+        (found,) = rows_scores(_given(_widened(replace(call, edge_value=None)), layout))
         return found.view(*call.batch, *found.shape[1:])
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
@@ -104,6 +105,20 @@ class Rows:
 def _gather_seconds(size: int) -> float:
     """Seconds an element, forward and backward, from node tensors of this many bytes."""
     return 0.17e-9 if size < 2e6 else 0.5e-9 if size < 1e7 else 1.1e-9
+
+
+def _widened(call: AttentionCall) -> AttentionCall:
+    """The call in float32 where its kernel would round the projected keys of edges to 16 bits.
+
+    It expands them, a few edges at a time, in the type of the nodes; only an additive score asks
+    for that.
+    """
+    expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
+    if not expands or call.query.dtype.itemsize > 2:
+        return call
+    names = ("query", "key", "value", "edge_value")
+    tensors = {name: getattr(call, name) for name in names}
+    return replace(call, **{n: x.float() for n, x in tensors.items() if isinstance(x, Tensor)})
 
 
 def _given(call: AttentionCall, layout: RowsLayout) -> dict[str, Any]:
