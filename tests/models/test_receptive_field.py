@@ -29,8 +29,8 @@ def test_a_node_sees_as_far_as_its_layers_reach(name: str) -> None:
     x = torch.randn(nodes, 3, requires_grad=True)
     if name in EDGE_MODELS:
         edge = torch.randn(nodes - 1, 2, requires_grad=True)
-        model = EDGE_MODELS[name](3, 2, 4, **REACH[name]).eval()
-        out = model(x, graph, edge)[0]
+        model = EDGE_MODELS[name](3, 4, edge_width=2, **REACH[name]).eval()
+        out = model(x, graph, edge_attr=edge)[0]
     else:
         model = NODE_MODELS[name](3, 4, **REACH[name]).eval()
         out = model(x, graph)

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from edgewise.decoding.choose import Choose, Greedy
 from edgewise.decoding.continuation import Continuation
-from edgewise.layers import Memory, PairModel, TextModel
+from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
 GREEDY = Greedy()
 
 
 @torch.no_grad()
 def generate(
-    model: TextModel | PairModel,
+    model: TextModel | EncoderDecoderModel,
     prompt: Tensor,
     attention_mask: Tensor | None = None,
     *,

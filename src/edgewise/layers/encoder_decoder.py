@@ -1,4 +1,4 @@
-"""Two texts: one is read whole, the other is written token by token while reading the first."""
+"""Encoder-decoder models: the source is read whole, the target token by token while reading it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
-from edgewise.layers.reader import Memory, Reader, positions_of
-from edgewise.layers.text import LanguageHead, ReadTerms, TextEmbedding
+from edgewise.layers.text import (
+    LanguageModelHead,
+    Memory,
+    Reader,
+    ReadTerms,
+    TextEmbedding,
+    positions_of,
+)
 
 
 class EncoderDecoder(nn.Module):
@@ -40,7 +46,7 @@ class EncoderDecoder(nn.Module):
         return states
 
 
-class PairModel(nn.Module):
+class EncoderDecoderModel(nn.Module):
     """An :class:`EncoderDecoder` of token ids, with a head.
 
     Args:
@@ -54,7 +60,7 @@ class PairModel(nn.Module):
         self,
         embedding: TextEmbedding,
         core: EncoderDecoder,
-        head: LanguageHead,
+        head: LanguageModelHead,
         *,
         target_embedding: TextEmbedding | None = None,
     ) -> None:
