@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from edgewise import graphs
 from edgewise.cli.peers import copy_multi_head
 from edgewise.encodings import Rotary
 from edgewise.layers import Cache, JointLinear, LinearByHead, MultiHeadAttention
+from edgewise.models import MODELS
 from tests.errors import refused
 
 
@@ -217,3 +220,23 @@ def test_a_source_is_for_cross_attention_alone() -> None:
 def test_unknown_projections_suggest_the_nearest() -> None:
     with refused("projections", expected="split", got="'spilt'", remedy="did you mean 'split'"):
         MultiHeadAttention(8, 2, projections="spilt")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, make in MODELS.items() if "projections" in signature(make).parameters]
+)
+def test_a_model_may_have_split_projections(name: str) -> None:
+    """A head then sees a part of the input alone, so that its maps have fewer weights."""
+    arguments = {"vit": (8, 1, 3), "graph_transformer": (4, 3)}.get(name, (9,))
+    width = "hidden" if name == "graph_transformer" else "width"
+    options = {"depth": 1, "heads": 3} if arguments == (9,) else {"depth": 1, "heads": 2}
+    if name != "transformer_encoder":  # which is given its width first
+        options |= {width: 6 * options["heads"]}
+    for projections, kind in (("full", JointLinear), ("split", LinearByHead)):
+        model = MODELS[name](*arguments, **options, projections=projections)
+        layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+        first = layers[0].qkv if projections == "full" else layers[0].query
+        assert layers
+        assert isinstance(first, kind)
+        for layer in layers:
+            assert (layer.qkv is None) == (projections == "split" or layer.source_width is not None)

@@ -1,4 +1,4 @@
-"""A model in the midst of writing: what it has read, and how the next token is asked for."""
+"""Incremental decoding: a model that has read a prompt is asked for the next token's logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewise.layers import Cache, EncoderDecoderModel, Memory, TextModel
 
 
 class Continuation:
-    """Reads a prompt, then a token at a time, and gives the scores of each next token.
+    """Reads a prompt, then a token at a time, and gives the logits of each next token.
 
     Args:
         model: of text, or of pairs, which reads the prompt as its target.

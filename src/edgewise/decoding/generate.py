@@ -1,4 +1,4 @@
-"""A text, one token after the other."""
+"""Text generation, one token after the other."""
 
 from __future__ import annotations
 

@@ -123,8 +123,9 @@ class MultiHeadAttention(GraphLayer):
         """
         self._check_source(source)
         score, dropout = self.score, self.dropout if self.training else 0.0
-        as_projected = self.rotary is None and cache is None and self.key_heads == self.heads
-        if self.qkv is not None and as_projected and not isinstance(score, LearnedScore):
+        # Where nothing changes them on the way, query, key and value stay in one tensor.
+        unchanged = self.rotary is None and cache is None and self.key_heads == self.heads
+        if self.qkv is not None and unchanged and not isinstance(score, LearnedScore):
             joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
             heads = attend_joint(joint, graph, score=score, dropout=dropout, **edges)
         else:

@@ -1,4 +1,4 @@
-"""From nodes to one vector a graph: pooling is aggregation over the graph of membership."""
+"""Pooling (readout) from nodes to one vector a graph: aggregation over the graph of membership."""
 
 from __future__ import annotations
 

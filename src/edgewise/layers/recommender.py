@@ -1,4 +1,4 @@
-"""Scores of items for users, from an embedding of both over who chose what."""
+"""Recommender: scores of items for users, from an embedding of both over who chose what."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ padded, packed or cached sequences; :class:`LanguageModelHead`; and :class:`Text
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +108,7 @@ class Memory:
     sizes: Sizes | None = None
 
     def terms(self, targets: int, sizes: Sizes | None) -> dict[str, Any]:
-        """What a decoder layer wants to know, for so many targets, packed with these sizes."""
+        """Arguments of a decoder layer that reads it, for so many targets of these sizes."""
         if (sizes is None) != (self.sizes is None):
             raise ArgumentError(
                 "sizes",
@@ -182,7 +182,7 @@ class Reader(nn.Module):
 
 
 class LanguageModelHead(nn.Module):
-    r"""Scores of tokens by their vectors, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
+    r"""Logits of tokens by their vectors, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
 
     Args:
         vocabulary: how many tokens there are.
@@ -217,21 +217,6 @@ class LanguageModelHead(nn.Module):
         return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
 
 
-class ReadTerms(TypedDict, total=False):
-    """Keyword arguments of :class:`edgewise.layers.Reader`."""
-
-    sizes: Sizes | None
-    positions: Tensor | None
-    graph: Pattern | None
-    cache: Cache | None
-
-
-class TextTerms(ReadTerms, total=False):
-    """The same, of a model that may read another sequence too."""
-
-    memory: Memory | None
-
-
 class TextModel(nn.Module):
     """A language model: an embedding, a reader and a head.
 
@@ -258,7 +243,12 @@ class TextModel(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        **reads: Unpack[TextTerms],
+        *,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """The last hidden state, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
 
@@ -266,29 +256,37 @@ class TextModel(nn.Module):
             input_ids: ``[B, T]``, or ``[N]`` with ``sizes``.
             attention_mask: ``[B, T]``, 0 where a token is padding.
             token_type_ids: like ``input_ids``, where the model has types.
-            reads: ``sizes``, ``positions``, ``graph``, ``memory``, ``cache``; see
-                :class:`edgewise.layers.Reader`.
+            sizes: how many of the N tokens each text of a packed batch has.
+            positions: like ``input_ids``; by default 0, 1, ... in each text.
+            graph: who reads whom, in place of the model's own pattern.
+            memory: another sequence to read, for decoders.
+            cache: what earlier calls computed; these tokens come after it.
         """
-        terms: dict[str, Any] = {**reads}
-        cache = reads.get("cache")
         past = cache.length if cache is not None else 0
-        layout = reads.get("sizes"), reads.get("positions"), past
-        terms["positions"] = positions_of(input_ids[..., None], attention_mask, *layout)
-        x = self.embedding(input_ids, terms["positions"], token_type_ids)
-        states: Tensor = self.reader(x, attention_mask, **terms)
+        positions = positions_of(input_ids[..., None], attention_mask, sizes, positions, past)
+        x = self.embedding(input_ids, positions, token_type_ids)
+        states: Tensor = self.reader(
+            x,
+            attention_mask,
+            sizes=sizes,
+            positions=positions,
+            graph=graph,
+            memory=memory,
+            cache=cache,
+        )
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores of every token ``[..., vocabulary]``, for states of any leading shape."""
+        """Logits of every token ``[..., vocabulary]``, for states of any leading shape."""
         if self.head is None:
             raise ArgumentError(
                 "model",
-                expected="a model with a head, for scores of tokens",
+                expected="a model with a head, for logits of tokens",
                 got="a model without one, as its checkpoint has none",
                 remedy="load the checkpoint of a language model (...ForMaskedLM, ...ForCausalLM)",
             )
-        scores: Tensor = self.head(states, self.embedding.tokens.weight)
-        return scores
+        logits: Tensor = self.head(states, self.embedding.tokens.weight)
+        return logits
 
 
 def positions_of(
