@@ -21,7 +21,12 @@ NODES, USERS = 7, 3
 OF_TEXT = {**models.TEXT_MODELS, **models.ENCODER_DECODER_MODELS}
 SIMPLE = [name for name in models.MODELS if name not in OF_TEXT]
 ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
-ON_EVERY_GRAPH = [*models.NODE_MODELS, *models.EDGE_MODELS, *models.READOUT_MODELS]
+ON_EVERY_GRAPH = [*models.NODE_MODELS, *models.READOUT_MODELS]
+WITH_EDGES = [
+    name
+    for name in ON_EVERY_GRAPH
+    if "edge_width" in inspect.signature(models.MODELS[name]).parameters
+]
 
 
 def small(name: str) -> nn.Module:
@@ -30,8 +35,6 @@ def small(name: str) -> nn.Module:
     make = models.MODELS[name]
     if name in models.NODE_MODELS or name in models.READOUT_MODELS:
         model = make(IN, OUT)
-    elif name in models.EDGE_MODELS:
-        model = make(IN, OUT, edge_width=EDGE)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
     elif name in models.LINK_MODELS:
@@ -73,10 +76,7 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
 
 
 def keywords(name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """What is given by name: features of the edges, and two graphs on one node axis."""
-    torch.manual_seed(2)
-    if name in models.EDGE_MODELS:
-        return {"edge_attr": torch.randn(inputs[1].num_edges, EDGE, dtype=torch.double)}
+    """What is given by name: two graphs on one node axis."""
     if name in models.READOUT_MODELS:
         count = len(inputs[0])
         return {"batch": [min(3, count), count - min(3, count)]}
@@ -84,9 +84,11 @@ def keywords(name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def call(name: str, model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
-    """The output, all parts of it in a row where a model gives several."""
-    out = model(*inputs, **keywords(name, inputs))
-    return torch.cat([part.flatten() for part in out]) if isinstance(out, tuple) else out
+    """The output; of nodes and of edges where a model could have either."""
+    if name == "edge_transformer":
+        return torch.cat([model(*inputs).flatten(), model.states(*inputs)[1].flatten()])
+    out: Tensor = model(*inputs, **keywords(name, inputs))
+    return out
 
 
 def leaf(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
@@ -174,24 +176,25 @@ def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", models.EDGE_MODELS)
-def test_renumbering_nodes_and_edges_renumbers_the_outputs(name: str) -> None:
-    model = small(name)
-    x, graph = inputs = example(name)
-    edge_attr = keywords(name, inputs)["edge_attr"]
-    order, edge_order = torch.randperm(len(x)), torch.randperm(len(edge_attr))
-    index = order.argsort()[graph.edge_index][:, edge_order]
-    outs = model(x, graph, edge_attr=edge_attr)
-    renumbered = graphs.edges(index, len(x))
-    others = model(x[order], renumbered, edge_attr=edge_attr[edge_order])
-    for out, other, numbers in zip(outs, others, (order, edge_order), strict=True):
-        torch.testing.assert_close(other, out[numbers], rtol=0, atol=1e-12)
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_renumbering_the_edges_with_their_features_changes_nothing(name: str) -> None:
+    x, graph = example(name)
+    model = models.MODELS[name](IN, OUT, edge_width=EDGE).double().eval()
+    edge_attr = torch.randn(graph.num_edges, EDGE, dtype=torch.double)
+    order = torch.randperm(graph.num_edges)
+    renumbered = graphs.edges(graph.edge_index[:, order], len(x))
+    out, other = (
+        model(x, g, edge_attr=e) for g, e in ((graph, edge_attr), (renumbered, edge_attr[order]))
+    )
+    torch.testing.assert_close(other, out, rtol=0, atol=1e-12)
+    assert not torch.allclose(model(x, renumbered, edge_attr=edge_attr), out)
 
 
-@pytest.mark.parametrize("name", [*models.EDGE_MODELS, *models.READOUT_MODELS])
+@pytest.mark.parametrize("name", models.READOUT_MODELS)
 @pytest.mark.parametrize("nodes", [0, 1, 2])
-def test_edges_and_graphs_may_be_few(name: str, nodes: int) -> None:
+def test_graphs_may_be_small(name: str, nodes: int) -> None:
     out = call(name, small(name), example(name, nodes))
+    assert out.shape == (2, OUT)
     assert out.isfinite().all()
 
 
@@ -204,7 +207,7 @@ def test_every_graph_model_is_called_alike(name: str) -> None:
     assert [p.kind is p.KEYWORD_ONLY for p in first] == [False, False, True, True]
     x, graph = example(name)
     given = {"batch": [3, 4], "edge_attr": torch.rand(graph.num_edges, 2, dtype=torch.double)}
-    if "edge_width" in inspect.signature(models.MODELS[name]).parameters:
+    if name in WITH_EDGES:
         model = models.MODELS[name](IN, OUT, edge_width=2).double().eval()
     elif name == "graph_transformer":  # a weight for each head, or one for all
         given["edge_attr"] = given["edge_attr"][:, :1]
@@ -217,8 +220,7 @@ def test_every_graph_model_is_called_alike(name: str) -> None:
         model(x, graph, **given | {"edge_attr": edge_attr})
         for edge_attr in (given["edge_attr"], 2 * given["edge_attr"])
     )
-    first_of = (lambda y: y[0]) if name in models.EDGE_MODELS else (lambda y: y)
-    assert not torch.allclose(first_of(out), first_of(other))
+    assert not torch.allclose(out, other)
 
 
 @pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])

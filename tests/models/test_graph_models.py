@@ -14,6 +14,7 @@ from edgewise.models.edge_transformer import EdgeTransformerLayer
 from edgewise.models.gatv2 import GATv2Layer
 from edgewise.models.gin import GINLayer, JumpingKnowledge
 from edgewise.models.monet import MoNetLayer
+from tests.errors import refused
 
 N, F_IN, HEADS = 6, 4, 2
 
@@ -145,6 +146,23 @@ def test_an_edge_transformer_without_features_has_ones(x: Tensor, graph: graphs.
     model = edge_transformer(F_IN, 3, edge_width=2, hidden=8, depth=2, heads=2).double().eval()
     ones = torch.ones(graph.num_edges, 2, dtype=torch.double)
     torch.testing.assert_close(model(x, graph), model(x, graph, edge_attr=ones))
+
+
+@pytest.mark.parametrize("focus", ["nodes", "edges"])
+def test_an_edge_transformer_is_for_nodes_or_for_edges(
+    x: Tensor, graph: graphs.Graph, focus: str
+) -> None:
+    model = edge_transformer(F_IN, 3, hidden=8, depth=1, heads=2, focus=focus).double().eval()
+    nodes, edges = model.states(x, graph)
+    expected = model.head(nodes if focus == "nodes" else edges)
+    torch.testing.assert_close(model(x, graph), expected)
+    assert len(nodes) == N
+    assert len(edges) == graph.num_edges
+
+
+def test_an_unknown_focus_suggests_the_nearest() -> None:
+    with refused("focus", expected="edges", got="'edge'", remedy="did you mean 'edges'"):
+        edge_transformer(F_IN, 3, focus="edge")
 
 
 def test_the_plain_network_sums_its_messages(x: Tensor, graph: graphs.Graph) -> None:

@@ -67,13 +67,10 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "monet": monet,
     "magna": magna,
     "graph_transformer": graph_transformer,
+    "edge_transformer": edge_transformer,
     "grand": grand,
 }
 """``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
-
-EDGE_MODELS: dict[str, Callable[..., nn.Module]] = {"edge_transformer": edge_transformer}
-"""``f(in_width, out_width, edge_width=)``, called ``model(x, graph, edge_attr=) -> (nodes
-[..., N, out_width], edges [..., E, hidden])``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graph_gat": graph_gat,
@@ -123,7 +120,6 @@ RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pins
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
-    **EDGE_MODELS,
     **READOUT_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
@@ -148,7 +144,6 @@ def about(name: str) -> dict[str, str]:
 
 __all__ = [
     "CAPTION_MODELS",
-    "EDGE_MODELS",
     "ENCODER_DECODER_MODELS",
     "IMAGE_MODELS",
     "LINK_MODELS",

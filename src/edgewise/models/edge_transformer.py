@@ -10,13 +10,25 @@ Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from torch import Tensor, nn
 
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.edge_steps import edge_softmax
+from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern
-from edgewise.layers import FeedForward, GraphLayer, Membership, NodeBatchNorm, Residual
+from edgewise.layers import (
+    FeedForward,
+    GraphLayer,
+    Linear,
+    Membership,
+    NodeBatchNorm,
+    Residual,
+)
+
+Focus = Literal["nodes", "edges"]
 
 
 class EdgeTransformerLayer(GraphLayer):
@@ -65,12 +77,16 @@ class EdgeTransformer(GraphLayer):
         hidden: int,
         depth: int,
         heads: int,
+        focus: Focus,
     ) -> None:
         super().__init__()
-        self.embed_nodes = nn.Linear(in_width, hidden)
-        self.embed_edges = nn.Linear(edge_width, hidden)
-        self.head = nn.Linear(hidden, out_width)
+        if focus not in get_args(Focus):
+            raise unknown_name("focus", focus, get_args(Focus))
+        self.focus: Focus = focus
+        self.embed_nodes = Linear(in_width, hidden)
+        self.embed_edges = nn.Linear(edge_width or 1, hidden)
         self.layers = nn.ModuleList(EdgeTransformerLayer(hidden, heads) for _ in range(depth))
+        self.head = nn.Linear(hidden, out_width)
 
     def forward(
         self,
@@ -79,31 +95,54 @@ class EdgeTransformer(GraphLayer):
         *,
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
+    ) -> Tensor:
+        """``[..., N, out_width]``, or E rows where the model is for edges.
+
+        Args:
+            x: ``[..., N, in_width]``.
+            graph: who reads whom.
+            edge_attr: ``[..., E, edge_width]``; ones where not given.
+            batch: see :mod:`edgewise.models`.
+        """
+        nodes, edges = self.states(x, graph, edge_attr=edge_attr)
+        out: Tensor = self.head(nodes if self.focus == "nodes" else edges)
+        return out
+
+    def states(
+        self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Nodes ``[..., N, out_width]``, and the edges' last features ``[..., E, hidden]``."""
+        """The last features of nodes and of edges, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
         if edge_attr is None:
-            edge_attr = x.new_ones(graph.num_edges, self.embed_edges.in_features)
+            edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edge_attr = layer(x, graph, edge_attr)
-        return self.head(x), edge_attr
+        return x, edge_attr
 
 
 def edge_transformer(
     in_width: int,
     out_width: int,
     *,
-    edge_width: int = 1,
+    edge_width: int = 0,
     hidden: int = 64,
     depth: int = 4,
     heads: int = 8,
+    focus: Focus = "nodes",
 ) -> EdgeTransformer:
     """Stack ``depth`` layers; called ``model(x, graph, edge_attr=[E, edge_width])``.
 
-    A node's output depends on the nodes up to ``depth`` steps away and on no others. Without
-    ``edge_attr`` every edge has ones.
+    ``focus`` says what it is for: an output for each of the ``"nodes"`` or of the ``"edges"``.
+    ``edge_width`` is 0 where edges have no features. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
     """
     return EdgeTransformer(
-        in_width, out_width, edge_width=edge_width, hidden=hidden, depth=depth, heads=heads
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        hidden=hidden,
+        depth=depth,
+        heads=heads,
+        focus=focus,
     )

@@ -158,10 +158,11 @@ class GraphNetwork(GraphLayer):
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
+        like = self.decode.weight  # x may be sparse
         if edge_attr is None:
-            edge_attr = x.new_ones(graph.num_edges, self.encode_edges.in_features)
+            edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)
         if global_attr is None:
-            global_attr = x.new_ones(members.num_targets, self.encode_graphs.in_features)
+            global_attr = like.new_ones(members.num_targets, self.encode_graphs.in_features)
         if not _each_node_once(members):
             if self.focus != "graphs":
                 raise ArgumentError(

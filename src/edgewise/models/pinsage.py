@@ -46,8 +46,10 @@ class ImportancePooling(GraphLayer):
 
 
 class PinSageLayer(GraphLayer):
-    """One convolution, linear and at first the neighbours' mean: without features, the paper's
-    ReLU and random maps make embeddings learn several times as slowly.
+    """One convolution, linear, which begins as the mean of the neighbours.
+
+    Where nodes have no features but an embedding, the paper's ReLU and random maps make it learn
+    several times as slowly.
     """
 
     def __init__(self, width: int, top: int, steps: int) -> None:
