@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from edgewise import models
-from edgewise.layers import init_xavier
+from edgewise.layers import JointLinear, init_xavier
 
 
 def test_gpt_begins_with_small_weights_and_smaller_ones_where_branches_end() -> None:
@@ -31,3 +31,11 @@ def test_the_transformer_begins_as_glorot_and_bengio_say() -> None:
     linear = init_xavier(nn.Linear(300, 100))
     assert linear.weight.abs().max() <= math.sqrt(6 / 400)
     torch.testing.assert_close(linear.weight.std().item(), math.sqrt(2 / 400), rtol=0.02, atol=0)
+
+
+def test_query_key_and_value_begin_as_matrices_of_their_own() -> None:
+    torch.manual_seed(0)
+    joint = init_xavier(JointLinear(120, (120, 120, 120)))
+    bound = math.sqrt(6 / 240)  # of the whole matrix it would be smaller, √(6 / 480)
+    for weight in joint.weights():
+        assert 0.99 * bound < weight.abs().max() <= bound
