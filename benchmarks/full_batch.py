@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from benchmarks.cpu.measure import spread, status
-from edgewise import data, models, tasks
+from edgewise import Graph, data, models, tasks
 from edgewise.data import Data
 from edgewise.models.link_predictor import LinkPredictor
 from edgewise.tasks import Task
@@ -56,7 +56,7 @@ def main() -> None:
             Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
             before, began = status("VmRSS"), time.perf_counter()
             optimizer.zero_grad()
-            loss = task.loss(batch.counted(model(*batch.inputs)), batch.target)
+            loss = task.loss(batch.counted(model(*batch.inputs, **batch.keywords)), batch.target)
             loss.backward()
             optimizer.step()
             seconds.append(time.perf_counter() - began)
@@ -65,7 +65,7 @@ def main() -> None:
         if not losses[-1] < losses[0]:
             raise SystemExit(f"{name}: the loss does not fall: {losses}")
         middle, about = spread(seconds[1:])  # the first prepares the graph
-        graph = batch.inputs[0]
+        graph = next(part for part in batch.inputs if isinstance(part, Graph))
         size = f"{graph.num_targets} nodes, {graph.num_edges} edges"
         print(
             f"{name:18}{size:34}{middle:7.2f} s ± {about:.0%}   peak {max(peaks) / 2**20:6.0f} MiB"

@@ -68,7 +68,7 @@ def plain_copy(model: nn.Module) -> PlainGPT:
     """The plain model with the weights of ours."""
     mine = {name.removeprefix("trunk."): value for name, value in model.state_dict().items()}
     vocabulary, width = mine["embedding.tokens.weight"].shape
-    depth = sum(name.endswith("query.weight") for name in mine)
+    depth = sum(name.endswith("qkv.weight") for name in mine)
     heads = model.trunk.reader.stack.layers[0].attention.sublayer.heads
     length = mine["embedding.positions.table"].shape[0]
     plain = PlainGPT(vocabulary, length, width, depth, heads)
@@ -81,11 +81,8 @@ def plain_copy(model: nn.Module) -> PlainGPT:
     for i in range(depth):
         ours, theirs = f"reader.stack.layers.{i}", f"blocks.{i}"
         for kind in ("weight", "bias"):
-            parts = [
-                mine[f"{ours}.attention.sublayer.{x}.{kind}"] for x in ("query", "key", "value")
-            ]
-            weights[f"{theirs}.qkv.{kind}"] = torch.cat(parts)
             for theirs_name, ours_name in (
+                ("qkv", "attention.sublayer.qkv"),
                 ("out", "attention.sublayer.output"),
                 ("up", "feed_forward.sublayer.0"),
                 ("down", "feed_forward.sublayer.3"),
@@ -104,7 +101,7 @@ def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
         for parameter in (*model.parameters(), *plain.parameters()):
             parameter.mul_(3)  # else one non-linearity is as good as another
     losses = []
-    for scores in (model(*batch.inputs), of_plain(plain, batch)):
+    for scores in (model(*batch.inputs, **batch.keywords), of_plain(plain, batch)):
         loss = F.cross_entropy(scores, batch.target)
         loss.backward()
         losses.append(loss.detach())
@@ -170,7 +167,7 @@ def main() -> None:
         print(f"plain PyTorch: test/loss {train_plain(recipe, plain, loaders):.4f}")
         return
     steps = {
-        "ours": stepper(recipe, model, lambda batch: model(*batch.inputs)),
+        "ours": stepper(recipe, model, lambda batch: model(*batch.inputs, **batch.keywords)),
         "plain": stepper(recipe, plain, lambda batch: of_plain(plain, batch)),
     }
     fastest: dict[str, list[float]] = {name: [] for name in steps}

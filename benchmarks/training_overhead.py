@@ -30,11 +30,13 @@ def bare(recipe: recipes.Recipe) -> float:
     for _ in range(recipe.trainer.epochs):
         model.train()
         optimizer.zero_grad()
-        F.cross_entropy(train.counted(model(*train.inputs)), train.target).backward()
+        F.cross_entropy(
+            train.counted(model(*train.inputs, **train.keywords)), train.target
+        ).backward()
         optimizer.step()
         model.eval()
         with torch.no_grad():
-            answers = val.counted(model(*val.inputs)).argmax(-1)
+            answers = val.counted(model(*val.inputs, **val.keywords)).argmax(-1)
             (answers == val.target).float().mean().item()
     return time.perf_counter() - start
 

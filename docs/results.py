@@ -82,8 +82,9 @@ BESIDE = {
             " --trainer.precision bf16 --out runs/texts\n"
             "edgewise train bert-wikitext --from runs/texts --data.sources sst2 --data.windows 0"
             " --trainer.epochs 40 --optimizer.lr 1e-3 --trainer.precision bf16 --out runs/films\n"
-            'edgewise train sst2 --from runs/films --model.graph "window(4)" --data.forget 0.3'
-            " --trainer.average_last 3 --trainer.epochs 6 --seeds 3 --out sst2-tuned",
+            'edgewise train sst2 --from runs/films --model.graph "window(4)"'
+            " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --out sst2-tuned",
         ),
     },
 }

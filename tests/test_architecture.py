@@ -1,4 +1,4 @@
-"""The house: which module may import which, how long a file may be, what an import needs."""
+"""The house: which module may import which, and what an import needs."""
 
 from __future__ import annotations
 
@@ -120,12 +120,6 @@ def test_imports_go_down_the_ladder(path: Path) -> None:
 )
 def test_the_ladder_has_no_way_up(importer: str, imported: str) -> None:
     assert not allowed(importer, imported)
-
-
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_are_short(path: Path) -> None:
-    model = part(path) == "models" and path.name != "__init__.py"
-    assert len(path.read_text().splitlines()) <= (60 if model else 300)
 
 
 BLOCKED = f"""

@@ -148,10 +148,21 @@ def test_what_the_error_says(changed: dict[str, Any], words: tuple[str, str, str
         call(**changed)
 
 
-def test_a_batch_of_bias_is_good_input() -> None:
-    assert call(bias=zeros(3, E, H)).shape == (3, N, H, 5)
-    assert call(bias=zeros(3, E, H), engine="dense").shape == (3, N, H, 5)
-    assert call(edge_key=zeros(3, E, H, D)).shape == (3, N, H, 5)
+@pytest.mark.parametrize(
+    ("name", "shape", "engine"),
+    [("bias", (E, H), "auto"), ("bias", (E, H), "dense"), ("edge_key", (E, H, D), "auto")],
+)
+def test_a_batch_of_an_edge_term_is_good_input(
+    name: str, shape: tuple[int, ...], engine: str
+) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(N, H, D), torch.randn(N, H, D), torch.randn(N, H, 5)
+    term = torch.randn(3, *shape)
+    nodes = {"query": query, "key": key, "value": value}
+    together = call(**nodes, **{name: term}, engine=engine)
+    for member in range(3):
+        alone = call(**nodes, **{name: term[member]})
+        torch.testing.assert_close(together[member], alone)
 
 
 def test_an_engine_that_cannot_serve_says_why_and_what_the_others_say() -> None:

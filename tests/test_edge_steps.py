@@ -65,5 +65,10 @@ def test_minus_infinity_drops_an_edge() -> None:
 def test_leading_dimensions() -> None:
     graph = GRAPHS["union"]
     query, key = torch.randn(2, 3, 5, 2, 4), torch.randn(3, 5, 2, 4)
-    assert ew.edge_scores(query, key, graph).shape == (2, 3, graph.num_edges, 2)
-    assert ew.attention_weights(query, key, graph, score=None).shape[-2:] == (graph.num_edges, 2)
+    for step in (ew.edge_scores, ew.attention_weights):
+        together = step(query, key, graph)
+        for i, j in ((0, 0), (1, 2)):
+            torch.testing.assert_close(together[i, j], step(query[i, j], key[j], graph))
+    unscored = ew.attention_weights(query, key, graph, score=None)
+    evenly = (1 / graph.in_degree())[graph.target, None].expand_as(unscored)
+    torch.testing.assert_close(unscored, evenly)

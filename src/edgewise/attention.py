@@ -104,18 +104,6 @@ def attend(
     return out.transpose(-3, -2) if layout == "HND" else out
 
 
-def attend_joint(joint: Tensor, graph: Pattern, **options: Unpack[AttendOptions]) -> Tensor:
-    """:func:`attend` with query, key and value in one tensor, ``[..., N, 3, H, D]``.
-
-    That is what one projection for all three gives. An engine may then write its gradient in one
-    piece, in place of three that autograd would have to join.
-    """
-    query, key, value = joint.unbind(-3)
-    call, graph = prepare(query, key, value, graph, **options)
-    call.joint = joint
-    return _attend(call, graph, engine_for("auto"))
-
-
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     whole = _choose(call, graph, engine)
     if engine == "auto" and len(graph.parts) > 1:

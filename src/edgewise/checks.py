@@ -154,7 +154,7 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Edge vectors in the type of the nodes, projections in that of their sums."""
+    """Edge vectors in the type of sums over nodes; beside 16-bit nodes they may stay as short."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -173,7 +173,9 @@ def _checked_vector(
             got=f"shape {list(shape)}",
             remedy="give one row an edge, in the order of graph.edge_index",
         )
-    return vector.to(accumulator(nodes) if isinstance(vector, Projected) else nodes.dtype)
+    if isinstance(vector, Tensor) and max(vector.dtype.itemsize, nodes.dtype.itemsize) <= 2:
+        return vector
+    return vector.to(accumulator(nodes))
 
 
 def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:

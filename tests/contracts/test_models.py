@@ -13,15 +13,20 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs, models
-from tests.layers.test_dropout import sparse
+from tests.errors import refused
+from tests.layers.test_sparse import sparse
 
-IN, EDGE, WHOLE, OUT, WIDTH, IMAGE, CHANNELS = 6, 3, 2, 4, 8, 8, 2
+IN, EDGE, OUT, WIDTH, IMAGE, CHANNELS = 6, 3, 4, 8, 8, 2
 NODES, USERS = 7, 3
-SIMPLE = [
-    name for name in models.MODELS if name not in {**models.TEXT_MODELS, **models.PAIR_MODELS}
-]
+OF_TEXT = {**models.TEXT_MODELS, **models.ENCODER_DECODER_MODELS}
+SIMPLE = [name for name in models.MODELS if name not in OF_TEXT]
 ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
-WITH_EDGES = [*models.EDGE_MODELS, *models.GRAPH_MODELS]
+ON_EVERY_GRAPH = [*models.NODE_MODELS, *models.READOUT_MODELS]
+WITH_EDGES = [
+    name
+    for name in ON_EVERY_GRAPH
+    if "edge_width" in inspect.signature(models.MODELS[name]).parameters
+]
 
 
 def small(name: str) -> nn.Module:
@@ -30,10 +35,6 @@ def small(name: str) -> nn.Module:
     make = models.MODELS[name]
     if name in models.NODE_MODELS or name in models.READOUT_MODELS:
         model = make(IN, OUT)
-    elif name in models.EDGE_MODELS:
-        model = make(IN, EDGE, OUT)
-    elif name in models.GRAPH_MODELS:
-        model = make(IN, EDGE, WHOLE, OUT)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
     elif name in models.LINK_MODELS:
@@ -41,7 +42,7 @@ def small(name: str) -> nn.Module:
     elif name in models.RECOMMENDERS:
         model = make(USERS, NODES - USERS, width=WIDTH)
     elif name in models.CAPTION_MODELS:
-        model = make(IMAGE, IMAGE, CHANNELS, OUT, NODES, patch=4, width=WIDTH)
+        model = make(IMAGE, CHANNELS, OUT, NODES, patch=4, width=WIDTH)
     elif name in models.SERIES_MODELS:
         model = make(NODES, 5, 3, width=WIDTH)
         nn.init.normal_(model.head.weight)  # which begins with zero
@@ -50,7 +51,7 @@ def small(name: str) -> nn.Module:
     return model.double().eval()
 
 
-def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
+def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
     """Input for one call; a graph with an isolated node, a self-loop and a duplicate edge."""
     torch.manual_seed(1)
     if name in models.IMAGE_MODELS:
@@ -60,45 +61,43 @@ def example(name: str, nodes: int = 7) -> tuple[Tensor, ...]:
         return images, torch.randint(OUT, (3, NODES))
     if name in models.SERIES_MODELS:
         return (torch.randn(3, NODES, dtype=torch.double, requires_grad=True),)
-    if name in models.READOUT_MODELS:  # two graphs on one node axis, and distinct edges
+    if name in models.READOUT_MODELS:  # distinct edges, so that every engine can serve
         x = torch.randn(nodes, IN, dtype=torch.double, requires_grad=True)
-        return x, graphs.from_dense(random_graph(nodes).dense()), graphs.membership([3, nodes - 3])
+        return x, graphs.from_dense(random_graph(nodes).dense())
     if name in models.LINK_MODELS:
-        return random_graph(NODES), torch.randint(NODES, (2, 5))
+        return torch.randint(NODES, (2, 5)), random_graph(NODES)
     if name in models.RECOMMENDERS:
         chosen = torch.tensor([[0, 0, 1, 2, 2, 2], [3, 4, 4, 4, 5, 5]])  # and one item by nobody
         graph = graphs.edges(torch.cat([chosen, chosen.flip(0)], dim=1), NODES)
-        return graph, torch.tensor([2, 0]), torch.arange(NODES - USERS)
+        return torch.tensor([2, 0]), torch.arange(NODES - USERS), graph
     width = WIDTH if name in models.TOKEN_MODELS else IN
     x = torch.randn(nodes, width, dtype=torch.double, requires_grad=True)
-    graph = random_graph(nodes)
-    edge = torch.randn(graph.num_edges, EDGE, dtype=torch.double)
-    if name in models.EDGE_MODELS:
-        return x, graph, edge
-    if name in models.GRAPH_MODELS:
-        return x, graph, edge, torch.randn(1, WHOLE, dtype=torch.double)
-    return x, graph
+    return x, random_graph(nodes)
 
 
-def call(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
-    """The output, all parts of it in a row where a model gives several."""
-    out = model(*inputs)
-    return torch.cat([part.flatten() for part in out]) if isinstance(out, tuple) else out
+def keywords(name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """What is given by name: two graphs on one node axis."""
+    if name in models.READOUT_MODELS:
+        count = len(inputs[0])
+        return {"batch": [min(3, count), count - min(3, count)]}
+    return {}
 
 
-def leaf(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+def call(name: str, model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
+    """The output; of nodes and of edges where a model could have either."""
+    if name == "edge_transformer":
+        return torch.cat([model(*inputs).flatten(), model.states(*inputs)[1].flatten()])
+    out: Tensor = model(*inputs, **keywords(name, inputs))
+    return out
+
+
+def leaf(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
     """What gradients are compared of: the features, or the embeddings where there are none."""
-    return inputs[0] if isinstance(inputs[0], Tensor) else model.embedding.weight
+    return inputs[0] if inputs[0].requires_grad else model.embedding.weight
 
 
-def on_distinct_edges(name: str, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def on_distinct_edges(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The input without duplicate edges, so that every engine can serve."""
-    if name in models.READOUT_MODELS:  # theirs are distinct
-        return inputs
-    if name in WITH_EDGES:
-        x, graph, edge, *whole = inputs
-        distinct = graphs.from_dense(graph.dense())
-        return x, distinct, edge[: distinct.num_edges], *whole
     return tuple(graphs.from_dense(x.dense()) if isinstance(x, ew.Graph) else x for x in inputs)
 
 
@@ -112,7 +111,7 @@ def random_graph(nodes: int) -> ew.Graph:
 @pytest.mark.parametrize("name", SIMPLE)
 def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> None:
     model, inputs = small(name), example(name)
-    out = call(model, inputs)
+    out = call(name, model, inputs)
     assert out.isfinite().all()
     out.square().sum().backward()
     assert leaf(model, inputs).grad.isfinite().all()
@@ -142,20 +141,20 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     other = small(name)
     for parameter in other.parameters():
         nn.init.normal_(parameter)
-    assert not torch.equal(call(other, inputs), call(model, inputs))
+    assert not torch.equal(call(name, other, inputs), call(name, model, inputs))
     other.load_state_dict(model.state_dict())
-    assert torch.equal(call(other, inputs), call(model, inputs))
+    assert torch.equal(call(name, other, inputs), call(name, model, inputs))
 
 
 @pytest.mark.parametrize("name", SIMPLE)
 @pytest.mark.parametrize("engine", ew.engines.ENGINES)
 def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
-    model, inputs = small(name), on_distinct_edges(name, example(name))
+    model, inputs = small(name), on_distinct_edges(example(name))
     outs, grads = [], []
     for chosen in ("reference", engine):
         try:
             with ew.using_engine(chosen):
-                outs.append(call(model, inputs))
+                outs.append(call(name, model, inputs))
         except ew.ArgumentError as refusal:
             # tiles: dot products on runs of sources; readouts: maxima, and vectors on the edges
             if engine != "tiles" and name not in models.READOUT_MODELS:
@@ -177,31 +176,65 @@ def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", models.NODE_MODELS)
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-def test_sparse_features_give_the_same_as_dense_ones(name: str) -> None:
-    model, graph = small(name), random_graph(NODES)
-    x = torch.randn(NODES, IN, dtype=torch.double).relu()
-    torch.testing.assert_close(model(x.to_sparse_csr(), graph), model(x, graph))
-
-
 @pytest.mark.parametrize("name", WITH_EDGES)
-def test_renumbering_nodes_and_edges_renumbers_the_outputs(name: str) -> None:
-    model = small(name)
-    x, graph, edge, *whole = example(name)
-    order, edge_order = torch.randperm(len(x)), torch.randperm(len(edge))
-    index = order.argsort()[graph.edge_index][:, edge_order]
-    outs = model(x, graph, edge, *whole)
-    renumbered = model(x[order], graphs.edges(index, len(x)), edge[edge_order], *whole)
-    for out, other, numbers in zip(outs, renumbered, (order, edge_order, ...), strict=False):
-        torch.testing.assert_close(other, out[numbers], rtol=0, atol=1e-12)
+def test_renumbering_the_edges_with_their_features_changes_nothing(name: str) -> None:
+    x, graph = example(name)
+    model = models.MODELS[name](IN, OUT, edge_width=EDGE).double().eval()
+    edge_attr = torch.randn(graph.num_edges, EDGE, dtype=torch.double)
+    order = torch.randperm(graph.num_edges)
+    renumbered = graphs.edges(graph.edge_index[:, order], len(x))
+    out, other = (
+        model(x, g, edge_attr=e) for g, e in ((graph, edge_attr), (renumbered, edge_attr[order]))
+    )
+    torch.testing.assert_close(other, out, rtol=0, atol=1e-12)
+    assert not torch.allclose(model(x, renumbered, edge_attr=edge_attr), out)
 
 
-@pytest.mark.parametrize("name", WITH_EDGES)
+@pytest.mark.parametrize("name", models.READOUT_MODELS)
 @pytest.mark.parametrize("nodes", [0, 1, 2])
-def test_edges_and_graphs_may_be_few(name: str, nodes: int) -> None:
-    out = call(small(name), example(name, nodes))
+def test_graphs_may_be_small(name: str, nodes: int) -> None:
+    out = call(name, small(name), example(name, nodes))
+    assert out.shape == (2, OUT)
     assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ON_EVERY_GRAPH)
+def test_every_graph_model_is_called_alike(name: str) -> None:
+    """``model(x, graph, *, edge_attr=None, batch=None)``; edge features are read or refused."""
+    signature = inspect.signature(small(name).forward)
+    first = list(signature.parameters.values())[:4]
+    assert [p.name for p in first] == ["x", "graph", "edge_attr", "batch"]
+    assert [p.kind is p.KEYWORD_ONLY for p in first] == [False, False, True, True]
+    x, graph = example(name)
+    given = {"batch": [3, 4], "edge_attr": torch.rand(graph.num_edges, 2, dtype=torch.double)}
+    if name in WITH_EDGES:
+        model = models.MODELS[name](IN, OUT, edge_width=2).double().eval()
+    elif name == "graph_transformer":  # a weight for each head, or one for all
+        given["edge_attr"] = given["edge_attr"][:, :1]
+        model = small(name)
+    else:
+        with refused("edge_attr", expected="None", got="2]", remedy="graph_transformer"):
+            small(name)(x, graph, **given)
+        return
+    out, other = (
+        model(x, graph, **given | {"edge_attr": edge_attr})
+        for edge_attr in (given["edge_attr"], 2 * given["edge_attr"])
+    )
+    assert not torch.allclose(out, other)
+
+
+@pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])
+def test_a_tensor_of_edges_is_no_graph(name: str) -> None:
+    x, graph = example(name)
+    with refused("graph", expected="a graph", got="Tensor", remedy="graphs.edges"):
+        small(name)(x, graph.edge_index)
+
+
+@pytest.mark.parametrize("name", [*models.LINK_MODELS, *models.RECOMMENDERS])
+def test_a_tensor_of_edges_is_no_graph_of_embedded_nodes(name: str) -> None:
+    *asked, graph = example(name)
+    with refused("graph", expected="a graph", got="Tensor", remedy="graphs.edges"):
+        small(name)(*asked, graph.edge_index)
 
 
 @pytest.mark.parametrize("name", ON_A_GRAPH)

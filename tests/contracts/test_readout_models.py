@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise import Graph, graphs, models
 from edgewise.data import PackedGraphs
+from tests.errors import refused
 
 IN, OUT, BOND, CONDITION = 6, 2, 3, 2
 SIZES = (3, 1, 5)
@@ -17,13 +19,18 @@ SIZES = (3, 1, 5)
 
 def small(name: str) -> nn.Module:
     torch.manual_seed(0)
-    make = models.READOUT_MODELS[name]
-    more = {"edge_width": BOND, "condition_width": CONDITION} if takes_bonds(name) else {}
-    return make(IN, OUT, **more).double().eval()
+    return models.READOUT_MODELS[name](IN, OUT, **widths(name)).double().eval()
+
+
+def widths(name: str) -> dict[str, int]:
+    """Of the bonds and conditions, where the model reads them."""
+    known = inspect.signature(models.READOUT_MODELS[name]).parameters
+    wanted = {"edge_width": BOND, "global_width": CONDITION}
+    return {field: width for field, width in wanted.items() if field in known}
 
 
 def takes_bonds(name: str) -> bool:
-    return "edge_width" in inspect.signature(models.READOUT_MODELS[name]).parameters
+    return bool(widths(name))
 
 
 def packed() -> PackedGraphs:
@@ -36,52 +43,72 @@ def packed() -> PackedGraphs:
     return PackedGraphs.of(x, both, bonds)
 
 
-def inputs(name: str, which: list[int], conditions: Tensor) -> tuple[Tensor | Graph, ...]:
+Given = tuple[Tensor, Graph, dict[str, Any]]
+
+
+def inputs(name: str, which: list[int], conditions: Tensor) -> Given:
+    """Features, the graph and what is given by name, of a batch of these graphs."""
     x, graph, members, bonds = packed().take(torch.tensor(which))
-    more = (bonds, conditions[which]) if takes_bonds(name) else ()
-    return (x, graph, members, *more)
+    more = {"edge_attr": bonds, "global_attr": conditions[which]} if takes_bonds(name) else {}
+    return x, graph, {"batch": members, **more}
+
+
+def answer(name: str, model: nn.Module, which: list[int], conditions: Tensor) -> Tensor:
+    torch.manual_seed(3)
+    x, graph, given = inputs(name, which, conditions)
+    return model(x, graph, **given)
 
 
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_a_batch_gives_what_each_graph_alone_gives(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
-    torch.manual_seed(3)
-    together = model(*inputs(name, [2, 0, 1, 2], conditions))
-    assert together.shape == (4, OUT)
+    together = answer(name, model, [2, 0, 1, 2], conditions)
     for row, one in enumerate([2, 0, 1, 2]):
-        torch.manual_seed(3)
-        alone = model(*inputs(name, [one], conditions))[0]
+        alone = answer(name, model, [one], conditions)[0]
         torch.testing.assert_close(together[row], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", models.READOUT_MODELS)
+def test_sizes_are_as_good_as_their_graph_and_one_graph_needs_none(name: str) -> None:
+    model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
+    x, graph, given = inputs(name, [0, 1, 2], conditions)
+    by_sizes = model(x, graph, **given | {"batch": SIZES})
+    torch.testing.assert_close(by_sizes, model(x, graph, **given), rtol=0, atol=1e-12)
+    x, graph, given = inputs(name, [2], conditions)
+    alone = model(x, graph, **given | {"batch": None}).view(1, -1)
+    torch.testing.assert_close(alone, model(x, graph, **given), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_renumbering_the_nodes_changes_nothing(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
-    x, graph, members, *more = inputs(name, [0, 1, 2], conditions)
+    x, graph, given = inputs(name, [0, 1, 2], conditions)
     order = torch.cat([torch.randperm(3), torch.tensor([3]), 4 + torch.randperm(5)])
     renumbered = graphs.edges(order.argsort()[graph.edge_index], len(x))
-    moved = model(x[order], renumbered, members, *more)
-    torch.testing.assert_close(moved, model(x, graph, members, *more), rtol=0, atol=1e-12)
+    moved = model(x[order], renumbered, **given)
+    torch.testing.assert_close(moved, model(x, graph, **given), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [n for n in models.READOUT_MODELS if takes_bonds(n)])
-@pytest.mark.parametrize("argument", [3, 4])
-def test_bonds_and_conditions_matter(name: str, argument: int) -> None:
+@pytest.mark.parametrize("argument", ["edge_attr", "global_attr"])
+def test_bonds_and_conditions_matter(name: str, argument: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
-    given = list(inputs(name, [0, 2], conditions))
-    before = model(*given)
-    given[argument] = given[argument] + 1
-    assert (model(*given) - before).abs().min() > 1e-6
+    x, graph, given = inputs(name, [0, 2], conditions)
+    before = model(x, graph, **given)
+    changed = model(x, graph, **given | {argument: given[argument] + 1})
+    assert (changed - before).abs().min() > 1e-6
 
 
 def test_descriptors_matter() -> None:
     torch.manual_seed(0)
     model = models.molecule_transformer(
-        IN, OUT, edge_width=BOND, condition_width=CONDITION, descriptor_width=5
+        IN, OUT, edge_width=BOND, global_width=CONDITION, descriptor_width=5
     )
     conditions = torch.randn(3, CONDITION, dtype=torch.double)
-    given = inputs("molecule_transformer", [0, 2], conditions)
+    x, graph, given = inputs("molecule_transformer", [0, 2], conditions)
     described = torch.randn(2, 5, dtype=torch.double)
     model = model.double().eval()
-    before = model(*given, described)
-    assert (model(*given, described + 1) - before).abs().min() > 1e-6
+    before = model(x, graph, **given, descriptors=described)
+    assert (model(x, graph, **given, descriptors=described + 1) - before).abs().min() > 1e-6
+    with refused("descriptors", expected="descriptors of each", got="none", remedy="give them"):
+        model(x, graph, **given)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.encodings import Learned
-from edgewise.layers import Cache, PairModel, TextModel
+from edgewise.layers import Cache, EncoderDecoderModel, TextModel
 from tests.errors import refused
 
 VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
@@ -20,10 +20,10 @@ TEXT = [*models.TEXT_MODELS]
 RECURRENT = ["rnn", "lstm", "gru"]
 ATTENTION = [name for name in TEXT if name not in RECURRENT]
 ONE_WAY = [name for name in TEXT if name not in ("bert", "roberta")]
-EVERY = [*TEXT, *models.PAIR_MODELS]
+EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 
 
-def small(name: str, **options: object) -> TextModel | PairModel:
+def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
     """The model with its defaults, small, in float64, with weights that are nowhere 0 or 1."""
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 8, "depth": 2}
@@ -45,9 +45,11 @@ def padded() -> tuple[Tensor, Tensor]:
     return ids.masked_fill(mask == 0, 1), mask
 
 
-def states(model: TextModel | PairModel, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+def states(
+    model: TextModel | EncoderDecoderModel, ids: Tensor, mask: Tensor | None = None
+) -> Tensor:
     """One call, of a text; of a pair of texts, with the other lengths as target."""
-    if isinstance(model, PairModel):
+    if isinstance(model, EncoderDecoderModel):
         return model(ids, mask, ids.flip(0), None if mask is None else mask.flip(0))
     return model(ids, mask)
 
@@ -83,7 +85,7 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     assert len(storages) == len(set(storages)), "safetensors wants every tensor once"
 
 
-@pytest.mark.parametrize("name", [*ATTENTION, *models.PAIR_MODELS])
+@pytest.mark.parametrize("name", [*ATTENTION, *models.ENCODER_DECODER_MODELS])
 @pytest.mark.parametrize("engine", ew.engines.ENGINES)
 def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
     model = small(name)
@@ -107,7 +109,7 @@ def test_packed_equals_padded_equals_alone(name: str) -> None:
     ids, mask = padded()
     real = mask.bool()
     whole = states(model, ids, mask)
-    if isinstance(model, PairModel):
+    if isinstance(model, EncoderDecoderModel):
         target, kept = ids.flip(0), real.flip(0)
         sizes = {"sizes": SIZES, "decoder_sizes": SIZES[::-1]}
         packed = model(ids[real], None, target[kept], **sizes)
@@ -125,7 +127,7 @@ def test_packed_equals_padded_equals_alone(name: str) -> None:
 def test_padding_changes_nothing_and_gets_no_gradient(name: str) -> None:
     model = small(name)
     ids, mask = padded()
-    real = mask.flip(0).bool() if isinstance(model, PairModel) else mask.bool()
+    real = mask.flip(0).bool() if isinstance(model, EncoderDecoderModel) else mask.bool()
     out = states(model, ids, mask)[real]
     if name != "roberta":  # whose positions count what is not the padding's id
         other = ids.where(mask.bool(), 7)
@@ -184,7 +186,7 @@ def test_a_row_may_have_nothing_to_read_in_a_chunk(name: str, left: bool) -> Non
     close(torch.cat(parts, dim=1), model(ids, mask))
 
 
-@pytest.mark.parametrize("name", models.PAIR_MODELS)
+@pytest.mark.parametrize("name", models.ENCODER_DECODER_MODELS)
 def test_a_decoder_step_by_step_equals_at_once(name: str) -> None:
     model = small(name)
     ids, mask = padded()
@@ -199,7 +201,7 @@ def test_a_decoder_step_by_step_equals_at_once(name: str) -> None:
 def test_another_graph_at_the_call(name: str) -> None:
     model = small(name)
     ids, mask = padded()
-    own = model.reader.graph
+    own = model.reader.stack.graph
     close(model(ids, mask, graph=own & graphs.window(LONGEST)), model(ids, mask))
     assert not torch.allclose(model(ids, mask, graph=own & graphs.window(1)), model(ids, mask))
 

@@ -44,13 +44,13 @@ def test_each_interaction_is_in_one_part(data):
     splits, read = data.load(), data.read()
     val = splits.val.make(torch.arange(splits.val.count))
     test = splits.test.make(torch.arange(splits.test.count))
-    known = chosen(val.inputs[0])
+    known = chosen(val.inputs[2])
     assert len(known) == splits.train.count == round(0.8 * read.train.shape[1])
-    of_val = {(int(val.inputs[1][row]), item) for row, item in (val.target == 1).nonzero().tolist()}
+    of_val = {(int(val.inputs[0][row]), item) for row, item in (val.target == 1).nonzero().tolist()}
     assert known | of_val == set(map(tuple, read.train.t().tolist()))
     assert not known & of_val
     of_test = {
-        (int(test.inputs[1][row]), item) for row, item in (test.target == 1).nonzero().tolist()
+        (int(test.inputs[0][row]), item) for row, item in (test.target == 1).nonzero().tolist()
     }
     assert of_test == set(map(tuple, read.test.t().tolist()))
 
@@ -58,11 +58,11 @@ def test_each_interaction_is_in_one_part(data):
 def test_what_is_known_does_not_count(data):
     splits, read = data.load(), data.read()
     val = splits.val.make(torch.tensor([1, 0]))
-    for row, user in enumerate(val.inputs[1].tolist()):
-        known = {item for u, item in chosen(val.inputs[0]) if u == user}
+    for row, user in enumerate(val.inputs[0].tolist()):
+        known = {item for u, item in chosen(val.inputs[2]) if u == user}
         assert set((val.target[row] == -1).nonzero().flatten().tolist()) == known
     test = splits.test.make(torch.arange(splits.test.count))
-    for row, user in enumerate(test.inputs[1].tolist()):  # what was validated on is known by now
+    for row, user in enumerate(test.inputs[0].tolist()):  # what was validated on is known by now
         known = set(read.train[1, read.train[0] == user].tolist())
         assert set((test.target[row] == -1).nonzero().flatten().tolist()) == known
 
@@ -72,7 +72,7 @@ def test_training_asks_for_every_interaction_and_draws_anew(data):
     loader = splits.loaders(0)["train"]
     asked, drawn = Counter(), []
     for batch in loader:
-        graph, users, others, own = batch.inputs
+        (users, others, graph), own = batch.inputs, batch.keywords["positives"]
         assert batch.target.tolist() == [0] * len(users)
         asked.update(zip(users.tolist(), own.tolist(), strict=True))
         drawn.append(others)
@@ -80,7 +80,7 @@ def test_training_asks_for_every_interaction_and_draws_anew(data):
     assert set(asked) == chosen(graph)
     assert set(asked.values()) == {1}
     assert not torch.equal(drawn[0], drawn[1])
-    again = [batch.inputs[2] for batch in splits.loaders(0)["train"]]
+    again = [batch.inputs[1] for batch in splits.loaders(0)["train"]]
     assert all(map(torch.equal, drawn, again))
 
 

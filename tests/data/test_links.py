@@ -71,10 +71,10 @@ def test_what_training_is_asked_about_it_does_not_read(data):
     splits = data.load()
     loader = splits.loaders(0)["train"]
     held_out = [splits.val.make(torch.tensor([0])), splits.test.make(torch.tensor([0]))]
-    hidden = set.union(*(keys(b.inputs[1][:, b.target == 1]) for b in held_out))
+    hidden = set.union(*(keys(b.inputs[0][:, b.target == 1]) for b in held_out))
     asked = set()
     for batch in loader:
-        graph, pairs = batch.inputs
+        pairs, graph = batch.inputs
         read, links = keys(graph.edge_index), keys(pairs[:, batch.target == 1])
         assert not read & links
         assert not (read | links) & hidden
@@ -90,17 +90,17 @@ def test_what_training_is_asked_about_it_does_not_read(data):
 def test_validation_and_test_read_the_training_edges_only(data):
     splits = data.load()
     val, test = (part.make(torch.tensor([0])) for part in (splits.val, splits.test))
-    assert keys(val.inputs[0].edge_index) == keys(test.inputs[0].edge_index)
-    assert val.inputs[0].num_edges == 2 * splits.train.count
+    assert keys(val.inputs[1].edge_index) == keys(test.inputs[1].edge_index)
+    assert val.inputs[1].num_edges == 2 * splits.train.count
     for batch in (val, test):
-        assert not keys(batch.inputs[0].edge_index) & keys(batch.inputs[1])
+        assert not keys(batch.inputs[1].edge_index) & keys(batch.inputs[0])
 
 
 def test_draws_are_decided_by_seed_and_epoch(data):
     def drawn(seed: int, epoch: int) -> torch.Tensor:
         loader = data.load().loaders(seed)["train"]
         loader.set_epoch(epoch)
-        return torch.cat([batch.inputs[1] for batch in loader], dim=1)
+        return torch.cat([batch.inputs[0] for batch in loader], dim=1)
 
     assert torch.equal(drawn(1, 2), drawn(1, 2))
     assert not torch.equal(drawn(1, 2), drawn(1, 3))
@@ -109,10 +109,10 @@ def test_draws_are_decided_by_seed_and_epoch(data):
 
 def test_a_continued_epoch_draws_what_an_unbroken_one_would(data):
     splits = data.load()
-    whole = [batch.inputs[1] for batch in splits.loaders(0)["train"]]
+    whole = [batch.inputs[0] for batch in splits.loaders(0)["train"]]
     loader = splits.loaders(0)["train"]
     loader.load_state_dict({"served": 1})
-    assert all(map(torch.equal, whole[1:], [batch.inputs[1] for batch in loader]))
+    assert all(map(torch.equal, whole[1:], [batch.inputs[0] for batch in loader]))
 
 
 def test_non_edges_are_even_and_never_edges():

@@ -33,7 +33,9 @@ def data(folder: Path, rows: list[str] = ROWS, **fields: Any) -> Molecules:
 
 def whole(split: Split) -> tuple[Any, ...]:
     batch = split.make(torch.arange(split.count))
-    return (*batch.inputs, batch.target)
+    keywords = dict(batch.keywords)
+    bonds, conditions = keywords["edge_attr"], keywords.get("global_attr")
+    return (*batch.inputs, keywords["batch"], bonds, conditions, batch.target)
 
 
 def splits_of(loaded: Splits) -> list[Split]:
@@ -43,11 +45,11 @@ def splits_of(loaded: Splits) -> list[Split]:
 def test_every_row_is_in_one_split_with_its_molecule_and_its_number(tmp_path: Path) -> None:
     loaded = data(tmp_path).load()
     assert loaded.model_arguments["edge_width"] == 8
-    assert loaded.model_arguments["condition_width"] == 0
+    assert loaded.model_arguments["global_width"] == 0
     seen = {}
     for split in splits_of(loaded):
         _, _, members, _, conditions, target = whole(split)
-        assert conditions.shape == (split.count, 0)
+        assert conditions is None
         assert target.shape == (split.count, 1)
         seen |= dict(zip(target.flatten().tolist(), members.in_degree().tolist(), strict=True))
     assert seen == dict(
@@ -55,10 +57,13 @@ def test_every_row_is_in_one_split_with_its_molecule_and_its_number(tmp_path: Pa
     )
 
 
-def test_without_bonds_a_model_gets_three_inputs(tmp_path: Path) -> None:
+def test_without_bonds_a_model_gets_atoms_graph_and_molecules(tmp_path: Path) -> None:
     loaded = data(tmp_path, bonds=False).load()
     assert set(loaded.model_arguments) == {"in_width", "out_width"}
-    x, graph, members = loaded.test.make(torch.tensor([0])).inputs
+    batch = loaded.test.make(torch.tensor([0]))
+    x, graph = batch.inputs
+    assert list(batch.keywords) == ["batch"]
+    members = batch.keywords["batch"]
     assert isinstance(graph, graphs.Graph)
     assert (len(x), members.num_targets) == (graph.num_targets, 1)
 
@@ -98,8 +103,11 @@ def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
 
 def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) -> None:
     loaded = data(tmp_path, ROWS * 3, split="molecule", folds=3, descriptors=True).load()
-    train, test = (whole(split) for split in (loaded.train, loaded.test))
-    described = train[5].unique(dim=0).double()  # one row a molecule
+    train, test = (
+        split.make(torch.arange(split.count)).keywords["descriptors"]
+        for split in (loaded.train, loaded.test)
+    )
+    described = train.unique(dim=0).double()  # one row a molecule
     assert described.shape[1] == loaded.model_arguments["descriptor_width"] > 100
     inside = described.abs().max(0).values < 4
     torch.testing.assert_close(
@@ -107,8 +115,8 @@ def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) 
     )
     spread = described.std(0, correction=0)[inside]
     torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-4, rtol=0)
-    assert test[5].abs().max() == 4  # cut off
-    assert test[5].shape == (loaded.test.count, described.shape[1])
+    assert test.abs().max() == 4  # cut off
+    assert test.shape == (loaded.test.count, described.shape[1])
 
 
 def rows_of(loaded: Splits) -> list[set[int]]:

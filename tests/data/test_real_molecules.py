@@ -32,10 +32,10 @@ def test_esol() -> None:
 def test_no_ionic_liquid_is_in_two_splits() -> None:
     loaded = ionic_liquids().load()
     assert sum(split.count for split in splits_of(loaded)) == 15665
-    assert loaded.model_arguments["condition_width"] == 3
+    assert loaded.model_arguments["global_width"] == 3
     liquids = []
     for split in splits_of(loaded):
-        _, _, members, *_ = split.make(torch.arange(split.count)).inputs
+        members = split.make(torch.arange(split.count)).keywords["batch"]
         liquids.append(len(members.start.unique()))
     assert sum(liquids) == 183  # the batch holds each liquid once, and no split shares one
     assert min(liquids) >= 20

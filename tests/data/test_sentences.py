@@ -7,7 +7,7 @@ import torch
 
 from edgewise.data import ewt, sst2, tsv
 from edgewise.data.conllu import read_conllu
-from edgewise.data.packed_texts import forgotten
+from edgewise.data.packed_texts import drop_words
 from edgewise.data.sentences import read_labelled
 from tests.errors import refused
 from tests.places import needs
@@ -140,20 +140,20 @@ def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
 def test_training_forgets_other_tokens_every_time_and_validation_none():
     torch.manual_seed(0)
     ids = torch.arange(10_000) % 50
-    shown = forgotten(ids, 0.2, hiding=1, special=4)
+    shown = drop_words(ids, 0.2, hiding=1, special=4)
     lost = shown != ids
     assert bool((shown[lost] == 1).all())
     assert not bool(lost[ids < 4].any())
     assert float(lost[ids >= 4].double().mean()) == pytest.approx(0.2, abs=0.02)
-    assert not torch.equal(forgotten(ids, 0.2, 1, 4), shown)
+    assert not torch.equal(drop_words(ids, 0.2, 1, 4), shown)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_only_training_forgets(paths, packed):
     options = {"kind": "words", "vocabulary_size": None, "packed": packed}
-    plain, less = (tsv(**paths, **options, forget=share).load() for share in (0, 0.9))
+    plain, less = (tsv(**paths, **options, word_dropout=share).load() for share in (0, 0.9))
     for name in ("train", "val", "test"):
         one, other = (next(iter(s.loaders(0)[name])).inputs[0].ids for s in (plain, less))
         assert torch.equal(one, other) is (name != "train")
-    with refused("data.forget", expected="from 0", got="1.0", remedy="0.1"):
-        tsv(forget=1.0)
+    with refused("data.word_dropout", expected="from 0", got="1.0", remedy="0.1"):
+        tsv(word_dropout=1.0)

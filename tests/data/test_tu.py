@@ -49,7 +49,7 @@ def test_node_labels_become_one_hot_and_classes_are_counted_from_zero(root: Path
     loaded = toy().load()
     assert loaded.model_arguments == {"in_width": 2, "out_width": 3}
     batch = loaded.test.make(torch.arange(loaded.test.count))
-    x, graph, members = batch.inputs
+    (x, graph), members = batch.inputs, batch.keywords["batch"]
     assert x.tolist() == [[1, 0], [0, 1]] * loaded.test.count
     assert graph.num_edges == 2 * loaded.test.count
     assert members.in_degree().tolist() == [2] * loaded.test.count

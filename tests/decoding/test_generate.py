@@ -8,19 +8,19 @@ from torch import Tensor, nn
 
 from edgewise import graphs, models
 from edgewise.decoding import Continuation, Greedy, Sample, beam_search, generate
-from edgewise.layers import LanguageHead, PairModel, TextModel
+from edgewise.layers import EncoderDecoderModel, LanguageModelHead, TextModel
 from tests.errors import refused
 
 VOCABULARY, END, PADDING = 13, 2, 1
 WRITERS = ["gpt", "llama", "gru", "lstm", "transformer", "t5"]
 
 
-def writer(name: str, dtype: torch.dtype = torch.double) -> TextModel | PairModel:
+def writer(name: str, dtype: torch.dtype = torch.double) -> TextModel | EncoderDecoderModel:
     torch.manual_seed(0)
     numbers = {"width": 16, "depth": 2, "dropout": 0.0}
     numbers |= {} if name in ("gru", "lstm") else {"heads": 2, "feed_forward": 24}
     model = models.MODELS[name](VOCABULARY, **numbers).eval()
-    model.head = LanguageHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
+    model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
     for parameter in model.parameters():
         if parameter.dim() > 1:  # random biases of the last norm would decide every token
             nn.init.normal_(parameter, std=0.7)
@@ -31,7 +31,7 @@ def prompts(model: nn.Module) -> tuple[Tensor, dict[str, object]]:
     """Three beginnings, the second shorter and padded on the left; for a pair, their sources."""
     torch.manual_seed(1)
     ids = torch.randint(3, VOCABULARY, (3, 4))
-    if isinstance(model, PairModel):
+    if isinstance(model, EncoderDecoderModel):
         return ids, {"memory": model.encode(torch.randint(3, VOCABULARY, (3, 5)))}
     mask = torch.ones_like(ids)
     mask[1, :2] = 0

@@ -10,7 +10,6 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import attend_joint
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall
 from edgewise.engines.native import library
@@ -18,6 +17,7 @@ from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph, Intervals, Pattern
+from edgewise.layers.attention import unbind_joint
 from edgewise.layouts import GROUP, graph_facts, layout_of
 from tests.engines.calls import Call, assert_same, results
 
@@ -148,18 +148,30 @@ def test_members_that_share_keys_sum_their_gradients() -> None:
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
-@pytest.mark.parametrize("wanted", [True, False])
-def test_three_in_one_tensor_have_one_gradient(batch: tuple[int, ...], wanted: bool) -> None:
-    joint = torch.randn(*batch, 70, 3, 2, 16, requires_grad=wanted)
-    with ew.using_engine("tiles"):
-        together = attend_joint(joint, graphs.causal())
-        apart = ew.attend(*joint.unbind(-3), graphs.causal())
+def test_three_in_one_tensor_have_one_gradient(
+    batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written in one piece, and not put together of three."""
+    joint = torch.randn(*batch, 70, 3, 2, 16, requires_grad=True)
+    apart = ew.attend(*joint.unbind(-3), graphs.causal(), engine="tiles")
+    (expected,) = torch.autograd.grad(apart.square().sum(), joint)
+    together = ew.attend(*unbind_joint(joint), graphs.causal(), engine="tiles")
+    monkeypatch.setattr(torch, "stack", None)
+    (got,) = torch.autograd.grad(together.square().sum(), joint)
     assert together.equal(apart)
-    if wanted:
-        got, expected = (
-            torch.autograd.grad(out.square().sum(), joint)[0] for out in (together, apart)
-        )
-        assert got.equal(expected)
+    assert got.equal(expected)
+
+
+def test_three_in_one_tensor_that_others_read_too() -> None:
+    joint = torch.randn(9, 3, 2, 4, requires_grad=True)
+
+    def loss(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        out = ew.attend(query, key, value, graphs.causal(), engine="tiles")
+        return out.square().sum() + (key * query).sum()
+
+    (expected,) = torch.autograd.grad(loss(*joint.unbind(1)), joint)
+    (got,) = torch.autograd.grad(loss(*unbind_joint(joint)), joint)
+    torch.testing.assert_close(got, expected)
 
 
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])
@@ -300,7 +312,11 @@ def test_compiles_without_a_break() -> None:
 
     def run(*given: Tensor) -> Tensor:
         out, lse = ew.attend_with_lse(*given, causal, engine="tiles")
-        return out.square().sum() + lse.sum() + attend_joint(torch.stack(given, 1), window).sum()
+        return (
+            out.square().sum()
+            + lse.sum()
+            + ew.attend(*torch.stack(given, 1).unbind(1), window).sum()
+        )
 
     given = [torch.randn(12, 4, 8, requires_grad=True) for _ in range(3)]
     with ew.using_engine("tiles"):

@@ -15,6 +15,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.errors import MissingDataError
 from edgewise.interop.huggingface import load
+from edgewise.layers import JointLinear
 from tests.errors import refused
 
 transformers = pytest.importorskip("transformers")
@@ -147,8 +148,9 @@ def test_text_models_give_the_states_logits_and_gradients_of_theirs(
     (logits * probe).sum().backward()
     (other_logits * probe).sum().backward()
     close(embedding(ours).grad, theirs.get_input_embeddings().weight.grad)
-    first = [p.grad for n, p in ours.named_parameters() if "layers.0.attention.sublayer.value" in n]
-    assert all(grad.abs().max() > 0 for grad in first)
+    first = [p.grad for n, p in ours.named_parameters() if "layers.0.attention.sublayer.qkv" in n]
+    assert first
+    assert all(part.abs().max() > 0 for grad in first for part in grad.chunk(3))
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
@@ -170,10 +172,11 @@ def test_in_bfloat16_far_tokens_are_as_near_as_theirs(tmp_path: Path) -> None:
     theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
     exact = transformers.LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     ours = load(tmp_path)
-    for model in (theirs, exact, ours):
-        for name, parameter in model.named_parameters():
-            if name.endswith(("q_proj.weight", "attention.sublayer.query.weight")):
-                parameter.data *= 4  # sharp enough that a wrong angle shows
+    queries = [m.weights()[0] for m in ours.modules() if isinstance(m, JointLinear)]
+    for model in (theirs, exact):
+        queries += [p for name, p in model.named_parameters() if name.endswith("q_proj.weight")]
+    for query in queries:
+        query.data *= 4  # sharp enough that a wrong angle shows
     ids, places = sentences()[0], torch.arange(LONGEST)[None] * 400
     truth, other = (m(ids, position_ids=places).logits.float() for m in (exact, theirs))
     mine = ours.logits(ours(ids, positions=places)).float()

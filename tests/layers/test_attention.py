@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from inspect import signature
 
 import pytest
 import torch
@@ -12,7 +12,9 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.cli.peers import copy_multi_head
 from edgewise.encodings import Rotary
-from edgewise.layers import Cache, LinearByHead, MultiHeadAttention
+from edgewise.layers import Cache, JointLinear, LinearByHead, MultiHeadAttention
+from edgewise.models import MODELS
+from tests.errors import refused
 
 
 def test_equals_torch_with_gradients_of_every_weight() -> None:
@@ -25,8 +27,8 @@ def test_equals_torch_with_gradients_of_every_weight() -> None:
     torch.testing.assert_close(out, other, rtol=0, atol=1e-13)
     out.square().sum().backward()
     other.square().sum().backward()
-    stacked = torch.cat([ours.query.weight.grad, ours.key.weight.grad, ours.value.weight.grad])
-    torch.testing.assert_close(stacked, theirs.in_proj_weight.grad, rtol=0, atol=1e-12)
+    for mine, name in ((ours.qkv.weight, "in_proj_weight"), (ours.qkv.bias, "in_proj_bias")):
+        torch.testing.assert_close(mine.grad, getattr(theirs, name).grad, rtol=0, atol=1e-12)
     torch.testing.assert_close(
         ours.output.weight.grad, theirs.out_proj.weight.grad, rtol=0, atol=1e-12
     )
@@ -35,7 +37,7 @@ def test_equals_torch_with_gradients_of_every_weight() -> None:
 def test_cross_attention_equals_torch() -> None:
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
-    ours = MultiHeadAttention(12, 3).double()
+    ours = MultiHeadAttention(12, 3, source_width=12).double()
     copy_multi_head(theirs, ours)
     x, memory = (torch.randn(2, n, 12, dtype=torch.float64) for n in (5, 7))
     out = ours(x, graphs.complete(), source=memory)
@@ -78,7 +80,6 @@ def test_edge_terms_reach_the_primitive() -> None:
     graph = graphs.complete().bind(3)
     bias = torch.zeros(9, 2)
     bias[graph.source == 0] = -torch.inf
-    blocked = layer(torch.randn(3, 4), graph, bias=bias)
     x = torch.randn(3, 4)
     changed = x.clone()
     changed[0] += 1.0
@@ -86,7 +87,6 @@ def test_edge_terms_reach_the_primitive() -> None:
     torch.testing.assert_close(
         layer(x, graph, bias=bias)[rows], layer(changed, graph, bias=bias)[rows]
     )
-    assert blocked.shape == (3, 4)
 
 
 def test_dropout_only_in_training() -> None:
@@ -103,31 +103,28 @@ def test_heads_must_divide_the_width() -> None:
         MultiHeadAttention(10, 4)
 
 
-def test_grouped_heads_share_keys_and_values() -> None:
+@pytest.mark.parametrize("projections", ["full", "split"])
+def test_grouped_heads_share_keys_and_values(projections: str) -> None:
     torch.manual_seed(0)
-    grouped, full = MultiHeadAttention(12, 6, key_heads=2), MultiHeadAttention(12, 6)
-    assert grouped.key.weight.shape == grouped.value.weight.shape == (4, 12)
-    full.load_state_dict(
-        {
-            name: tensor.unflatten(0, (2, 2)).repeat_interleave(3, dim=0).flatten(0, 1)
-            if name.startswith(("key", "value"))
-            else tensor
-            for name, tensor in grouped.state_dict().items()
-        }
-    )
-    x = torch.randn(2, 5, 12)
-    torch.testing.assert_close(grouped(x, graphs.causal()), full(x, graphs.causal()))
-
-
-def test_split_form_has_grouped_heads_too() -> None:
-    layer = MultiHeadAttention(12, 6, key_heads=2, projections="split")
-    assert layer(torch.randn(5, 12), graphs.complete()).shape == (5, 12)
+    grouped = MultiHeadAttention(12, 6, key_heads=2, projections=projections).double()
+    x = torch.randn(2, 5, 12, dtype=torch.double)
+    if projections == "full":
+        query, key, value = grouped.qkv(x).split((12, 4, 4), dim=-1)
+    else:
+        query, key, value = grouped.query(x), grouped.key(x), grouped.value(x)
+    query = query.unflatten(-1, (6, 2))
+    key, value = (part.unflatten(-1, (2, 2)).repeat_interleave(3, dim=-2) for part in (key, value))
+    expected = grouped.output(ew.attend(query, key, value, graphs.causal()).flatten(-2))
+    torch.testing.assert_close(grouped(x, graphs.causal()), expected)
 
 
 def test_heads_may_be_wider_than_their_share() -> None:
-    layer = MultiHeadAttention(10, 3, head_width=7)
-    assert layer.query.weight.shape == (21, 10)
-    assert layer(torch.randn(4, 10), graphs.complete()).shape == (4, 10)
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(10, 3, head_width=7).double()
+    x = torch.randn(4, 10, dtype=torch.double)
+    query, key, value = layer.qkv(x).view(4, 3, 3, 7).unbind(1)
+    expected = layer.output(ew.attend(query, key, value, graphs.complete()).flatten(-2))
+    torch.testing.assert_close(layer(x, graphs.complete()), expected)
 
 
 @pytest.mark.parametrize("heads", [4, 0])
@@ -154,7 +151,7 @@ def test_rotary_attention_does_not_change_when_all_positions_shift() -> None:
 
 def test_rotary_leaves_another_source_alone() -> None:
     torch.manual_seed(0)
-    layer = MultiHeadAttention(8, 2, rotary=Rotary(4))
+    layer = MultiHeadAttention(8, 2, source_width=8, rotary=Rotary(4))
     x, source = torch.randn(3, 8), torch.randn(5, 8)
     out = layer(x, graphs.complete(), source)
     order = torch.randperm(5)
@@ -173,48 +170,73 @@ def test_a_cache_without_positions_counts_on() -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x, graphs.causal()))
 
 
-def long_enough(layer: MultiHeadAttention) -> torch.Tensor:
-    """Features as many as the weights of all three maps, so that one product is worth it."""
-    width = layer.query.weight.shape[1]
-    return torch.randn(2, 2 * width, width, dtype=torch.float64)
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("projections", ["full", "split"])
+def test_self_attention_is_attend_of_its_three_projections(projections: str, grad: bool) -> None:
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(12, 3, projections=projections).double()
+    x = torch.randn(2, 7, 12, dtype=torch.double, requires_grad=grad)
+    if projections == "full":
+        parts = [nn.functional.linear(x, w, b) for w, b in zip(
+            layer.qkv.weight.chunk(3), layer.qkv.bias.chunk(3), strict=True)]  # fmt: skip
+    else:
+        parts = [layer.query(x), layer.key(x), layer.value(x)]
+    query, key, value = (part.unflatten(-1, (3, 4)) for part in parts)
+    expected = layer.output(ew.attend(query, key, value, graphs.causal()).flatten(-2))
+    out = layer(x, graphs.causal())
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-13)
+    if grad:
+        leaves = [x, *layer.parameters()]
+        ours, others = (torch.autograd.grad(y.square().sum(), leaves) for y in (out, expected))
+        torch.testing.assert_close(ours, others, rtol=0, atol=1e-11)
 
 
-def test_one_product_gives_what_three_do() -> None:
-    layer = MultiHeadAttention(12, 3).double()
-    x = long_enough(layer).requires_grad_()
-    assert layer._joint(x) is not None
-    together = layer(x, graphs.causal())
-    with torch.no_grad():
-        assert layer._joint(x) is None
-        torch.testing.assert_close(together, layer(x, graphs.causal()), rtol=0, atol=1e-13)
-    leaves = [x, *layer.parameters()]
-    gradients = torch.autograd.grad(together.square().sum(), leaves)
-    layer.query.register_forward_hook(lambda *_: None)  # so that they are called one by one
-    assert layer._joint(x) is None
-    apart = torch.autograd.grad(layer(x, graphs.causal()).square().sum(), leaves)
-    for ours, theirs in zip(gradients, apart, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+def test_hooks_on_the_projection_are_called() -> None:
+    layer, x = MultiHeadAttention(12, 3), torch.randn(5, 12)
+    expected = layer(x, graphs.causal())
+    layer.qkv.register_forward_hook(lambda _module, _inputs, out: 2 * out)
+    assert not torch.allclose(layer(x, graphs.causal()), expected)
 
 
-def unlike(layer: MultiHeadAttention) -> None:
-    layer.query.bias = None
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_joint_map_begins_as_its_parts_would(bias: bool) -> None:
+    torch.manual_seed(0)
+    joint = JointLinear(10, (6, 4, 4), bias=bias)
+    torch.manual_seed(0)
+    parts = [nn.Linear(10, width, bias=bias) for width in (6, 4, 4)]
+    x = torch.randn(3, 10)
+    torch.testing.assert_close(joint(x), torch.cat([part(x) for part in parts], dim=-1))
+    assert torch.equal(joint.weight, torch.cat([part.weight for part in parts]))
 
 
-def hooked(layer: MultiHeadAttention) -> None:
-    layer.key.register_full_backward_hook(lambda *_: None)
+def test_a_source_is_for_cross_attention_alone() -> None:
+    x = torch.randn(3, 8)
+    with refused("source", expected="none for self-att", got="shape [3, 8]", remedy="source_width"):
+        MultiHeadAttention(8, 2)(x, graphs.complete(), x)
+    with refused("source", expected="features to read", got="none", remedy="source_width"):
+        MultiHeadAttention(8, 2, source_width=8)(x, graphs.complete())
 
 
-def patched(layer: MultiHeadAttention) -> None:
-    forward = layer.value.forward
-    layer.value.forward = lambda x: 2 * forward(x)  # type: ignore[method-assign]
+def test_unknown_projections_suggest_the_nearest() -> None:
+    with refused("projections", expected="split", got="'spilt'", remedy="did you mean 'split'"):
+        MultiHeadAttention(8, 2, projections="spilt")
 
 
-@pytest.mark.parametrize("change", [unlike, hooked, patched], ids=lambda f: f.__name__)
-def test_maps_that_are_more_than_a_weight_and_a_bias_are_called(change: Any) -> None:
-    layer = MultiHeadAttention(12, 3).double()
-    change(layer)
-    x = long_enough(layer)
-    with torch.no_grad():
-        expected = layer(x, graphs.causal())
-    torch.testing.assert_close(layer(x, graphs.causal()), expected, rtol=0, atol=1e-13)
-    assert layer._joint(x) is None
+@pytest.mark.parametrize(
+    "name", [name for name, make in MODELS.items() if "projections" in signature(make).parameters]
+)
+def test_a_model_may_have_split_projections(name: str) -> None:
+    """A head then sees a part of the input alone, so that its maps have fewer weights."""
+    arguments = {"vit": (8, 1, 3), "graph_transformer": (4, 3)}.get(name, (9,))
+    width = "hidden" if name == "graph_transformer" else "width"
+    options = {"depth": 1, "heads": 3} if arguments == (9,) else {"depth": 1, "heads": 2}
+    if name != "transformer_encoder":  # which is given its width first
+        options |= {width: 6 * options["heads"]}
+    for projections, kind in (("full", JointLinear), ("split", LinearByHead)):
+        model = MODELS[name](*arguments, **options, projections=projections)
+        layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+        first = layers[0].qkv if projections == "full" else layers[0].query
+        assert layers
+        assert isinstance(first, kind)
+        for layer in layers:
+            assert (layer.qkv is None) == (projections == "split" or layer.source_width is not None)

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.layers import AttentionPool, GraphLayer, Pool, diffuse
+from edgewise.layers import AttentionPool, GraphLayer, Pool
 from edgewise.models import NODE_MODELS
 from edgewise.models.gat import GATLayer
 from edgewise.models.gatv2 import GATv2Layer
+from edgewise.models.magna import diffuse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OVER_SMOOTHING = runpy.run_path(str(ROOT / "examples" / "over_smoothing.py"))

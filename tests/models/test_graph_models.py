@@ -8,17 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import graphs
-from edgewise.layers import (
-    EdgeTransformerLayer,
-    GraphNetworkBlock,
-    JumpingKnowledge,
-    MessagePassing,
-    MultiHeadAttention,
-)
-from edgewise.models import gin, graph_network, graph_transformer, graphsage, monet
+from edgewise.layers import MessagePassing, MultiHeadAttention
+from edgewise.models import edge_transformer, gin, gnn, graph_transformer, graphsage, monet
+from edgewise.models.edge_transformer import EdgeTransformerLayer
 from edgewise.models.gatv2 import GATv2Layer
-from edgewise.models.gin import GINLayer
+from edgewise.models.gin import GINLayer, JumpingKnowledge
 from edgewise.models.monet import MoNetLayer
+from tests.errors import refused
 
 N, F_IN, HEADS = 6, 4, 2
 
@@ -98,7 +94,7 @@ def test_monet_weighs_by_gaussians(x: Tensor, graph: graphs.Graph, given: bool) 
     expected = layer.own(x)
     value = layer.linear(x).view(N, 2, 3)
     for edge, (source, target) in enumerate(graph.edge_index.T.tolist()):
-        u = (layer.place.weight @ place[edge] + layer.place.bias).tanh()
+        u = (layer.coordinates.weight @ place[edge] + layer.coordinates.bias).tanh()
         for k in range(2):
             weight = torch.exp(-0.5 * ((u - layer.mean[k]) * layer.precision[k]).square().sum())
             expected[target] = expected[target] + weight * value[source, k] / degree[target]
@@ -110,9 +106,7 @@ def test_edge_weights_multiply_the_scores(x: Tensor, graph: graphs.Graph) -> Non
     weight = torch.rand(graph.num_edges, dtype=torch.double)
     gain = torch.zeros(N, N, dtype=torch.double)
     gain[graph.target, graph.source] = weight
-    query, key, value = (
-        f(x).view(N, HEADS, -1) for f in (attention.query, attention.key, attention.value)
-    )
+    query, key, value = attention.qkv(x).view(N, 3, HEADS, -1).unbind(1)
     scores = torch.einsum("ihd,jhd->hij", query, key) * (F_IN // HEADS) ** -0.5 * gain
     heads = torch.einsum("hij,jhd->ihd", masked_softmax(scores, graph.dense()), value)
     expected = attention.output(heads.flatten(1))
@@ -122,12 +116,12 @@ def test_edge_weights_multiply_the_scores(x: Tensor, graph: graphs.Graph) -> Non
 def test_graph_transformer_takes_the_weights_to_every_layer(x: Tensor, graph: graphs.Graph) -> None:
     model = graph_transformer(F_IN, 3, hidden=8, depth=2, heads=2).double().eval()
     ones = torch.ones(graph.num_edges, dtype=torch.double)
-    torch.testing.assert_close(model(x, graph, ones), model(x, graph))
+    torch.testing.assert_close(model(x, graph, edge_attr=ones), model(x, graph))
     h = model.embed(x)
     for layer in model.layers:
         h = layer(h, graph, gain=3 * ones[:, None])
-    torch.testing.assert_close(model(x, graph, 3 * ones), model.head(h))
-    assert not torch.allclose(model(x, graph, 3 * ones), model(x, graph))
+    torch.testing.assert_close(model(x, graph, edge_attr=3 * ones), model.head(h))
+    assert not torch.allclose(model(x, graph, edge_attr=3 * ones), model(x, graph))
 
 
 def test_edge_transformer_scores_with_the_product_of_three(x: Tensor, graph: graphs.Graph) -> None:
@@ -143,58 +137,50 @@ def test_edge_transformer_scores_with_the_product_of_three(x: Tensor, graph: gra
             weight = product[mine, part].sum(-1).softmax(0)
             new[i, part] = weight @ value[graph.source[mine]][:, part]
     outs = layer(x, graph, edge)
-    for kind, (old, change) in enumerate(((x, new), (edge, product))):
-        expected = layer.networks[kind](layer.norms[kind](old + layer.outputs[kind](change)))
-        torch.testing.assert_close(outs[kind], expected)
+    nodes = layer.node_network(layer.node_norm(x + layer.node_output(new)))
+    edges = layer.edge_network(layer.edge_norm(edge + layer.edge_output(product)))
+    torch.testing.assert_close(outs, (nodes, edges))
 
 
-def test_a_graph_network_updates_edges_then_nodes_then_graphs() -> None:
-    sizes, width = [2, 3], 3
-    index = torch.tensor([[0, 1, 3, 4, 4], [1, 0, 2, 2, 2]])  # graph 1 has a duplicate
-    graph, owner = graphs.edges(index, 5), [0, 0, 1, 1, 1]
-    block = GraphNetworkBlock(width, reduce="sum").double()
-    torch.manual_seed(0)
-    x, edge, whole = (torch.randn(n, width, dtype=torch.double) for n in (5, 5, 2))
-    new_edge = [
-        block.edge(torch.cat([edge[e], x[t], x[s], whole[owner[t]]]))
-        for e, (s, t) in enumerate(index.T.tolist())
-    ]
-    zero = torch.zeros(width, dtype=torch.double)
-    incoming = [sum((new_edge[e] for e in range(5) if index[1, e] == i), zero) for i in range(5)]
-    new_x = [block.node(torch.cat([incoming[i], x[i], whole[owner[i]]])) for i in range(5)]
-    new_whole = [
-        block.whole(
-            torch.cat(
-                [
-                    sum((new_edge[e] for e in range(5) if owner[index[1, e]] == g), zero),
-                    sum((new_x[i] for i in range(5) if owner[i] == g), zero),
-                    whole[g],
-                ]
-            )
-        )
-        for g in range(2)
-    ]
-    outs = block((x, edge, whole), graph, graphs.membership(sizes))
-    for out, expected in zip(outs, (new_x, new_edge, new_whole), strict=True):
-        torch.testing.assert_close(out, torch.stack(expected))
+def test_an_edge_transformer_without_features_has_ones(x: Tensor, graph: graphs.Graph) -> None:
+    model = edge_transformer(F_IN, 3, edge_width=2, hidden=8, depth=2, heads=2).double().eval()
+    ones = torch.ones(graph.num_edges, 2, dtype=torch.double)
+    torch.testing.assert_close(model(x, graph), model(x, graph, edge_attr=ones))
 
 
-def test_a_graph_network_keeps_the_graphs_of_a_batch_apart() -> None:
-    model = graph_network(2, 3, 1, 4, hidden=8).double()
-    parts = []
-    for nodes, count in ((3, 4), (2, 1)):
-        index = torch.randint(nodes, (2, count))
-        shapes = ((nodes, 2), (count, 3), (1, 1))
-        parts.append((graphs.edges(index, nodes), [torch.randn(s).double() for s in shapes]))
-    alone = [model(x, graph, edge, whole) for graph, (x, edge, whole) in parts]
-    packed = graphs.batch([graph for graph, _ in parts])
-    x, edge, whole = (torch.cat([state[i] for _, state in parts]) for i in range(3))
-    together = model(x, packed, edge, whole, sizes=[3, 2])
-    for i in range(3):
-        torch.testing.assert_close(together[i], torch.cat([state[i] for state in alone]))
+@pytest.mark.parametrize("focus", ["nodes", "edges"])
+def test_an_edge_transformer_is_for_nodes_or_for_edges(
+    x: Tensor, graph: graphs.Graph, focus: str
+) -> None:
+    model = edge_transformer(F_IN, 3, hidden=8, depth=1, heads=2, focus=focus).double().eval()
+    nodes, edges = model.states(x, graph)
+    expected = model.head(nodes if focus == "nodes" else edges)
+    torch.testing.assert_close(model(x, graph), expected)
+    assert len(nodes) == N
+    assert len(edges) == graph.num_edges
+
+
+def test_an_unknown_focus_suggests_the_nearest() -> None:
+    with refused("focus", expected="edges", got="'edge'", remedy="did you mean 'edges'"):
+        edge_transformer(F_IN, 3, focus="edge")
+
+
+def test_the_plain_network_sums_its_messages(x: Tensor, graph: graphs.Graph) -> None:
+    model = gnn(F_IN, 3, depth=1).double()
+    own, message = model.layers[0].own, model.layers[0].message
+    expected = own(x) + graph.dense().double() @ message(x)
+    torch.testing.assert_close(model(x, graph), expected)
 
 
 def test_monet_called_on_a_pattern_uses_its_degrees() -> None:
     x = torch.randn(5, F_IN)
     model = monet(F_IN, 2)
     torch.testing.assert_close(model(x, graphs.window(1)), model(x, graphs.window(1).bind(5)))
+
+
+def test_monet_reads_the_coordinates_that_it_is_given(x: Tensor, graph: graphs.Graph) -> None:
+    model = monet(F_IN, 2, edge_width=3).double()
+    place = torch.randn(graph.num_edges, 3, dtype=torch.double)
+    first, act, last = model.layers
+    expected = last(act(first(x, graph, place)), graph, place)
+    torch.testing.assert_close(model(x, graph, edge_attr=place), expected)

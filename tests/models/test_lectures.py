@@ -71,17 +71,22 @@ def test_poll_2_a_decoder_is_parallel_where_its_input_is_known() -> None:
 
 def test_poll_2_projections_see_the_whole_input_and_not_a_third_of_it() -> None:
     layer = MultiHeadAttention(9, 1)
-    for projection in (layer.query, layer.key, layer.value):
-        assert (projection.weight != 0).all()
-        assert projection.weight.shape == (9, 9)
+    for weight in layer.qkv.weights():
+        assert (weight != 0).all()
+        assert weight.shape == (9, 9)
 
 
 def test_poll_2_a_decoder_asks_and_the_encoder_answers() -> None:
     """Queries from the decoder, keys and values from the encoder."""
     decoder, encoder = torch.randn(3, D), torch.randn(7, D)
-    out = MultiHeadAttention(D, 2)(decoder, graphs.complete(), encoder)
-    assert out.shape == (3, D)
-    same_answer = MultiHeadAttention(D, 2)(decoder, graphs.complete(), encoder[:1].expand(7, -1))
+    layer = MultiHeadAttention(D, 2, source_width=D)
+    query, key, value = (
+        f(x).unflatten(-1, (2, -1))
+        for f, x in ((layer.query, decoder), (layer.key, encoder), (layer.value, encoder))
+    )
+    expected = layer.output(ew.attend(query, key, value, graphs.complete()).flatten(-2))
+    torch.testing.assert_close(layer(decoder, graphs.complete(), encoder), expected)
+    same_answer = layer(decoder, graphs.complete(), encoder[:1].expand(7, -1))
     torch.testing.assert_close(same_answer, same_answer[:1].expand(3, -1))
 
 

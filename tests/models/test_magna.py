@@ -7,8 +7,8 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.layers import MultiHopAttention, diffuse
 from edgewise.models.gat import GATLayer
+from edgewise.models.magna import MultiHopAttention, diffuse
 
 N, WIDTH, HEADS = 7, 8, 2
 

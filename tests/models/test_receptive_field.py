@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.models import EDGE_MODELS, NODE_MODELS
+from edgewise.models import NODE_MODELS
 
 REACH = {
     **{name: {"depth": 3} for name in ("gnn", "gcn", "graphsage", "gin", "graph_transformer")},
@@ -20,20 +20,15 @@ REACH = {
 STEPS = {"gat": 2, "gatv2": 2, "monet": 2, "magna": 4, "edge_transformer": 2}
 
 
-@pytest.mark.parametrize("name", [*NODE_MODELS, *EDGE_MODELS])
+@pytest.mark.parametrize("name", NODE_MODELS)
 def test_a_node_sees_as_far_as_its_layers_reach(name: str) -> None:
     nodes, reach = 7, STEPS.get(name, 3)
     line = torch.stack([torch.arange(1, nodes), torch.arange(nodes - 1)])  # i reads i + 1
     graph = graphs.edges(line, nodes)
     torch.manual_seed(0)
     x = torch.randn(nodes, 3, requires_grad=True)
-    if name in EDGE_MODELS:
-        edge = torch.randn(nodes - 1, 2, requires_grad=True)
-        model = EDGE_MODELS[name](3, 2, 4, **REACH[name]).eval()
-        out = model(x, graph, edge)[0]
-    else:
-        model = NODE_MODELS[name](3, 4, **REACH[name]).eval()
-        out = model(x, graph)
+    model = NODE_MODELS[name](3, 4, **REACH[name]).eval()
+    out = model(x, graph)
     (out[0] * torch.randn_like(out[0])).sum().backward()
     seen = (x.grad != 0).any(-1)
     assert seen.tolist() == [True] * (reach + 1) + [False] * (nodes - reach - 1)

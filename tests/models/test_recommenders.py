@@ -6,8 +6,8 @@ import torch
 from torch.nn.functional import normalize
 
 from edgewise import graphs
-from edgewise.layers import walk_neighbours
 from edgewise.models import lightgcn, pinsage
+from edgewise.models.pinsage import walk_neighbours
 
 USERS, ITEMS = 3, 4
 
@@ -27,15 +27,15 @@ def test_lightgcn_by_matrices():
     torch.testing.assert_close(model.embed(chosen()), z, rtol=0, atol=1e-14)
     users, items = torch.tensor([2, 0]), torch.tensor([3, 1, 0])
     expected = z[users] @ z[items + USERS].T
-    torch.testing.assert_close(model(chosen(), users, items), expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(model(users, items, chosen()), expected, rtol=0, atol=1e-14)
 
 
-def test_own_items_come_first():
+def test_positives_come_first():
     for model in (lightgcn(USERS, ITEMS, width=5), pinsage(USERS, ITEMS, width=5)):
-        users, items, own = torch.tensor([2, 0]), torch.tensor([3, 1]), torch.tensor([1, 2])
-        out = model(chosen(), users, items, own)
-        every = model(chosen(), users, torch.arange(ITEMS))
-        torch.testing.assert_close(out[:, 0], every[[0, 1], own])
+        users, items, positives = torch.tensor([2, 0]), torch.tensor([3, 1]), torch.tensor([1, 2])
+        out = model(users, items, chosen(), positives=positives)
+        every = model(users, torch.arange(ITEMS), chosen())
+        torch.testing.assert_close(out[:, 0], every[[0, 1], positives])
         torch.testing.assert_close(out[:, 1:], every[:, items])
 
 

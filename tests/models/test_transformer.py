@@ -50,10 +50,8 @@ def test_it_equals_torch_whole_with_every_gradient(
     for side in ("encoder", "decoder"):
         layer = getattr(theirs, side).layers[0]
         block = getattr(core, side).stack.layers[0]
-        projections = (block.attention.sublayer.query, block.attention.sublayer.key)
-        value = block.attention.sublayer.value
-        joined = torch.cat([m.weight.grad for m in (*projections, value)])
-        pairs = [(joined, layer.self_attn.in_proj_weight.grad)]
+        joint = block.attention.sublayer.qkv
+        pairs = [(joint.weight.grad, layer.self_attn.in_proj_weight.grad)]
         pairs.append((block.feed_forward.sublayer[0].weight.grad, layer.linear1.weight.grad))
         pairs.append((block.attention.norm.weight.grad, layer.norm1.weight.grad))
         for grad, other_grad in pairs:

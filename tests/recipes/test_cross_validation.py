@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 pytest.importorskip("lightning", reason="Lightning is not installed")
 pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 
-from edgewise import recipes
+from edgewise import models, recipes
 from edgewise.cli import main
 from edgewise.errors import RunExistsError
 from edgewise.recipes.train import prepare
+from edgewise.training import RunFolder
 from tests.errors import refused
 
 SMILES = ["C", "CC", "CCO", "c1ccccc1", "Cc1ccccc1", "O", "CO", "CN", "N", "CCC", "CCCC", "C.C"]
@@ -54,6 +58,34 @@ def test_outputs_are_in_the_unit_of_the_targets(recipe: recipes.Recipe) -> None:
     batch = next(iter(loaders["train"]))
     assert float(model.mean) == pytest.approx(float(batch.target.mean()), abs=1e-5)
     assert float(model.std) == pytest.approx(float(batch.target.std(correction=0)), abs=1e-5)
+
+
+def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path) -> None:
+    """On bonds and conditions, with molecules that were measured several times."""
+    path = tmp_path / "table.csv"
+    rows = [f"{smiles},{i / 2},{300 + i}" for i, smiles in enumerate(SMILES[:6] * 3)]
+    path.write_text("\n".join(["smiles,y,T", *rows]))
+    values = {"data.path": str(path), "data.target": "y", "data.conditions": "T", "data.val": 0.5}
+    recipe = recipes.with_values(
+        recipes.find("attentive-esol"), {**values, "data.folds": 3, "trainer.epochs": 1}
+    )
+    recipe = replace(recipe, model=partial(models.graph_network, hidden=8))
+    assert recipes.train(recipe, tmp_path / "run")["test/rmse"] >= 0
+    assert recipes.load_recipe(RunFolder(tmp_path / "run")).model.func is models.graph_network
+
+
+def test_a_model_that_wants_more_than_the_data_say_is_refused(recipe: recipes.Recipe) -> None:
+    def needs_more(
+        in_width: int,  # noqa: ARG001 - it is asked for what it takes, and not called
+        out_width: int,  # noqa: ARG001
+        edge_width: int,  # noqa: ARG001
+        global_width: int,  # noqa: ARG001
+        season: int,  # noqa: ARG001
+    ) -> nn.Module:
+        raise AssertionError
+
+    with refused("model", expected="data that decide season", got="in_width", remedy="one kind"):
+        prepare(replace(recipe, model=partial(needs_more)))
 
 
 def test_data_with_one_split_have_no_folds(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def test_a_llama_of_a_record_has_its_heads_and_biases():
     record = json.loads(json.dumps(to_record(replace(LLAMA, model=partial(LLAMA.model, **told)))))
     assert {name: record["model"][name] for name in told} == told
     rebuilt = from_record(record).model(vocabulary=9)
-    assert rebuilt.reader.stack.layers[0].attention.sublayer.key.weight.shape == (16, 128)
-    assert rebuilt.reader.stack.layers[0].attention.sublayer.key.bias is not None
+    assert rebuilt.reader.stack.layers[0].attention.sublayer.qkv.widths == (32, 16, 16)
+    assert rebuilt.reader.stack.layers[0].attention.sublayer.qkv.bias is not None
 
 
 def test_the_record_of_an_older_llama_is_the_same_recipe():

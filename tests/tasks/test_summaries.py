@@ -7,7 +7,7 @@ import torch
 
 from edgewise import models, tasks
 from edgewise.data.summaries import Article, SummaryBatch, articles, oracle, sentences_of
-from edgewise.layers import SentenceScores, Tokens
+from edgewise.layers import ExtractiveSummarizer, Tokens
 from edgewise.tasks.rouge import rouge_l, rouge_n
 from tests.errors import refused
 from tests.places import needs
@@ -80,7 +80,9 @@ def test_the_oracle_takes_what_adds_most() -> None:
 
 def test_sentences_read_their_own_article_alone() -> None:
     torch.manual_seed(0)
-    model = SentenceScores(models.bert(9, width=8, depth=1, heads=2), depth=1, heads=2, dropout=0.0)
+    model = ExtractiveSummarizer(
+        models.bert(9, width=8, depth=1, heads=2), depth=1, heads=2, dropout=0.0
+    )
     model = model.double().eval()
     ids, sizes = torch.randint(9, (14,)), torch.tensor([2, 3, 4, 1, 4])
     both = model(Tokens(ids, sizes), torch.tensor([3, 2]))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgewise import models
 from edgewise.data.batch import Batch
-from edgewise.layers import TextScores, Tokens, TokenScores, WordScores
+from edgewise.layers import LanguageModel, TextClassifier, TokenClassifier, Tokens
 from edgewise.tasks import language_modeling, masked_language_modeling, tagging, text_classification
 from tests.errors import refused
 
@@ -28,7 +28,7 @@ class Counting(nn.Module):
 
 def scores(task, batch: Batch) -> Tensor:
     """Loss of the worked model on a batch."""
-    net = TokenScores(Counting())  # type: ignore[arg-type]
+    net = LanguageModel(Counting())  # type: ignore[arg-type]
     return task.loss(batch.counted(net(*batch.inputs)), batch.target)
 
 
@@ -67,13 +67,13 @@ def test_what_a_task_puts_on_a_model():
     told = {"longest": 6, "out_width": 5}
     tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
     net = language_modeling().complete(bert(), {"longest": 6})
-    assert isinstance(net, TokenScores)
+    assert isinstance(net, LanguageModel)
     assert net(tokens).shape == (6, 11)
     net = text_classification(pool="class").complete(bert(), told)
-    assert isinstance(net, TextScores)
+    assert isinstance(net, TextClassifier)
     assert net(tokens).shape == (2, 5)
     net = tagging().complete(bert(), told)
-    assert isinstance(net, WordScores)
+    assert isinstance(net, TokenClassifier)
     assert net(tokens, torch.tensor([1, 3, 2])).shape == (3, 5)
 
 

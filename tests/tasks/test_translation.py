@@ -7,7 +7,7 @@ import torch
 
 from edgewise import models, tasks
 from edgewise.data import WritingBatch
-from edgewise.layers import PairScores, Tokens
+from edgewise.layers import Seq2SeqLanguageModel, Tokens
 from tests.errors import refused
 
 metrics = pytest.importorskip("edgewise.tasks.text_metrics")
@@ -52,7 +52,9 @@ def test_translations_are_what_the_model_likes_best() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)
     task, begin, end = tasks.translation(beams=2, most=2.0), 1, 2
-    model = PairScores(models.transformer(9, width=16, depth=1, heads=2, dropout=0.0, order="pre"))
+    model = Seq2SeqLanguageModel(
+        models.transformer(9, width=16, depth=1, heads=2, dropout=0.0, order="pre")
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     def batch(count: int) -> WritingBatch:

@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from edgewise.layers import AttentionBlock, DecoderLayer, EncoderDecoder, MultiHeadAttention, Reader
+from edgewise.layers import (
+    AttentionBlock,
+    CrossBlock,
+    DecoderLayer,
+    EncoderDecoder,
+    MultiHeadAttention,
+    Reader,
+)
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
 
@@ -17,9 +24,12 @@ def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> 
     """From ``torch.nn.MultiheadAttention``, which keeps its three projections in one matrix."""
     assert theirs.in_proj_weight is not None
     assert theirs.in_proj_bias is not None
-    parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
-    for linear, (weight, bias) in zip((ours.query, ours.key, ours.value), parts, strict=True):
-        linear.load_state_dict({"weight": weight, "bias": bias})
+    if ours.qkv is not None:
+        ours.qkv.load_state_dict({"weight": theirs.in_proj_weight, "bias": theirs.in_proj_bias})
+    else:
+        parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
+        for linear, (weight, bias) in zip((ours.query, ours.key, ours.value), parts, strict=True):
+            linear.load_state_dict({"weight": weight, "bias": bias})
     ours.output.load_state_dict(theirs.out_proj.state_dict())
 
 
@@ -51,7 +61,7 @@ def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
         stack.norm.load_state_dict(side.norm.state_dict())
 
 
-def _copy_block(theirs: Any, ours: AttentionBlock, last_norm: nn.Module) -> None:
+def _copy_block(theirs: Any, ours: AttentionBlock | CrossBlock, last_norm: nn.Module) -> None:
     attention, network = ours.attention, ours.feed_forward
     assert isinstance(attention.sublayer, MultiHeadAttention)
     copy_multi_head(theirs.self_attn, attention.sublayer)

@@ -53,8 +53,7 @@ class CaptionDigits(Data):
     batch_size: int = 64
 
     provides: ClassVar[tuple[str, ...]] = (
-        "image_height",
-        "image_width",
+        "image_size",
         "channels",
         "vocabulary",
         "length",
@@ -78,8 +77,7 @@ class CaptionDigits(Data):
         train = Digits(images[:kept], labels[:kept])
         val, test = Digits(images[kept:], labels[kept:]), Digits(test_images, test_labels)
         sizes = {
-            "image_height": SIDE,
-            "image_width": SIDE * self.places,
+            "image_size": (SIDE, SIDE * self.places),
             "channels": 1,
             "vocabulary": FIRST + len(DIGITS),
             "length": self.places + 1,

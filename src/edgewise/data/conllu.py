@@ -38,7 +38,7 @@ class EWT(TextData):
         tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
-        forget: the share of tokens that training does not show, others every time: there is
+        word_dropout: the share of tokens that training does not show, others every time: there is
             ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A word is
             one or several tokens.
@@ -49,7 +49,7 @@ class EWT(TextData):
     vocabulary_size: int | None = 8000
     tag: Tag = "upos"
     packed: bool = True
-    forget: float = 0.0
+    word_dropout: float = 0.0
 
     provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
 
@@ -57,7 +57,7 @@ class EWT(TextData):
         super().__post_init__()
         if self.tag not in get_args(Tag):
             raise unknown_name("data.tag", self.tag, get_args(Tag))
-        check_share("data.forget", self.forget, "choose for example 0.1")
+        check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     def files(self) -> dict[str, tuple[str, str]]:
         """Text and name of the file of each split."""
@@ -81,16 +81,16 @@ class EWT(TextData):
             texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
             counts = torch.tensor([len(sentence) for sentence in sentences])
             target = PackedTexts(numbered(words, tags, files[name][1]), counts)
-            forget = self.forget * (name == "train")
-            splits[name], most = self._part(texts, target, tokenizer, forget)
+            word_dropout = self.word_dropout * (name == "train")
+            splits[name], most = self._part(texts, target, tokenizer, word_dropout)
             longest = max(longest, most)
         size = tokenizer.get_vocab_size()
-        told = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
+        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
-        return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer)
 
     def _part(
-        self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, forget: float
+        self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, word_dropout: float
     ) -> tuple[Split, int]:
         """Batches of sentences, and the tokens of the longest."""
         show = partial(
@@ -98,7 +98,7 @@ class EWT(TextData):
             tokenizer=tokenizer,
             special=len(SPECIAL),
             packed=self.packed,
-            forget=forget,
+            word_dropout=word_dropout,
         )
         sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)

@@ -67,10 +67,11 @@ class InteractionSplits(Splits):
 class Interactions(Data):
     """Who chose what, as one graph of the users (the first nodes) and the items, read both ways.
 
-    Batches of training: inputs ``(graph, users [B], others [M], own [B])`` and targets ``[B]``, 0:
-    of the scores ``[B, 1 + M]`` the first is the right one. Batches of validation and test: inputs
-    ``(graph, users [B], items)`` and targets ``[B, items]``: 1 for an item that the user is going
-    to choose, 0 for another and -1 for one that is known already and does not count.
+    Batches of training: inputs ``(users [B], others [M], graph)``, by name
+    ``positives [B]``, and targets ``[B]``, 0: of the scores ``[B, 1 + M]`` the first is the right
+    one. Batches of validation and test: inputs ``(users [B], items, graph)`` and targets
+    ``[B, items]``: 1 for an item that the user is going to choose, 0 for another and -1 for one
+    that is known already and does not count.
 
     Attributes:
         val: the share of the training interactions to validate on; the model never reads these.
@@ -139,8 +140,9 @@ class Interactions(Data):
         self, graph: Graph, train: Tensor, items: int, index: Tensor, generator: Generator
     ) -> Batch:
         others = torch.randint(items, (self.negatives,), generator=generator)
-        users, own = train[:, index]
-        return Batch((graph, users, others, own), torch.zeros_like(users))
+        users, positives = train[:, index]
+        target = torch.zeros_like(users)  # the positive's score comes first
+        return Batch((users, others, graph), target, keywords={"positives": positives})
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
@@ -149,11 +151,11 @@ def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known:
     items = torch.arange(chosen.num_items)
 
     def make(index: Tensor) -> Batch:
-        batch = users[index]
-        target = torch.zeros(len(batch), chosen.num_items, dtype=torch.int8)
-        target[find_wanted(batch)] = 1
-        target[find_known(batch)] = -1
-        return Batch((graph, batch, items), target)
+        asked = users[index]
+        target = torch.zeros(len(asked), chosen.num_items, dtype=torch.int8)
+        target[find_wanted(asked)] = 1
+        target[find_known(asked)] = -1
+        return Batch((asked, items, graph), target)
 
     return Split(len(users), make)
 

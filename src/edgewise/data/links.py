@@ -61,7 +61,7 @@ class Links(Data):
     sees the edge that it is asked about; validation and test read all the training edges. Pairs
     that are no edge are drawn anew in each epoch for training, and once for validation and test.
 
-    Batches: inputs ``(graph, pairs [2, M])`` and targets ``[M]``, the edges first.
+    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, the edges first.
 
     Attributes:
         val, test: shares of the edges.
@@ -122,4 +122,4 @@ class Links(Data):
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:
     target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
-    return Batch((graph, torch.cat([links, none], dim=1)), target)
+    return Batch((torch.cat([links, none], dim=1), graph), target)

@@ -35,9 +35,9 @@ LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread 
 class Molecules(Data):
     """A molecule a row, a number to predict, and what the measurement was made at.
 
-    A model is called ``model(x, graph, members, bonds, conditions)``: atom features, the graph of
-    the bonds of a batch, the graph of membership (output b reads the atoms of its molecule), bond
-    features and conditions ``[B, C]``; without ``bonds`` the last two are left out.
+    A model is called ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
+    features, the graph of the bonds, the graph of membership (output b reads the atoms of its
+    molecule), bond features, conditions ``[B, C]`` and descriptors, those that there are.
 
     Attributes:
         path: a ``.csv`` or ``.csv.gz`` file whose first row names the columns.
@@ -81,7 +81,7 @@ class Molecules(Data):
         "in_width",
         "out_width",
         "edge_width",
-        "condition_width",
+        "global_width",
         "descriptor_width",
     )
 
@@ -128,7 +128,7 @@ class Molecules(Data):
         described = _described(molecules, number[train].unique()) if self.descriptors else None
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
-            sizes |= {"edge_width": graphs.edges.shape[1], "condition_width": measured.shape[1]}
+            sizes |= {"edge_width": graphs.edges.shape[1], "global_width": measured.shape[1]}
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
         parts = {
@@ -147,9 +147,14 @@ class Molecules(Data):
     ) -> Split:
         def make(index: Tensor) -> Batch:
             x, graph, members, bonds = graphs.take(number[index])
-            more: tuple[Tensor, ...] = (bonds, measured[index]) if self.bonds else ()
-            more += () if described is None else (described[number[index]],)
-            return Batch((x, graph, members, *more), y[index, None])
+            keywords: dict[str, Any] = {"batch": members}
+            if self.bonds:
+                keywords["edge_attr"] = bonds
+            if self.bonds and measured.shape[1]:
+                keywords["global_attr"] = measured[index]
+            if described is not None:
+                keywords["descriptors"] = described[number[index]]
+            return Batch((x, graph), y[index, None], keywords=keywords)
 
         seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
         spread = float(seen.std(correction=0).clamp(min=1e-12))

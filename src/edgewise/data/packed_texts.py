@@ -42,7 +42,7 @@ class PackedTexts:
         return PackedTexts(self.ids[ranges(start, sizes)], sizes)
 
 
-def forgotten(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:
+def drop_words(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:
     """Ids of which each, but for special ones, is hidden with this probability.
 
     A model that is trained so learns to do without any single word (Iyyer et al., Deep unordered

@@ -92,8 +92,8 @@ class Parallel(TextData):
             pairs = Pairs.of(tokenizer, lines)
             lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
             parts[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
-        told = {"vocabulary": tokenizer.get_vocab_size()}
-        return TextSplits(told, **parts, batch_size=self.batch_size, tokenizer=tokenizer)
+        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
+        return TextSplits(data_sizes, **parts, batch_size=self.batch_size, tokenizer=tokenizer)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class LabelledSentences(TextData):
         longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
-        forget: the share of tokens that training does not show, others every time: there is
+        word_dropout: the share of tokens that training does not show, others every time: there is
             ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
@@ -46,14 +46,14 @@ class LabelledSentences(TextData):
     vocabulary_size: int | None = 8000
     longest: int = 0
     packed: bool = True
-    forget: float = 0.0
+    word_dropout: float = 0.0
 
     provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("longest", 0, 128)
-        check_share("data.forget", self.forget, "choose for example 0.1")
+        check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     @abstractmethod
     def files(self) -> dict[str, tuple[str, str]]:
@@ -70,22 +70,24 @@ class LabelledSentences(TextData):
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.longest) if self.longest else texts
             target = numbered(found, labels, files[name][1])
-            splits[name] = self._part(texts, target, tokenizer, self.forget * (name == "train"))
+            splits[name] = self._part(
+                texts, target, tokenizer, self.word_dropout * (name == "train")
+            )
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
-        told = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
+        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
-        return TextSplits(told, train, val, test, self.batch_size, tokenizer)
+        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer)
 
     def _part(
-        self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, forget: float
+        self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, word_dropout: float
     ) -> Split:
         show = partial(
             shown_tokens,
             tokenizer=tokenizer,
             special=len(SPECIAL),
             packed=self.packed,
-            forget=forget,
+            word_dropout=word_dropout,
         )
 
         def make(index: Tensor) -> Batch:
@@ -134,7 +136,7 @@ class TSV(LabelledSentences):
 
     Attributes:
         train, val, test: files, plain or gzipped.
-        longest, packed, forget: see :class:`LabelledSentences`.
+        longest, packed, word_dropout: see :class:`LabelledSentences`.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -67,7 +67,7 @@ class Splits:
 
     """
 
-    model_arguments: dict[str, int]
+    model_arguments: dict[str, Any]
     train: Split
     val: Split
     test: Split

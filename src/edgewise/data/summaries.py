@@ -107,8 +107,8 @@ class WikiSummaries(TextData):
             every = [text for article in found for text in (article.title, *article.sentences)]
             ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
             splits[name] = self._split(found, PackedTexts(ids, sizes).cut(self.longest))
-        told = {"vocabulary": tokenizer.get_vocab_size(), "longest": self.longest}
-        return TextSplits(told, **splits, batch_size=self.batch_size, tokenizer=tokenizer)
+        data_sizes = {"vocabulary": tokenizer.get_vocab_size(), "longest": self.longest}
+        return TextSplits(data_sizes, **splits, batch_size=self.batch_size, tokenizer=tokenizer)
 
     def _split(self, found: Sequence[Article], texts: PackedTexts) -> Split:
         counts = torch.tensor([1 + len(article.sentences) for article in found])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from edgewise.data.packed_texts import forgotten
+from edgewise.data.packed_texts import drop_words
 from edgewise.data.splits import Data
 from edgewise.data.tokenizer import (
     KINDS,
@@ -74,7 +74,13 @@ class TextData(Data, ABC):
 
 
 def shown_tokens(
-    ids: Tensor, sizes: Tensor, tokenizer: Tokenizer, special: int, *, packed: bool, forget: float
+    ids: Tensor,
+    sizes: Tensor,
+    tokenizer: Tokenizer,
+    special: int,
+    *,
+    packed: bool,
+    word_dropout: float,
 ) -> Tokens:
     """What a model reads of some texts.
 
@@ -84,9 +90,9 @@ def shown_tokens(
         tokenizer: what made them.
         special: ids below it are special tokens, which are never hidden.
         packed: whether they stay on one axis, or are padded to the longest.
-        forget: the share of tokens that are hidden, others at every call.
+        word_dropout: the share of tokens that are hidden, others at every call.
     """
-    if forget:
-        ids = forgotten(ids, forget, hiding_id(tokenizer), special)
+    if word_dropout:
+        ids = drop_words(ids, word_dropout, hiding_id(tokenizer), special)
     tokens = Tokens(ids, sizes)
     return tokens if packed else tokens.padded(special_id(tokenizer, "pad"))

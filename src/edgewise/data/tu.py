@@ -30,8 +30,8 @@ REQUIRED = ("A", "graph_indicator", "graph_labels")
 class TU(Data):
     """A graph an example, and its class; folds have equal shares of each class.
 
-    A model is called ``model(x, graph, members)``: node features, the graph of a batch and the
-    graph of membership, in which output b reads the nodes of its graph.
+    A model is called ``model(x, graph, batch=members)``: node features, the graph of a batch and
+    the graph of membership, in which output b reads the nodes of its graph.
 
     Attributes:
         name: of the set, as its files begin.
@@ -158,6 +158,6 @@ def _edges(path: Path, member: Tensor) -> Tensor:
 def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = graphs.take(which[index])
-        return Batch((x, graph, members), y[which[index]])
+        return Batch((x, graph), y[which[index]], keywords={"batch": members})
 
     return Split(len(which), make)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.decoding.continuation import Continuation
 from edgewise.errors import ArgumentError
-from edgewise.layers import Memory, PairModel, TextModel
+from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
 NEVER = -1e9  # a score that no text has, and that sums of scores do not overflow
 
@@ -29,7 +29,7 @@ class Beams:
 
 @torch.no_grad()
 def beam_search(
-    model: TextModel | PairModel,
+    model: TextModel | EncoderDecoderModel,
     prompt: Tensor,
     attention_mask: Tensor | None = None,
     *,

@@ -1,4 +1,4 @@
-"""Which token next: the best one, or one by chance."""
+"""Choosing the next token: greedily, or by sampling with temperature, top-k and top-p."""
 
 from __future__ import annotations
 

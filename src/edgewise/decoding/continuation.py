@@ -1,4 +1,4 @@
-"""A model in the midst of writing: what it has read, and how the next token is asked for."""
+"""Incremental decoding: a model that has read a prompt is asked for the next token's logits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError
-from edgewise.layers import Cache, Memory, PairModel, TextModel
+from edgewise.layers import Cache, EncoderDecoderModel, Memory, TextModel
 
 
 class Continuation:
-    """Reads a prompt, then a token at a time, and gives the scores of each next token.
+    """Reads a prompt, then a token at a time, and gives the logits of each next token.
 
     Args:
         model: of text, or of pairs, which reads the prompt as its target.
@@ -23,9 +23,13 @@ class Continuation:
     """
 
     def __init__(
-        self, model: TextModel | PairModel, memory: Memory | None = None, *, cached: bool = True
+        self,
+        model: TextModel | EncoderDecoderModel,
+        memory: Memory | None = None,
+        *,
+        cached: bool = True,
     ) -> None:
-        if isinstance(model, PairModel) and memory is None:
+        if isinstance(model, EncoderDecoderModel) and memory is None:
             raise ArgumentError(
                 "memory",
                 expected="the encoded source, as the model writes what it reads there",
@@ -63,7 +67,7 @@ class Continuation:
             # A position is the number of tokens before, not of places.
             reads["positions"] = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -new.shape[1] :]
         model = self.model
-        if isinstance(model, PairModel):
+        if isinstance(model, EncoderDecoderModel):
             assert self.memory is not None
             states = model.decode(new, self.memory, self._mask, **reads)
         else:

@@ -1,4 +1,4 @@
-"""A text, one token after the other."""
+"""Text generation, one token after the other."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 from edgewise.decoding.choose import Choose, Greedy
 from edgewise.decoding.continuation import Continuation
-from edgewise.layers import Memory, PairModel, TextModel
+from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
 GREEDY = Greedy()
 
 
 @torch.no_grad()
 def generate(
-    model: TextModel | PairModel,
+    model: TextModel | EncoderDecoderModel,
     prompt: Tensor,
     attention_mask: Tensor | None = None,
     *,

@@ -1,4 +1,4 @@
-"""Pictures of where a node is."""
+"""Pictures of encodings: the codes of positions, and how alike each two of them are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which position a node has."""
+"""Positions of nodes, alone and in packed batches, and offsets along edges."""
 
 from __future__ import annotations
 

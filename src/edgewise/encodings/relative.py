@@ -102,9 +102,9 @@ class ALiBi(nn.Module):
 
 def alibi_slopes(heads: int) -> Tensor:
     """``[H]``, from steep to flat; for H not a power of two every other slope of 2H is added."""
-    whole = 2 ** int(math.log2(heads))
-    slopes = [2 ** (-8 * (h + 1) / whole) for h in range(whole)]
-    slopes += [2 ** (-4 * (h + 1) / whole) for h in range(0, 2 * (heads - whole), 2)]
+    power = 2 ** int(math.log2(heads))  # the largest power of two up to H
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    slopes += [2 ** (-4 * (h + 1) / power) for h in range(0, 2 * (heads - power), 2)]
     return torch.tensor(slopes)
 
 

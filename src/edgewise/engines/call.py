@@ -17,11 +17,11 @@ from edgewise.scores import Score
 class AttentionCall:
     """Arguments of ``attend``, checked, in the notation of the design.
 
-    Terms and projections have the type of accumulation (:func:`accumulator`), edge vectors that of
-    the query. ``batch`` holds the leading dimensions of all arguments, broadcast together.
+    Terms and edge vectors have the type of accumulation (:func:`accumulator`); beside 16-bit nodes
+    edge vectors may also be of 16 bits. ``batch`` holds the leading dimensions of all arguments,
+    broadcast together.
     ``seed`` fixes the dropout mask; ``first_edge`` is the number of the first edge where the call
-    is for a part of a larger graph, so that every part draws its own share of one mask. ``joint``
-    is ``[..., N, 3, H, D]`` where query, key and value are its parts and nothing else reads them.
+    is for a part of a larger graph, so that every part draws its own share of one mask.
     """
 
     query: Tensor
@@ -36,7 +36,6 @@ class AttentionCall:
     dropout: float = 0.0
     seed: int = 0
     first_edge: int = 0
-    joint: Tensor | None = None
 
     @property
     def edge_vectors(self) -> bool:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import Literal, TypeGuard, Unpack
+from collections.abc import Sequence
+from typing import Any, Literal, Unpack, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
-from edgewise.attention import attend, attend_joint
+from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
-from edgewise.errors import ArgumentError
+from edgewise.engines.native.operator import transformed, watched
+from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
-from edgewise.layers.scores import LearnedScore, ScaledDot
+from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
-from edgewise.scores import DOT, Dot, Score
+from edgewise.scores import DOT, Score
+
+Projections = Literal["full", "split"]
 
 
 class LayerTerms(EdgeTerms, total=False):
@@ -34,19 +34,23 @@ class MultiHeadAttention(GraphLayer):
 
     .. math:: \mathrm{head}_h = \mathrm{attend}(Q_h x,\; K_h s,\; V_h s,\; \mathrm{graph})
 
-    where s is x (self-attention) or ``source`` (cross-attention). On the complete graph this is
-    ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
+    where s is x (self-attention) or another sequence (cross-attention). On the complete graph this
+    is ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
+
+    The projections of self-attention are one map ``qkv`` of x. Those of cross-attention are
+    ``query``, ``key`` and ``value``, and so are those of the split form.
 
     Args:
         width: of the targets' features and of the output.
         heads: H, a divisor of ``width`` where ``head_width`` is not given.
-        source_width: of the sources' features, where it differs.
+        source_width: of the sources' features, for cross-attention; ``None`` for self-attention.
         head_width: D, of a query and a key; ``width / heads`` by default.
         key_heads: a divisor of H; as many heads of keys and values, each for a group of queries
             (Ainslie et al., 2023).
         projections: ``"full"``: every head projects the whole input; ``"split"``: the input is
             split into H parts, and head h sees part h alone, with H times fewer weights.
-        score: how queries and keys are compared; a :class:`LearnedScore` has weights of its own.
+        score: how queries and keys are compared: a name of :data:`edgewise.layers.SCORES`, a
+            :class:`LearnedScore`, which has weights of its own, or any score of the primitive.
         rotary: turns queries and keys by their positions; :class:`edgewise.encodings.Rotary`.
         dropout: on the attention weights, in training.
         bias: whether the projections have one.
@@ -60,28 +64,40 @@ class MultiHeadAttention(GraphLayer):
         source_width: int | None = None,
         head_width: int | None = None,
         key_heads: int | None = None,
-        projections: Literal["full", "split"] = "full",
-        score: Score | LearnedScore = DOT,
+        projections: Projections = "full",
+        score: Score | LearnedScore | str = DOT,
         rotary: nn.Module | None = None,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
         super().__init__()
-        key_heads, source_width = key_heads or heads, source_width or width
+        key_heads = key_heads or heads
         if head_width is None:
             check_divides("heads", heads, width, "the width")
         check_divides("key_heads", key_heads, heads, "the number of heads")
-        head_width = head_width or width // heads
-        self.heads, self.dropout = heads, dropout
+        if projections not in get_args(Projections):
+            raise unknown_name("projections", projections, get_args(Projections))
+        self.heads, self.key_heads = heads, key_heads
+        self.head_width = head_width or width // heads
+        if isinstance(score, str):
+            score = learned_score(score, heads, self.head_width)
         self.score = DOT if isinstance(score, ScaledDot) else score  # a module without weights
-        self.rotary, self.head_width, self.groups = rotary, head_width, heads // key_heads
-        maps: list[Callable[..., nn.Module]] = [nn.Linear, nn.Linear]
+        self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
+
+        queries, keys = heads * self.head_width, key_heads * self.head_width
+        read = width if source_width is None else source_width
         if projections == "split":
-            maps = [partial(LinearByHead, count) for count in (heads, key_heads)]
-        self.query = maps[0](width, heads * head_width, bias=bias)
-        self.key = maps[1](source_width, key_heads * head_width, bias=bias)
-        self.value = maps[1](source_width, key_heads * head_width, bias=bias)
-        self.output = nn.Linear(heads * head_width, width, bias=bias)
+            self.query: nn.Module = LinearByHead(heads, width, queries, bias=bias)
+            self.key: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+            self.value: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+        elif source_width is not None:
+            self.query = nn.Linear(width, queries, bias=bias)
+            self.key = nn.Linear(read, keys, bias=bias)
+            self.value = nn.Linear(read, keys, bias=bias)
+        self.qkv: JointLinear | None = None
+        if projections == "full" and source_width is None:
+            self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
+        self.output = nn.Linear(queries, width, bias=bias)
 
     def forward(
         self,
@@ -98,78 +114,80 @@ class MultiHeadAttention(GraphLayer):
         Args:
             x: the targets' features.
             graph: who reads whom.
-            source: the sources' features, x where not given.
+            source: the sources' features; cross-attention has to be given them.
             positions: ``[..., N_dst]``, for ``rotary``; after the cached ones by default.
             cache: holds keys and values of nodes before x, and receives those of x.
             edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
+
+        Raises:
+            ArgumentError: a source for self-attention, or none for cross-attention.
         """
-        dropout = self.dropout if self.training else 0.0
-        if source is None and cache is None and (joint := self._joint(x)) is not None:
-            heads = attend_joint(joint, graph, score=self.score, dropout=dropout, **edges)
+        self._check_source(source)
+        score, dropout = self.score, self.dropout if self.training else 0.0
+        if source is None:
+            query, key, value = self._of_self(x, positions, cache)
         else:
-            query, key, value = self._query_key_value(x, source, positions, cache)
-            score = self.score
-            if isinstance(score, LearnedScore):
-                query, key, score = score(query, key)
-            heads = attend(query, key, value, graph, score=score, dropout=dropout, **edges)
+            query, key, value = self._of_source(x, source, cache)
+        if self.key_heads < self.heads:
+            group = self.heads // self.key_heads
+            key = key.repeat_interleave(group, dim=-2)
+            value = value.repeat_interleave(group, dim=-2)
+        if isinstance(score, LearnedScore):
+            query, key, score = score(query, key)
+        heads = attend(
+            query, key, value, graph, score=score, dropout=dropout, layout="NHD", **edges
+        )
         out: Tensor = self.output(heads.flatten(-2))
         return out
 
-    def _joint(self, x: Tensor) -> Tensor | None:
-        """Query, key and value of x by one product, ``[..., N, 3, H, D]``, where that is faster.
-
-        So it is in training, where it has one gradient of x and not three, unless x is smaller
-        than the weights, which are joined for it in each step.
-        """
-        maps = [m for m in (self.query, self.key, self.value) if _is_plain(m)]
-        as_they_are = len(maps) == 3 and self.groups == 1 and self.rotary is None
-        if not (as_they_are and isinstance(self.score, Dot) and torch.is_grad_enabled()):
-            return None
-        alike = len({(m.weight.shape, m.bias is None) for m in maps}) == 1
-        weights = [m.weight for m in maps]
-        if not alike or x.numel() < 3 * weights[0].numel():
-            return None
-        bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps])
-        heads = F.linear(x, torch.cat(weights), bias)
-        return heads.view(*heads.shape[:-1], 3, self.heads, self.head_width)
-
-    def _query_key_value(
-        self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
+    def _of_self(
+        self, x: Tensor, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        query = self._heads(self.query, x)
-        if source is not None:
-            key, value = (
-                self._key_value(source)
-                if cache is None
-                else cache.once(self, lambda: self._key_value(source))
-            )
+        """Query, key and value of self-attention, the cached ones before those of x."""
+        if self.qkv is not None and self.key_heads == self.heads:
+            joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
+            query, key, value = unbind_joint(joint)
+        elif self.qkv is not None:
+            parts = self.qkv(x).split(self.qkv.widths, dim=-1)
+            query, key, value = (self._heads(part) for part in parts)
         else:
-            key, value = self._key_value(x)
-            if self.rotary is not None:
-                if positions is None and cache is not None:
-                    positions = torch.arange(x.shape[-2], device=x.device) + cache.length
-                query, key = self.rotary(query, positions), self.rotary(key, positions)
-            if cache is not None:
-                key, value = cache.extended(self, (key, value))
-        if self.groups > 1:
-            key, value = (x.repeat_interleave(self.groups, dim=-2) for x in (key, value))
+            parts = self.query(x), self.key(x), self.value(x)
+            query, key, value = (self._heads(part) for part in parts)
+        if self.rotary is not None:
+            if positions is None and cache is not None:
+                positions = torch.arange(x.shape[-2], device=x.device) + cache.length
+            query, key = self.rotary(query, positions), self.rotary(key, positions)
+        if cache is not None:
+            key, value = cache.extended(self, (key, value))
         return query, key, value
 
-    def _heads(self, project: nn.Module, x: Tensor) -> Tensor:
-        heads: Tensor = project(x)  # unflatten takes far longer than reshape
-        count = heads.shape[-1] // self.head_width
-        return heads.reshape(*heads.shape[:-1], count, self.head_width)
+    def _of_source(
+        self, x: Tensor, source: Tensor, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value of cross-attention; a cache keeps what the source gave at first."""
 
-    def _key_value(self, source: Tensor) -> KeyValue:
-        return self._heads(self.key, source), self._heads(self.value, source)
+        def key_value() -> KeyValue:
+            return self._heads(self.key(source)), self._heads(self.value(source))
 
+        query = self._heads(self.query(x))
+        key, value = key_value() if cache is None else cache.once(self, key_value)
+        return query, key, value
 
-def _is_plain(project: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a map is its weight and bias and nothing else: no adapter, no hook."""
-    own = project._forward_hooks or project._forward_pre_hooks
-    own = own or project._backward_hooks or project._backward_pre_hooks
-    patched = own or "forward" in project.__dict__ or _has_any_global_hook()
-    return type(project) is nn.Linear and not patched
+    def _heads(self, x: Tensor) -> Tensor:
+        """``[..., N, heads, D]`` from ``[..., N, heads * D]``."""
+        # unflatten takes far longer than reshape
+        return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width)
+
+    def _check_source(self, source: Tensor | None) -> None:
+        if (source is None) == (self.source_width is None):
+            return
+        raise ArgumentError(
+            "source",
+            expected="the features to read" if source is None else "none for self-attention",
+            got="none" if source is None else f"features of shape {list(source.shape)}",
+            remedy="make the layer with source_width= for cross-attention, and without it for "
+            "self-attention",
+        )
 
 
 def check_divides(name: str, part: int, whole: int, what: str) -> None:
@@ -181,6 +199,72 @@ def check_divides(name: str, part: int, whole: int, what: str) -> None:
             got=repr(part),
             remedy="change heads or width",
         )
+
+
+class JointLinear(nn.Linear):
+    """Several linear maps of the same features in one matrix, their outputs side by side.
+
+    One product takes less time than several, and its gradient is one. Each part begins as a map of
+    its own would.
+
+    Args:
+        in_width: of the features.
+        widths: of each part's output.
+        bias: whether the maps have one.
+    """
+
+    def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:
+        self.widths = tuple(widths)
+        super().__init__(in_width, sum(widths), bias=bias)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw each part as ``torch.nn.Linear`` does, one after the other."""
+        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+        biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
+        for weight, bias in zip(self.weights(), biases, strict=True):
+            nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
+            if bias is not None:
+                nn.init.uniform_(bias, -bound, bound)
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """The matrix of each part, ``[width, in_width]``, in the storage of the whole."""
+        parts: tuple[Tensor, ...] = self.weight.split(self.widths)
+        return parts
+
+
+def unbind_joint(joint: Tensor) -> tuple[Tensor, ...]:
+    """Query, key and value ``[..., N, H, D]`` from ``[..., N, 3, H, D]``.
+
+    The gradients of the three are one tensor again without a copy where an engine has written them
+    side by side, as ``tiles`` does.
+    """
+    if not torch.is_grad_enabled() or watched((joint,)) or transformed():
+        return joint.unbind(-3)
+    parts: tuple[Tensor, ...] = _UnbindJoint.apply(joint)  # type: ignore[no-untyped-call]
+    return parts
+
+
+class _UnbindJoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
+        ctx.shape = joint.shape
+        return joint.unbind(-3)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        first = grads[0]
+        heads, width = ctx.shape[-2:]
+        joint = torch.empty(ctx.shape, device="meta", dtype=first.dtype)
+        beside = all(
+            grad.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            and grad.storage_offset() == first.storage_offset() + part * heads * width
+            and grad.stride() == joint.select(-3, part).stride()
+            for part, grad in enumerate(grads)
+        )
+        if beside and not torch.is_grad_enabled():
+            return first.as_strided(joint.shape, joint.stride())
+        return torch.stack(grads, -3)
 
 
 class LinearByHead(nn.Module):

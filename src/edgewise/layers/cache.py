@@ -1,4 +1,4 @@
-"""What a decoder remembers between two steps: the keys and values of the nodes so far."""
+"""Key-value cache: what a decoder remembers between two steps of generation."""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Two texts: one is read whole, the other is written token by token while reading the first."""
+"""Encoder-decoder models: the source is read whole, the target token by token while reading it."""
 
 from __future__ import annotations
-
-from typing import Unpack
 
 from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
-from edgewise.layers.reader import Memory, Reader, positions_of
-from edgewise.layers.text import LanguageHead, ReadTerms, TextEmbedding
+from edgewise.layers.cache import Cache
+from edgewise.layers.text import (
+    LanguageModelHead,
+    Memory,
+    Reader,
+    TextEmbedding,
+    positions_of,
+)
 
 
 class EncoderDecoder(nn.Module):
@@ -40,7 +44,7 @@ class EncoderDecoder(nn.Module):
         return states
 
 
-class PairModel(nn.Module):
+class EncoderDecoderModel(nn.Module):
     """An :class:`EncoderDecoder` of token ids, with a head.
 
     Args:
@@ -54,7 +58,7 @@ class PairModel(nn.Module):
         self,
         embedding: TextEmbedding,
         core: EncoderDecoder,
-        head: LanguageHead,
+        head: LanguageModelHead,
         *,
         target_embedding: TextEmbedding | None = None,
     ) -> None:
@@ -90,38 +94,51 @@ class PairModel(nn.Module):
         return self.decode(decoder_input_ids, memory, decoder_attention_mask, sizes=decoder_sizes)
 
     def encode(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **reads: Unpack[ReadTerms]
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,
+        graph: Pattern | None = None,
     ) -> Memory:
         """The source as a memory for :meth:`decode`."""
-        sizes = reads.get("sizes")
-        layout = attention_mask, sizes, reads.get("positions")
-        reads["positions"] = positions_of(input_ids[..., None], *layout)
-        x = self.embedding(input_ids, reads["positions"])
-        return Memory(self.core.encoder(x, attention_mask, **reads), attention_mask, sizes)
+        positions = positions_of(input_ids[..., None], attention_mask, sizes, positions)
+        x = self.embedding(input_ids, positions)
+        states = self.core.encoder(x, attention_mask, sizes=sizes, positions=positions, graph=graph)
+        return Memory(states, attention_mask, sizes)
 
     def decode(
         self,
         decoder_input_ids: Tensor,
         memory: Memory,
         decoder_attention_mask: Tensor | None = None,
-        **reads: Unpack[ReadTerms],
+        *,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,
+        graph: Pattern | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
-        cache = reads.get("cache")
         past = cache.length if cache is not None else 0
-        layout = decoder_attention_mask, reads.get("sizes"), reads.get("positions"), past
-        reads["positions"] = positions_of(decoder_input_ids[..., None], *layout)
-        x = self._target(decoder_input_ids, reads["positions"])
-        states: Tensor = self.core.decoder(x, decoder_attention_mask, memory=memory, **reads)
+        ids, mask = decoder_input_ids, decoder_attention_mask
+        positions = positions_of(ids[..., None], mask, sizes, positions, past)
+        x = self._target_embedding()(ids, positions)
+        states: Tensor = self.core.decoder(
+            x,
+            mask,
+            sizes=sizes,
+            positions=positions,
+            graph=graph,
+            memory=memory,
+            cache=cache,
+        )
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores of every token ``[..., vocabulary]``, for states of any leading shape."""
-        embedding = self.embedding if self.target_embedding is None else self.target_embedding
-        scores: Tensor = self.head(states, embedding.tokens.weight)
-        return scores
+        """Logits of every token ``[..., vocabulary]``, for states of any leading shape."""
+        logits: Tensor = self.head(states, self._target_embedding().tokens.weight)
+        return logits
 
-    def _target(self, ids: Tensor, positions: Tensor | None) -> Tensor:
-        embedding = self.embedding if self.target_embedding is None else self.target_embedding
-        x: Tensor = embedding(ids, positions)
-        return x
+    def _target_embedding(self) -> TextEmbedding:
+        return self.embedding if self.target_embedding is None else self.target_embedding

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from edgewise.attention import Reduce, aggregate
 from edgewise.graphs import Pattern
-from edgewise.layers.linear import Linear
 from edgewise.layers.sequential import GraphLayer
+from edgewise.layers.sparse import Linear
 
 
 class MessagePassing(GraphLayer):

@@ -1,4 +1,4 @@
-"""Images as nodes: each patch is a word."""
+"""Patch embedding: images as nodes, each patch a word."""
 
 from __future__ import annotations
 

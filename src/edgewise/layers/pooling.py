@@ -1,4 +1,4 @@
-"""From nodes to one vector a graph: pooling is aggregation over the graph of membership."""
+"""Pooling (readout) from nodes to one vector a graph: aggregation over the graph of membership."""
 
 from __future__ import annotations
 
@@ -7,20 +7,41 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.attention import Reduce, aggregate
-from edgewise.errors import unknown_name
+from edgewise.attention import Reduce, aggregate, attend
+from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import Graph, Intervals, complete, membership
 from edgewise.graphs.batch import Sizes
+from edgewise.layers.attention import check_divides
 
 Pooling = Literal["mean", "sum", "max", "class"]
 REDUCTIONS: dict[str, Reduce] = {"mean": "mean", "sum": "sum", "max": "max", "class": "sum"}
 
 
-def members_of(x: Tensor, sizes: Sizes | Graph | None) -> Graph:
-    """Which output reads which of the nodes ``[..., N, width]``; see :class:`Pool`."""
-    if isinstance(sizes, Graph):
-        return sizes
-    return complete().bind(1, x.shape[-2]) if sizes is None else membership(sizes)
+Membership = Sizes | Graph | None
+"""Which nodes of a packed batch belong together: how many each graph has, one graph after the
+other; or the bipartite graph in which output b reads its nodes (``graphs.membership``), where some
+graphs are read twice or in another order; ``None`` where all nodes are one graph."""
+
+
+def members_of(x: Tensor, batch: Membership) -> Graph:
+    """The graph in which output b reads its own of the nodes x ``[..., N, width]``.
+
+    Raises:
+        ArgumentError: the sizes do not sum to N, or the graph is of another number of nodes.
+    """
+    count = x.shape[-2]
+    if batch is None:
+        return complete().bind(1, count).to(x.device)
+    graph = batch if isinstance(batch, Graph) else membership(batch)
+    if graph.num_sources != count:
+        raise ArgumentError(
+            "batch",
+            expected=f"the sizes of graphs of {count} nodes in all, or their membership graph",
+            got=f"{graph.num_sources} nodes",
+            remedy="of a vector with the graph of each node, as PyTorch Geometric has it, "
+            "give batch.bincount()",
+        )
+    return graph.to(x.device)
 
 
 class Pool(nn.Module):
@@ -36,28 +57,67 @@ class Pool(nn.Module):
             raise unknown_name("how", how, REDUCTIONS)
         self.how = how
 
-    def forward(self, x: Tensor, sizes: Sizes | Graph | None = None) -> Tensor:
+    def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
         """One vector a graph.
 
         Args:
             x: ``[..., N, width]``.
-            sizes: how many of the N nodes each graph of a packed batch has, or the graph of which
+            batch: how many of the N nodes each graph of a packed batch has, or the graph of which
                 output reads which nodes; without it the N nodes are one graph.
 
         Returns:
-            ``[..., width]``, or ``[..., graphs, width]`` with sizes; zero for a graph of no nodes.
+            ``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes.
+
+        Raises:
+            ArgumentError: a batch of another number of nodes.
         """
-        graph = members_of(x, sizes)
+        graph = members_of(x, batch)
         if self.how == "class":
             graph = _first_of_each(graph)
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)
-        return pooled.squeeze(-2) if sizes is None else pooled
+        return pooled.squeeze(-2) if batch is None else pooled
 
 
 def _first_of_each(graph: Graph) -> Graph:
     """The same graph with only the first source of each target."""
     assert isinstance(graph, Intervals)
     return Intervals(graph.start, torch.minimum(graph.start + 1, graph.stop), graph.num_sources)
+
+
+class AttentionPool(nn.Module):
+    r"""One vector a graph, which attends to its nodes in several heads.
+
+    .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
+
+    What to look for, q, is learned and the same for every graph (Li et al., Gated graph sequence
+    neural networks, 2016; Lee et al., Set Transformer, 2019).
+
+    Args:
+        width: of the nodes' features and of the output.
+        heads: a divisor of it.
+    """
+
+    def __init__(self, width: int, heads: int = 1) -> None:
+        super().__init__()
+        check_divides("heads", heads, width, "the width")
+        self.query = nn.Parameter(torch.empty(heads, width // heads))
+        nn.init.normal_(self.query)
+        self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
+        """``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes.
+
+        Args:
+            x: ``[..., N, width]``.
+            batch: as :class:`Pool` takes it.
+
+        """
+        members = members_of(x, batch)
+        query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
+        key = self.key(x).unflatten(-1, self.query.shape)
+        value = self.value(x).unflatten(-1, self.query.shape)
+        pooled = attend(query, key, value, members).flatten(-2)
+        return pooled.squeeze(-2) if batch is None else pooled
 
 
 class ClassToken(nn.Module):

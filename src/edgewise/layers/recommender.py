@@ -1,4 +1,4 @@
-"""Scores of items for users, from an embedding of both over who chose what."""
+"""Recommender: scores of items for users, from an embedding of both over who chose what."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ class Recommender(nn.Module):
         """``[num_users + num_items, width]``; a score is the inner product of two of these."""
 
     def forward(
-        self, graph: Pattern, users: Tensor, items: Tensor, own: Tensor | None = None
+        self, users: Tensor, items: Tensor, graph: Pattern, *, positives: Tensor | None = None
     ) -> Tensor:
         """Scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
 
-        With ``own`` ``[B]``, an item of each user, ``[B, 1 + M]``: that one's score comes first.
+        With ``positives`` ``[B]``, an item that each user chose, ``[B, 1 + M]``: that one's score
+        comes first.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
         scores = user @ item.t()
-        if own is None:
+        if positives is None:
             return scores
-        mine = (user * z.index_select(0, own + self.num_users)).sum(-1, keepdim=True)
-        return torch.cat([mine, scores], dim=1)
+        positive = z.index_select(0, positives + self.num_users)
+        return torch.cat([(user * positive).sum(-1, keepdim=True), scores], dim=1)

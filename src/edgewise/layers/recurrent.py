@@ -12,7 +12,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.reader import Memory, check_layout
+from edgewise.layers.text import Memory, check_layout
 
 
 class RecurrentReader(nn.Module):

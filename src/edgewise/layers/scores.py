@@ -1,4 +1,4 @@
-"""Scores with weights of their own: each prepares query and key for a score of the primitive.
+"""Learned attention scores: each prepares query and key for a score of the primitive.
 
 So every score is computed by the engines, fused where they can, and works on any graph.
 """

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.graphs import Pattern
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.batch import Sizes
 
 
 class GraphLayer(nn.Module):
-    """A layer called with node features and a graph: ``layer(x, graph)``."""
+    """A layer called with node features and a graph: ``layer(x, graph)``.
+
+    Attributes:
+        reads_edge_attr: whether it may also be given features of the edges, ``edge_attr=``.
+    """
+
+    reads_edge_attr: bool = False
 
 
 class GraphSequential(GraphLayer):
@@ -21,8 +29,44 @@ class GraphSequential(GraphLayer):
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self.reads_edge_attr = any(_reads_edge_attr(layer) for layer in layers)
 
-    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Sizes | Graph | None = None,  # noqa: ARG002 - no edge joins two graphs of a batch
+    ) -> Tensor:
+        """``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
+
+        Raises:
+            ArgumentError: edge features, and no layer reads them.
+        """
+        if not self.reads_edge_attr:
+            refuse_edge_attr(edge_attr)
         for layer in self.layers:
-            x = layer(x, graph) if isinstance(layer, GraphLayer) else layer(x)
+            if edge_attr is not None and _reads_edge_attr(layer):
+                x = layer(x, graph, edge_attr=edge_attr)
+            elif isinstance(layer, GraphLayer):
+                x = layer(x, graph)
+            else:
+                x = layer(x)
         return x
+
+
+def _reads_edge_attr(layer: nn.Module) -> bool:
+    return isinstance(layer, GraphLayer) and layer.reads_edge_attr
+
+
+def refuse_edge_attr(edge_attr: Tensor | None) -> None:
+    """Refuse features of the edges for a model that would not look at them."""
+    if edge_attr is not None:
+        raise ArgumentError(
+            "edge_attr",
+            expected="None, as this model has no use for features of the edges",
+            got=f"shape {list(edge_attr.shape)}",
+            remedy="use graph_transformer for a weight on each edge, or edge_transformer, "
+            "molecule_transformer or graph_network for vectors",
+        )

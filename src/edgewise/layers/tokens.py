@@ -1,4 +1,4 @@
-"""A batch of texts: one after the other on a packed axis, or padded to the longest."""
+"""Token batches: texts one after the other on a packed axis, or padded to the longest."""
 
 from __future__ import annotations
 

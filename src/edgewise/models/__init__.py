@@ -1,4 +1,20 @@
-"""Models: one architecture a file, named after it. A new one is a file and a line here."""
+"""Models: one architecture a file, named after it. A new one is a file and a line here.
+
+How they are called, by what they read:
+
+- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)`` with node features ``[..., N,
+  in_width]``, a graph or pattern of who reads whom, and features of the edges ``[E, edge_width]``
+  in the order of ``graph.edge_index``; a model that has no use for them refuses them. ``batch``
+  says which nodes of several packed graphs belong together, where a model has an output for each
+  graph: how many nodes each has, or ``graphs.membership`` where some graphs are read twice;
+  without it all nodes are one graph. ``global_attr`` ``[B, global_width]`` are features of each
+  graph, such as the temperature of a measurement. Models that embed the nodes themselves are given
+  what is asked about in the place of x.
+- **Text**: ``model(input_ids, attention_mask=None)`` gives states; ``model.logits(states)`` the
+  logits of the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
+  ``cache=`` goes on where an earlier call stopped; ``graph=`` is another pattern.
+- **Images**: ``model(images [B, channels, height, width])``, for one ``image_size``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +24,7 @@ from collections.abc import Callable
 from torch import nn
 
 from edgewise.errors import unknown_name
-from edgewise.layers import PairModel, TextModel
+from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
@@ -51,18 +67,18 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "monet": monet,
     "magna": magna,
     "graph_transformer": graph_transformer,
+    "edge_transformer": edge_transformer,
     "grand": grand,
 }
-"""``f(in_width, out_width)``, called ``model(x [N, in_width], graph) -> [N, out_width]``."""
+"""``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
 
-EDGE_MODELS: dict[str, Callable[..., nn.Module]] = {"edge_transformer": edge_transformer}
-"""``f(in_width, edge_width, out_width)``, called ``model(x [N, in_width], graph,
-edge [E, edge_width]) -> (nodes [N, out_width], edges [E, hidden])``."""
-
-GRAPH_MODELS: dict[str, Callable[..., nn.Module]] = {"graph_network": graph_network}
-"""``f(in_width, edge_width, whole_width, out_width)``, called ``model(x [N, in_width], graph,
-edge [E, edge_width], whole [G, whole_width], sizes=None) -> (nodes, edges, graphs)``, each
-``[count, out_width]``; ``sizes`` are the numbers of nodes of G packed graphs."""
+READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "graph_gat": graph_gat,
+    "graph_gin": graph_gin,
+    "graph_network": graph_network,
+    "molecule_transformer": molecule_transformer,
+}
+"""``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
@@ -71,8 +87,8 @@ IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
-"""``f(image_height, image_width, channels, vocabulary, length)``, called ``model(images, ids
-[B, T]) -> [B · T, vocabulary]``."""
+"""``f(image_size, channels, vocabulary, length)``, called ``model(images, input_ids [B, T]) ->
+[B · T, vocabulary]``."""
 
 SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
 """``f(history, horizon, season)``, called ``model(history [B, T]) -> [B, horizon]``."""
@@ -86,39 +102,31 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "lstm": lstm,
     "gru": gru,
 }
-"""``f(vocabulary)``, called ``model(ids [B, T], attention_mask=None) -> states [B, T, width]``, or
-``model(ids [N], sizes=sizes) -> [N, width]`` for a packed batch; ``model.logits(states)`` are the
-scores ``[..., vocabulary]``; ``cache=`` continues where an earlier call stopped."""
+"""``f(vocabulary)``, called ``model(input_ids [B, T], attention_mask=None) -> [B, T, width]``."""
 
-PAIR_MODELS: dict[str, Callable[..., PairModel]] = {"transformer": transformer, "t5": t5}
-"""``f(vocabulary)``, called ``model(ids [B, S], mask, target_ids [B, T], target_mask) -> [B, T,
-width]``, or with ``sizes`` and ``decoder_sizes`` for packed batches; ``model.logits(states)``."""
-
-READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
-    "graph_gat": graph_gat,
-    "graph_gin": graph_gin,
-    "molecule_transformer": molecule_transformer,
+ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
+    "transformer": transformer,
+    "t5": t5,
 }
-"""``f(in_width, out_width)``, called ``model(x [N, in_width], graph, members) -> [B, out_width]``:
-``members`` is the bipartite graph of which output reads which nodes (``graphs.membership``)."""
+"""``f(vocabulary)``, called ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
+decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_sizes`` for packed
+batches; ``model.logits(states)``."""
 
 LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
-"""``f(num_nodes)``, called ``model(graph, pairs [2, M]) -> [M]``."""
+"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``."""
 
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
-"""``f(num_users, num_items)``, called ``model(graph, users [B], items [M]) -> [B, M]``."""
+"""``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **NODE_MODELS,
-    **EDGE_MODELS,
-    **GRAPH_MODELS,
+    **READOUT_MODELS,
     **TOKEN_MODELS,
     **IMAGE_MODELS,
     **CAPTION_MODELS,
     **SERIES_MODELS,
     **TEXT_MODELS,
-    **PAIR_MODELS,
-    **READOUT_MODELS,
+    **ENCODER_DECODER_MODELS,
     **LINK_MODELS,
     **RECOMMENDERS,
 }
@@ -136,13 +144,11 @@ def about(name: str) -> dict[str, str]:
 
 __all__ = [
     "CAPTION_MODELS",
-    "EDGE_MODELS",
-    "GRAPH_MODELS",
+    "ENCODER_DECODER_MODELS",
     "IMAGE_MODELS",
     "LINK_MODELS",
     "MODELS",
     "NODE_MODELS",
-    "PAIR_MODELS",
     "READOUT_MODELS",
     "RECOMMENDERS",
     "SERIES_MODELS",

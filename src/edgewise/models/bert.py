@@ -12,15 +12,22 @@ Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 201
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from torch import nn
 
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
-from edgewise.layers import LanguageHead, Reader, TextEmbedding, TextModel, activation
-from edgewise.layers.start import normal_start
-from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.layers import (
+    LanguageModelHead,
+    Reader,
+    TextEmbedding,
+    TextModel,
+    TransformerLayer,
+    TransformerStack,
+    activation,
+    init_normal,
+)
+from edgewise.layers.attention import Projections
 from edgewise.ranges import checked
 
 
@@ -36,26 +43,42 @@ def bert(
     types: int = 2,
     act: str = "gelu",
     score: str = "dot",
+    projections: Projections = "full",
     epsilon: float = 1e-12,
     dropout: float = 0.1,
     padding: int | None = None,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of the masked language model.
+    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
 
-    Fine-tune with :class:`~edgewise.layers.PooledHead` or :class:`~edgewise.layers.TokenHead`.
+    Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
+    :class:`~edgewise.layers.TokenClassificationHead`.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
-    options: dict[str, Any] = {
-        "types": types,
-        "norm": norm(width),
-        "dropout": dropout,
-        "padding": padding,
-    }
-    embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), **options)
-    options = {"depth": depth, "heads": heads, "feed_forward": feed_forward, "act": act}
-    options |= {"score": score, "norm": norm, "dropout": dropout, "graph": graph}
-    reader = Reader(transformer_encoder(width, **options), graph)
+    embedding = TextEmbedding(
+        vocabulary,
+        width,
+        positions=Learned(length, width),
+        types=types,
+        norm=norm(width),
+        dropout=dropout,
+        padding=padding,
+    )
+    layers = [
+        TransformerLayer(  # norm(x + attention(x)), then norm(x + FFN(x))
+            width,
+            heads,
+            feed_forward,
+            act=act,
+            score=score,
+            projections=projections,
+            order="post",
+            norm=norm,
+            dropout=dropout,
+        )
+        for _ in range(depth)
+    ]
+    reader = Reader(TransformerStack(layers, nn.Identity(), graph))
     transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageHead(vocabulary, width, bias=True, transform=transform)
-    return normal_start(TextModel(embedding, reader, head))
+    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    return init_normal(TextModel(embedding, reader, head))

@@ -11,21 +11,54 @@ Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (with
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
-from edgewise import layers as ew
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
-from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.layers import (
+    DecoderLayer,
+    LanguageModelHead,
+    Memory,
+    PatchEmbedding,
+    Reader,
+    TextEmbedding,
+    TextModel,
+    TransformerLayer,
+    TransformerStack,
+    init_xavier,
+)
 from edgewise.ranges import checked
 
-PLACE = 0.5  # of positions at first: much smaller, and words are late to learn where to look
+# Standard deviation of positions at first. Five epochs of 10,000 pictures of digits gave 53 % of
+# the captions exactly right, and 5 % with the usual 0.02.
+POSITION_STD = 0.5
+
+
+class Captioner(nn.Module):
+    """An encoder of images, and a language model that reads what it has made of one.
+
+    Args:
+        encoder: from images to a vector a patch.
+        decoder: a text model whose layers also read another sequence.
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: TextModel) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
+        """Logits of each next word, ``[B · T, vocabulary]`` for ids ``[B, T]``."""
+        states = self.decoder(input_ids, memory=self.memory(images))
+        return self.decoder.logits(states).flatten(0, 1)
+
+    def memory(self, images: Tensor) -> Memory:
+        """What the decoder reads of images ``[B, C, height, width]``."""
+        return Memory(self.encoder(images))
 
 
 @checked(depth=0, decoder_depth=0)
 def captioner(
-    image_height: int,
-    image_width: int,
+    image_size: int | tuple[int, int],
     channels: int,
     vocabulary: int,
     length: int,
@@ -38,25 +71,31 @@ def captioner(
     feed_forward: int = 128,
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> ew.Captioner:
-    """Scores of captions of at most ``length`` words; ``model(images, ids)``."""
-    patches = ew.PatchEmbedding((image_height, image_width), patch, channels, width)
-    stacks = []
-    for kind, count, reads in (
-        (ew.TransformerLayer, depth, graph),
-        (ew.DecoderLayer, decoder_depth, causal()),
-    ):
-        layer = [
-            kind(width, heads, feed_forward, act="gelu", order="pre", dropout=dropout)
-            for _ in range(count)
-        ]
-        stacks.append(TransformerEncoder(layer, nn.LayerNorm(width), reads))
-    place = Learned2d(*patches.grid, width, std=PLACE)
-    eyes = nn.Sequential(patches, place, nn.Dropout(dropout), stacks[0])
-    at = Learned(length, width, std=PLACE)
-    words = ew.TextEmbedding(vocabulary, width, positions=at, dropout=dropout)
-    nn.init.normal_(words.tokens.weight, std=width**-0.5)
-    head = ew.LanguageHead(vocabulary, width)
-    for stack in stacks:
-        ew.xavier_start(stack)
-    return ew.Captioner(eyes, ew.TextModel(words, ew.Reader(stacks[1], causal()), head))
+) -> Captioner:
+    """Logits of captions of at most ``length`` words; called ``model(images, input_ids)``.
+
+    ``image_size`` is height and width, or both in one.
+    """
+    patches = PatchEmbedding(image_size, patch, channels, width)
+    encoder_layers = [
+        TransformerLayer(width, heads, feed_forward, act="gelu", order="pre", dropout=dropout)
+        for _ in range(depth)
+    ]
+    encoder_stack = TransformerStack(encoder_layers, nn.LayerNorm(width), graph)
+    decoder_layers = [
+        DecoderLayer(width, heads, feed_forward, act="gelu", order="pre", dropout=dropout)
+        for _ in range(decoder_depth)
+    ]
+    decoder_stack = TransformerStack(decoder_layers, nn.LayerNorm(width), causal())
+
+    rows, columns = patches.grid
+    positions = Learned2d(rows, columns, width, std=POSITION_STD)
+    encoder = nn.Sequential(patches, positions, nn.Dropout(dropout), encoder_stack)
+
+    word_positions = Learned(length, width, std=POSITION_STD)
+    embedding = TextEmbedding(vocabulary, width, positions=word_positions, dropout=dropout)
+    nn.init.normal_(embedding.tokens.weight, std=width**-0.5)
+    head = LanguageModelHead(vocabulary, width)
+    init_xavier(encoder_stack)
+    init_xavier(decoder_stack)
+    return Captioner(encoder, TextModel(embedding, Reader(decoder_stack), head))

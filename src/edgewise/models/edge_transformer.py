@@ -10,42 +10,141 @@ Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from torch import Tensor, nn
 
+from edgewise.attention import aggregate
+from edgewise.checks import bound
+from edgewise.edge_steps import edge_softmax
+from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern
-from edgewise.layers import EdgeTransformerLayer, GraphLayer
+from edgewise.layers import (
+    FeedForward,
+    GraphLayer,
+    Linear,
+    Membership,
+    NodeBatchNorm,
+    Residual,
+)
 from edgewise.ranges import checked
+
+Focus = Literal["nodes", "edges"]
+
+
+class EdgeTransformerLayer(GraphLayer):
+    """Nodes ``[..., N, width]`` and edges ``[..., E, width]`` to the same."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.edge = nn.Linear(width, width)
+        self.node_output = nn.Linear(width, width)
+        self.edge_output = nn.Linear(width, width)
+        self.node_norm, self.edge_norm = NodeBatchNorm(width), NodeBatchNorm(width)
+        self.node_network = Residual(FeedForward(width, 2 * width), width, norm="batch")
+        self.edge_network = Residual(FeedForward(width, 2 * width), width, norm="batch")
+
+    def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        query = self.query(x).unflatten(-1, (self.heads, -1))
+        key = self.key(x).unflatten(-1, (self.heads, -1))
+        value = self.value(x).unflatten(-1, (self.heads, -1))
+        edge = self.edge(edge_attr).unflatten(-1, (self.heads, -1))
+
+        product = graph.gather_target(query, -3) * graph.gather_source(key, -3)
+        score = product * edge * query.shape[-1] ** -0.5  # [..., E, heads, width of a head]
+        read = aggregate(value, graph, weight=edge_softmax(score.sum(-1), graph))
+
+        x = self.node_norm(x + self.node_output(read.flatten(-2)))
+        edge_attr = self.edge_norm(edge_attr + self.edge_output(score.flatten(-2)))
+        return self.node_network(x), self.edge_network(edge_attr)
 
 
 class EdgeTransformer(GraphLayer):
-    """Layers between linear maps, ``[..., N, out_width]`` and the edges' last features."""
+    """See :func:`edge_transformer`."""
 
-    def __init__(self, ends: list[nn.Linear], layers: list[EdgeTransformerLayer]) -> None:
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        hidden: int,
+        depth: int,
+        heads: int,
+        focus: Focus,
+    ) -> None:
         super().__init__()
-        self.nodes, self.edges, self.head = ends
-        self.layers = nn.ModuleList(layers)
+        if focus not in get_args(Focus):
+            raise unknown_name("focus", focus, get_args(Focus))
+        self.focus: Focus = focus
+        self.embed_nodes = Linear(in_width, hidden)
+        self.embed_edges = nn.Linear(edge_width or 1, hidden)
+        self.layers = nn.ModuleList(EdgeTransformerLayer(hidden, heads) for _ in range(depth))
+        self.head = nn.Linear(hidden, out_width)
 
-    def forward(self, x: Tensor, graph: Pattern, edge: Tensor) -> tuple[Tensor, Tensor]:
-        x, edge = self.nodes(x), self.edges(edge)
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
+    ) -> Tensor:
+        """``[..., N, out_width]``, or E rows where the model is for edges.
+
+        Args:
+            x: ``[..., N, in_width]``.
+            graph: who reads whom.
+            edge_attr: ``[..., E, edge_width]``; ones where not given.
+            batch: see :mod:`edgewise.models`.
+        """
+        nodes, edges = self.states(x, graph, edge_attr=edge_attr)
+        out: Tensor = self.head(nodes if self.focus == "nodes" else edges)
+        return out
+
+    def states(
+        self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The last features of nodes and of edges, ``hidden`` wide each."""
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        if edge_attr is None:
+            edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
+        x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
-            x, edge = layer(x, graph, edge)
-        return self.head(x), edge
+            x, edge_attr = layer(x, graph, edge_attr)
+        return x, edge_attr
 
 
 @checked(depth=0)
 def edge_transformer(
     in_width: int,
-    edge_width: int,
     out_width: int,
     *,
+    edge_width: int = 0,
     hidden: int = 64,
     depth: int = 4,
     heads: int = 8,
+    focus: Focus = "nodes",
 ) -> EdgeTransformer:
-    """Stack ``depth`` layers; called ``model(x, graph, edge)``; sees up to ``depth`` steps."""
-    ends = [
-        nn.Linear(in_width, hidden),
-        nn.Linear(edge_width, hidden),
-        nn.Linear(hidden, out_width),
-    ]
-    return EdgeTransformer(ends, [EdgeTransformerLayer(hidden, heads) for _ in range(depth)])
+    """Stack ``depth`` layers; called ``model(x, graph, edge_attr=[E, edge_width])``.
+
+    ``focus`` says what it is for: an output for each of the ``"nodes"`` or of the ``"edges"``.
+    ``edge_width`` is 0 where edges have no features. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
+    """
+    return EdgeTransformer(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        hidden=hidden,
+        depth=depth,
+        heads=heads,
+        focus=focus,
+    )

@@ -11,12 +11,49 @@ Paper: Kim et al., Reversible instance normalization for accurate time-series fo
 
 from __future__ import annotations
 
-from typing import Any
+import torch
+from torch import Tensor, nn
 
+from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
-from edgewise.layers import Forecaster
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.ranges import checked
+
+
+class Forecaster(nn.Module):
+    r"""How the next steps differ from the last season's, :math:`x_{T+h-s} + \sigma\,(W z_T)_h`.
+
+    Before any training W is zero, so that it repeats the last season.
+
+    Args:
+        stack: called ``stack(x [..., T, width])``.
+        width: of its features.
+        history: T, how many steps are read.
+        horizon: how many come after.
+        season: s, at most T.
+    """
+
+    def __init__(self, stack: nn.Module, width: int, history: int, horizon: int, season: int):
+        super().__init__()
+        self.embed, self.positions = nn.Linear(2, width), Learned(history, width)
+        self.stack, self.head = stack, nn.Linear(width, horizon)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+        self.horizon, self.season = horizon, season
+
+    def forward(self, history: Tensor) -> Tensor:
+        """``[B, horizon]`` from ``[B, T]``, both in the unit of the series."""
+        season, length = self.season, history.shape[-1]
+        std, mean = torch.std_mean(history, dim=-1, keepdim=True)
+        std = std.clamp(min=1e-6)
+        rise = torch.zeros_like(history)  # since a season ago, where that is known
+        rise[..., season:] = history[..., season:] - history[..., : length - season]
+        x = self.embed(torch.stack([(history - mean) / std, rise / std], dim=-1))
+        last_state = self.stack(self.positions(x))[..., -1, :]
+        change: Tensor = self.head(last_state)
+        ahead = torch.arange(self.horizon, device=history.device)
+        last_season = history[..., ahead % season - season]
+        return last_season + std * change
 
 
 @checked(depth=0)
@@ -33,7 +70,14 @@ def forecaster(
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> Forecaster:
     """Forecasts of ``horizon`` steps; called ``model(history [B, T])``."""
-    sizes: dict[str, Any] = {"depth": depth, "heads": heads, "feed_forward": feed_forward}
-    options: dict[str, Any] = {"act": "gelu", "order": "pre", "dropout": dropout, "graph": graph}
-    stack = transformer_encoder(width, **sizes, **options)
+    stack = transformer_encoder(
+        width,
+        depth=depth,
+        heads=heads,
+        feed_forward=feed_forward,
+        act="gelu",
+        order="pre",
+        dropout=dropout,
+        graph=graph,
+    )
     return Forecaster(stack, width, history, horizon, season)

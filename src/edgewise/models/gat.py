@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import attend
+from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.ranges import checked
@@ -29,16 +30,19 @@ class GATLayer(GraphLayer):
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
         self.linear = Linear(in_width, heads * width, bias=False)
-        self.target, self.source = (nn.Parameter(torch.empty(heads, width)) for _ in range(2))
+        self.target = nn.Parameter(torch.empty(heads, width))  # a
+        self.source = nn.Parameter(torch.empty(heads, width))  # b
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.linear.weight, self.target, self.source):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        value = self.linear(x).unflatten(-1, (self.heads, -1))
-        query, key = ((value * a).sum(-1, keepdim=True) for a in (self.target, self.source))
-        dropout = self.dropout if self.training else 0.0
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        value = self.linear(x).unflatten(-1, (self.heads, -1))
+        query = (value * self.target).sum(-1, keepdim=True)
+        key = (value * self.source).sum(-1, keepdim=True)
+        dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import attend
+from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.ranges import checked
@@ -28,14 +29,17 @@ class GATv2Layer(GraphLayer):
     ) -> None:
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
-        self.target, self.source = (Linear(in_width, heads * width) for _ in range(2))
+        self.target = Linear(in_width, heads * width)  # W_q
+        self.source = Linear(in_width, heads * width)  # W_k
         self.score = nn.Parameter(torch.empty(heads, width))
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
         for weight in (self.target.weight, self.source.weight, self.score):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        query, key = (f(x).unflatten(-1, (self.heads, -1)) for f in (self.target, self.source))
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        query = self.target(x).unflatten(-1, (self.heads, -1))
+        key = self.source(x).unflatten(-1, (self.heads, -1))
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, key, graph, score=Additive(weight=self.score), dropout=dropout)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import aggregate
+from edgewise.checks import bound
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.ranges import checked
@@ -31,7 +32,7 @@ class GCNLayer(GraphLayer):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        loops = graph.bind(x.shape[-2]).to(x.device).with_self_loops()
+        loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
         out = aggregate(self.linear(x).unsqueeze(-2), loops, weight=weight)
         return out.squeeze(-2) + self.bias

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.attention import aggregate
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, GraphSequential, JumpingKnowledge, NodeBatchNorm
+from edgewise.layers import GraphLayer, GraphSequential, NodeBatchNorm
 from edgewise.ranges import checked
 
 
@@ -34,6 +34,30 @@ class GINLayer(GraphLayer):
         return out
 
 
+class JumpingKnowledge(GraphLayer):
+    r"""Layers in a row; the output is the input and all their outputs, :math:`[h^0; \dots; h^L]`.
+
+    Deep layers over-smooth and shallow ones see little; a linear map of both chooses for itself
+    (Xu et al., Representation learning on graphs with jumping knowledge networks, 2018).
+
+    Args:
+        layers: called as by :class:`GraphSequential`.
+    """
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        """``[..., N, width_0 + ... + width_L]`` from x ``[..., N, width_0]``."""
+        x = x.to_dense() if x.layout is torch.sparse_csr else x
+        depths = [x]
+        for layer in self.layers:
+            x = layer(x, graph) if isinstance(layer, GraphLayer) else layer(x)
+            depths.append(x)
+        return torch.cat(depths, dim=-1)
+
+
 @checked()
 def gin(
     in_width: int, out_width: int, *, hidden: int = 64, depth: int = 5, dropout: float = 0.0
@@ -45,8 +69,14 @@ def gin(
     """
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):
-        inner = nn.Linear(fan_in, fan_out), NodeBatchNorm(fan_out), nn.ReLU()
-        outer = nn.Linear(fan_out, fan_out), NodeBatchNorm(fan_out), nn.ReLU()
-        layers.append(GINLayer(nn.Sequential(*inner, *outer)))
+        network = nn.Sequential(
+            nn.Linear(fan_in, fan_out),
+            NodeBatchNorm(fan_out),
+            nn.ReLU(),
+            nn.Linear(fan_out, fan_out),
+            NodeBatchNorm(fan_out),
+            nn.ReLU(),
+        )
+        layers.append(GINLayer(network))
     head = nn.Linear(in_width + depth * hidden, out_width)
     return GraphSequential(JumpingKnowledge(*layers), nn.Dropout(dropout), head)

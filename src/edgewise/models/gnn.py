@@ -26,7 +26,7 @@ def gnn(
     *,
     hidden: int = 64,
     depth: int = 2,
-    reduce: Reduce = "mean",
+    reduce: Reduce = "sum",
     act: str = "relu",
     dropout: float = 0.0,
 ) -> GraphSequential:

@@ -17,9 +17,16 @@ from torch import nn
 
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
-from edgewise.layers import LanguageHead, Reader, TextEmbedding, TextModel
-from edgewise.layers.start import normal_start
-from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.layers import (
+    LanguageModelHead,
+    Reader,
+    TextEmbedding,
+    TextModel,
+    TransformerLayer,
+    TransformerStack,
+    init_normal,
+)
+from edgewise.layers.attention import Projections
 from edgewise.ranges import checked
 
 
@@ -34,24 +41,28 @@ def gpt(
     length: int = 1024,
     act: str = "gelu_tanh",
     score: str = "dot",
+    projections: Projections = "full",
     epsilon: float = 1e-5,
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
-    stack = transformer_encoder(
-        width,
-        depth=depth,
-        heads=heads,
-        feed_forward=feed_forward,
-        act=act,
-        score=score,
-        order="pre",
-        norm=norm,
-        dropout=dropout,
-        graph=graph,
-    )
-    model = TextModel(embedding, Reader(stack, graph), LanguageHead(vocabulary, width))
-    return normal_start(model, residual_depth=depth)
+    layers = [
+        TransformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
+            width,
+            heads,
+            feed_forward,
+            act=act,
+            score=score,
+            projections=projections,
+            order="pre",
+            norm=norm,
+            dropout=dropout,
+        )
+        for _ in range(depth)
+    ]
+    reader = Reader(TransformerStack(layers, norm(width), graph))
+    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    return init_normal(TextModel(embedding, reader, head), residual_depth=depth)

@@ -15,25 +15,46 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.attention import aggregate
+from edgewise.checks import bound
 from edgewise.graphs import Pattern
-from edgewise.layers import Dropout, GraphLayer
+from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr
 from edgewise.models.gcn import symmetric_weight
 from edgewise.ranges import checked
 
 
 class Grand(GraphLayer):
-    """See :func:`grand`; ``drop`` has the shares of nodes and of features that are left out."""
+    """See :func:`grand`."""
 
-    def __init__(self, widths: list[int], hops: int, views: int, drop: list[float]) -> None:
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        hidden: int,
+        hops: int,
+        views: int,
+        drop_node: float,
+        dropout: float,
+    ) -> None:
         super().__init__()
-        self.hops, self.views, self.drop_node, self.drop = hops, views, drop[0], Dropout(drop[1])
-        self.first, self.last = nn.Linear(widths[0], widths[1]), nn.Linear(widths[1], widths[2])
+        self.hops, self.views, self.drop_node = hops, views, drop_node
+        self.dropout = Dropout(dropout)
+        self.first, self.last = nn.Linear(in_width, hidden), nn.Linear(hidden, out_width)
 
-    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        loops = graph.bind(x.shape[-2]).to(x.device).with_self_loops()
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
+    ) -> Tensor:
+        """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
+        refuse_edge_attr(edge_attr)
+        loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
-        h = F.linear(self.drop(x), self.first.weight).unsqueeze(-2)
+        h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
         if self.training:  # a view is a head, with nodes of its own left out
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
@@ -43,7 +64,7 @@ class Grand(GraphLayer):
         for _ in range(self.hops):
             h = aggregate(h, loops, weight=weight)
             total = total + h
-        out: Tensor = self.last(self.drop(torch.relu(total / (self.hops + 1) + self.first.bias)))
+        out: Tensor = self.last(self.dropout(torch.relu(total / (self.hops + 1) + self.first.bias)))
         return out if self.training else out.squeeze(-2)
 
 
@@ -58,5 +79,16 @@ def grand(
     drop_node: float = 0.5,
     dropout: float = 0.5,
 ) -> Grand:
-    """Called ``model(x [..., N, in_width], graph)``; in training ``[..., N, views, out_width]``."""
-    return Grand([in_width, hidden, out_width], hops, views, [drop_node, dropout])
+    """Called ``model(x [..., N, in_width], graph)``; in training ``[..., N, views, out_width]``.
+
+    ``drop_node`` and ``dropout`` are the shares of nodes and of features that are left out.
+    """
+    return Grand(
+        in_width,
+        out_width,
+        hidden=hidden,
+        hops=hops,
+        views=views,
+        drop_node=drop_node,
+        dropout=dropout,
+    )

@@ -13,28 +13,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.graphs import Graph
-from edgewise.layers import NodeBatchNorm, Pool
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, Membership, NodeBatchNorm, Pool, refuse_edge_attr
 from edgewise.models.gat import GATLayer
 from edgewise.ranges import checked
 
 
-class GraphGAT(nn.Module):
+class GraphGAT(GraphLayer):
     """See :func:`graph_gat`."""
 
     def __init__(self, embed: nn.Linear, layers: list[GATLayer], head: nn.Module) -> None:
         super().__init__()
         self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
         self.norms = nn.ModuleList(NodeBatchNorm(embed.out_features) for _ in layers)
-        self.pools = nn.ModuleList([Pool("mean"), Pool("max")])
+        self.mean, self.maximum = Pool("mean"), Pool("max")
 
-    def forward(self, x: Tensor, graph: Graph, members: Graph) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``."""
-        seen = [self.embed(x)]
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        refuse_edge_attr(edge_attr)
+        x = self.embed(x)
+        depths = [x]
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            seen.append(seen[-1] + nn.functional.elu(norm(layer(seen[-1], graph))))
-        nodes = torch.cat(seen, dim=-1)
-        out: Tensor = self.head(torch.cat([pool(nodes, members) for pool in self.pools], dim=-1))
+            x = x + nn.functional.elu(norm(layer(x, graph)))
+            depths.append(x)
+        nodes = torch.cat(depths, dim=-1)
+        pooled = torch.cat([self.mean(nodes, batch), self.maximum(nodes, batch)], dim=-1)
+        out: Tensor = self.head(pooled)
         return out
 
 
@@ -48,9 +59,13 @@ def graph_gat(
     depth: int = 3,
     dropout: float = 0.2,
 ) -> GraphGAT:
-    """Called ``model(x [N, in_width], graph, members)``."""
+    """Called ``model(x [N, in_width], graph, batch=...)``."""
     width = heads * hidden
     layers = [GATLayer(width, hidden, heads, dropout=dropout) for _ in range(depth)]
-    first = nn.Linear(2 * (depth + 1) * width, width)
-    head = nn.Sequential(first, nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width))
+    head = nn.Sequential(
+        nn.Linear(2 * (depth + 1) * width, width),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(width, out_width),
+    )
     return GraphGAT(nn.Linear(in_width, width), layers, head)

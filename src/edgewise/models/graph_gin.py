@@ -12,23 +12,30 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.graphs import Graph
-from edgewise.layers import Pool
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, Membership, Pool
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gin import gin
 from edgewise.ranges import checked
 
 
-class GraphGIN(nn.Module):
+class GraphGIN(GraphLayer):
     """:func:`~edgewise.models.gin` at the nodes, pooled."""
 
     def __init__(self, nodes: nn.Module, pool: Pool) -> None:
         super().__init__()
         self.nodes, self.pool = nodes, pool
 
-    def forward(self, x: Tensor, graph: Graph, members: Graph) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``."""
-        out: Tensor = self.pool(self.nodes(x, graph), members)
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        out: Tensor = self.pool(self.nodes(x, graph, edge_attr=edge_attr), batch)
         return out
 
 
@@ -42,6 +49,6 @@ def graph_gin(
     dropout: float = 0.0,
     pool: Pooling = "sum",
 ) -> GraphGIN:
-    """Called ``model(x [N, in_width], graph, members)``; the last map and pooling commute."""
+    """Called ``model(x [N, in_width], graph, batch=...)``; the last map and pooling commute."""
     nodes = gin(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
     return GraphGIN(nodes, Pool(pool))

@@ -4,56 +4,232 @@ Formula: e' = φ_e(e, v_i, v_j, u); v' = φ_v(⊕ e', v, u); u' = φ_u(⊕ e', �
 Graph: the input graph; and who belongs to which graph of a batch
 Score: none
 Normalisation: by the reduction ⊕
-Update: two-layer networks φ, between an encoder and a decoder of each kind
+Update: two-layer networks φ, between an encoder and a decoder
 Paper: Battaglia et al., Relational inductive biases, deep learning, and graph networks, 2018
 """
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple, get_args
+
+import torch
 from torch import Tensor, nn
 
-from edgewise.attention import Reduce
-from edgewise.graphs import Pattern, complete, membership
-from edgewise.graphs.batch import Sizes
-from edgewise.layers import GraphLayer
-from edgewise.layers.graph_network import GraphNetworkBlock, State
+from edgewise.attention import Reduce, aggregate
+from edgewise.checks import bound
+from edgewise.errors import ArgumentError, unknown_name
+from edgewise.graphs import Graph, Pattern, edges, incidence
+from edgewise.layers import GraphLayer, Linear, Membership, members_of
 from edgewise.ranges import checked
+
+Focus = Literal["nodes", "edges", "graphs"]
+
+
+class GraphState(NamedTuple):
+    """What a graph network knows: of nodes, of edges, and of each graph as a whole.
+
+    Attributes:
+        nodes: ``[..., N, width]``.
+        edges: ``[..., E, width]``.
+        graphs: ``[..., G, width]``, the global attributes u.
+    """
+
+    nodes: Tensor
+    edges: Tensor
+    graphs: Tensor
+
+
+class GraphNetworkBlock(nn.Module):
+    r"""One round of updates (Battaglia et al., 2018, algorithm 1), all features equally wide.
+
+    .. math::
+        e_{ij}' = \phi_e(e_{ij}, v_i, v_j, u), \quad
+        v_i' = \phi_v(\textstyle\bigoplus_j e_{ij}', v_i, u), \quad
+        u' = \phi_u(\bigoplus_{ij} e_{ij}', \bigoplus_i v_i', u)
+
+    Args:
+        width: of features of each kind.
+        reduce: ⊕, ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+    """
+
+    def __init__(self, width: int, *, reduce: Reduce = "sum") -> None:
+        super().__init__()
+        self.reduce: Reduce = reduce
+        self.edge = _network(4 * width, width)
+        self.node = _network(3 * width, width)
+        self.graph = _network(3 * width, width)
+
+    def forward(self, state: GraphState, graph: Graph, members: Graph) -> GraphState:
+        """The next state.
+
+        Args:
+            state: nodes, edges and graphs.
+            graph: who reads whom.
+            members: in it each graph of the batch reads the nodes that it has, each node of one.
+        """
+        x, edge_attr, u = state
+        owner = torch.zeros_like(members.source)  # the graph of each node
+        owner[members.source] = members.target
+        owner_of_edge = owner[graph.target]
+
+        ends = graph.gather_target(x), graph.gather_source(x)
+        edge_attr = self.edge(torch.cat([edge_attr, *ends, u[..., owner_of_edge, :]], dim=-1))
+
+        incoming = self._reduced(edge_attr, incidence(graph))
+        x = self.node(torch.cat([incoming, x, u[..., owner, :]], dim=-1))
+
+        number = torch.arange(graph.num_edges, device=x.device)
+        edge_members = edges(
+            torch.stack([number, owner_of_edge]), (graph.num_edges, members.num_targets)
+        )
+        of_edges, of_nodes = self._reduced(edge_attr, edge_members), self._reduced(x, members)
+        u = self.graph(torch.cat([of_edges, of_nodes, u], dim=-1))
+        return GraphState(x, edge_attr, u)
+
+    def _reduced(self, x: Tensor, graph: Graph) -> Tensor:
+        return aggregate(x.unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
+
+
+def _network(in_width: int, width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(in_width, width), nn.ReLU(), nn.Linear(width, width))
 
 
 class GraphNetwork(GraphLayer):
-    """Encode, process, decode."""
+    """Encode, process, decode; see :func:`graph_network`."""
+
+    reads_edge_attr = True
 
     def __init__(
-        self, widths: tuple[int, int, int], out_width: int, hidden: int, depth: int, reduce: Reduce
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        global_width: int,
+        hidden: int,
+        depth: int,
+        reduce: Reduce,
+        focus: Focus,
     ) -> None:
         super().__init__()
-        self.encode = nn.ModuleList(nn.Linear(width, hidden) for width in widths)
+        if focus not in get_args(Focus):
+            raise unknown_name("focus", focus, get_args(Focus))
+        self.focus: Focus = focus
+        self.encode_nodes = Linear(in_width, hidden)
+        self.encode_edges = nn.Linear(edge_width or 1, hidden)
+        self.encode_graphs = nn.Linear(global_width or 1, hidden)
         self.blocks = nn.ModuleList(GraphNetworkBlock(hidden, reduce=reduce) for _ in range(depth))
-        self.decode = nn.ModuleList(nn.Linear(hidden, out_width) for _ in widths)
+        self.decode = nn.Linear(hidden, out_width)
 
     def forward(
-        self, x: Tensor, graph: Pattern, edge: Tensor, whole: Tensor, sizes: Sizes | None = None
-    ) -> State:
-        """All three, ``out_width`` wide; ``whole`` is ``[..., G, F]``, G = 1 without ``sizes``."""
-        graph = graph.bind(x.shape[-2]).to(x.device)
-        members = membership(sizes) if sizes is not None else complete().bind(1, x.shape[-2])
-        x, edge, whole = (f(part) for f, part in zip(self.encode, (x, edge, whole), strict=True))
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+        global_attr: Tensor | None = None,
+    ) -> Tensor:
+        """``[..., G, out_width]``, or N or E rows where the model is for nodes or edges.
+
+        Args:
+            x: ``[..., N, in_width]``.
+            graph: who reads whom.
+            edge_attr: ``[..., E, edge_width]``; ones where not given.
+            batch: which nodes make up each of the G graphs; see :mod:`edgewise.models`.
+            global_attr: ``[..., G, global_width]``; ones where not given.
+
+        Raises:
+            ArgumentError: a batch of other nodes, or a model for nodes or edges and a batch in
+                which several graphs share some.
+        """
+        state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
+        out: Tensor = self.decode(getattr(state, self.focus))
+        return out
+
+    def states(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+        global_attr: Tensor | None = None,
+    ) -> GraphState:
+        """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        members = members_of(x, batch)
+        like = self.decode.weight  # x may be sparse
+        if edge_attr is None:
+            edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)
+        if global_attr is None:
+            global_attr = like.new_ones(members.num_targets, self.encode_graphs.in_features)
+        if not _each_node_once(members):
+            if self.focus != "graphs":
+                raise ArgumentError(
+                    "batch",
+                    expected=f"each node in one graph, for an output for each of the {self.focus}",
+                    got="a node in none, or in several",
+                    remedy="give the sizes of the graphs",
+                )
+            x, graph, edge_attr, members = _copied(x, graph, edge_attr, members)
+        state = GraphState(
+            self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)
+        )
         for block in self.blocks:
-            x, edge, whole = block((x, edge, whole), graph, members.to(x.device))
-        x, edge, whole = (f(part) for f, part in zip(self.decode, (x, edge, whole), strict=True))
-        return x, edge, whole
+            state = block(state, graph, members)
+        return state
+
+
+def _each_node_once(members: Graph) -> bool:
+    """Whether every node is in one graph and in no other."""
+    return bool((members.source.bincount(minlength=members.num_sources) == 1).all())
+
+
+def _copied(
+    x: Tensor, graph: Graph, edge_attr: Tensor, members: Graph
+) -> tuple[Tensor, Graph, Tensor, Graph]:
+    """The batch with nodes and edges of its own for each output, where several read one graph.
+
+    A liquid that was measured under several conditions is such a graph: its nodes are stored once,
+    and what is true of it as a whole differs.
+    """
+    count, device = members.num_edges, members.device
+    number = torch.arange(count, device=device)
+    copy_of = torch.full((members.num_targets, members.num_sources), -1, device=device)
+    copy_of[members.target, members.source] = number
+
+    output, edge = (copy_of[:, graph.target] >= 0).nonzero(as_tuple=True)
+    source, target = copy_of[output, graph.source[edge]], copy_of[output, graph.target[edge]]
+    copies = edges(torch.stack([source, target]), count)
+    own_members = edges(torch.stack([number, members.target]), (count, members.num_targets))
+    return x[..., members.source, :], copies, edge_attr[..., edge, :], own_members
 
 
 @checked()
 def graph_network(
     in_width: int,
-    edge_width: int,
-    whole_width: int,
     out_width: int,
     *,
+    edge_width: int = 0,
+    global_width: int = 0,
     hidden: int = 64,
     depth: int = 2,
     reduce: Reduce = "sum",
+    focus: Focus = "graphs",
 ) -> GraphNetwork:
-    """Stack ``depth`` blocks; called ``model(x, graph, edge, whole, sizes=None)``."""
-    return GraphNetwork((in_width, edge_width, whole_width), out_width, hidden, depth, reduce)
+    """Stack ``depth`` blocks; ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``.
+
+    ``focus`` says what it is for: an output for each of the ``"graphs"``, ``"nodes"`` or
+    ``"edges"``. ``edge_width`` and ``global_width`` are 0 where edges or graphs have no features.
+    """
+    return GraphNetwork(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        global_width=global_width,
+        hidden=hidden,
+        depth=depth,
+        reduce=reduce,
+        focus=focus,
+    )

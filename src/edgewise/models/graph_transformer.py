@@ -13,24 +13,35 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Linear, TransformerLayer
-from edgewise.layers.block import Norm
+from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer
+from edgewise.layers.attention import Projections
+from edgewise.layers.transformer import Norm
 from edgewise.ranges import checked
 
 
 class GraphTransformer(GraphLayer):
     """Transformer layers between linear maps; positions, if wanted, are added to x before."""
 
+    reads_edge_attr = True
+
     def __init__(self, embed: nn.Module, layers: list[TransformerLayer], head: nn.Module) -> None:
         super().__init__()
         self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
 
-    def forward(self, x: Tensor, graph: Pattern, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
+    ) -> Tensor:
         """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``."""
-        gain = None if weight is None else weight.unsqueeze(-1)
+        if edge_attr is not None and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
         x = self.embed(x)
         for layer in self.layers:
-            x = layer(x, graph, gain=gain)
+            x = layer(x, graph, gain=edge_attr)
         out: Tensor = self.head(x)
         return out
 
@@ -43,15 +54,18 @@ def graph_transformer(
     hidden: int = 64,
     depth: int = 4,
     heads: int = 8,
+    projections: Projections = "full",
     norm: Norm = "batch",
     dropout: float = 0.0,
 ) -> GraphTransformer:
-    """Stack ``depth`` layers; called ``model(x, graph, weight=None)``.
+    """Stack ``depth`` layers; called ``model(x, graph, edge_attr=weight [E])``.
 
     A node's output depends on the nodes up to ``depth`` steps away and on no others.
     """
     layers = [
-        TransformerLayer(hidden, heads, 2 * hidden, norm=norm, dropout=dropout)
+        TransformerLayer(
+            hidden, heads, 2 * hidden, projections=projections, norm=norm, dropout=dropout
+        )
         for _ in range(depth)
     ]
     return GraphTransformer(Linear(in_width, hidden), layers, nn.Linear(hidden, out_width))

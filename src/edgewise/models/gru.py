@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.layers import LanguageHead, RecurrentReader, TextEmbedding, TextModel
+from edgewise.layers import LanguageModelHead, RecurrentReader, TextEmbedding, TextModel
 from edgewise.ranges import checked
 
 
 @checked()
 def gru(vocabulary: int, *, width: int = 128, depth: int = 2, dropout: float = 0.1) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
+    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
     cell = nn.GRU(width, width, depth, dropout=dropout if depth > 1 else 0.0)
     reader = RecurrentReader(cell, dropout=dropout)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    return TextModel(embedding, reader, LanguageHead(vocabulary, width))
+    return TextModel(embedding, reader, LanguageModelHead(vocabulary, width))

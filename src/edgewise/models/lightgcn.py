@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from edgewise.attention import aggregate
+from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Recommender
 from edgewise.models.gcn import symmetric_weight
@@ -29,11 +30,11 @@ class LightGCN(Recommender):
 
     def embed(self, graph: Pattern) -> Tensor:
         h = self.embedding.weight
-        bound = graph.bind(len(h)).to(h.device)
-        weight = bound.cached("gcn_weight", lambda: symmetric_weight(bound)).to(h.dtype)
+        graph = bound(graph, len(h), len(h), h.device)
+        weight = graph.cached("gcn_weight", lambda: symmetric_weight(graph)).to(h.dtype)
         total = h
         for _ in range(self.hops):
-            h = aggregate(h, bound, weight=weight)
+            h = aggregate(h, graph, weight=weight)
             total = total + h
         return normalize(total, dim=-1) if self.cosine else total / (self.hops + 1)
 
@@ -42,5 +43,5 @@ class LightGCN(Recommender):
 def lightgcn(
     num_users: int, num_items: int, *, width: int = 64, hops: int = 2, cosine: bool = True
 ) -> LightGCN:
-    """Called ``model(graph, users [B], items [M], own [B] or none)``, scores as ``Recommender``."""
+    """Called ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`."""
     return LightGCN(num_users, num_items, width, hops, cosine)

@@ -34,7 +34,7 @@ class LinkPredictor(nn.Module):
         if self.decoder is not None:
             self.decoder[-1] = nn.Linear(width, 1)
 
-    def forward(self, graph: Pattern, pairs: Tensor) -> Tensor:
+    def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
         """Scores ``[M]`` of pairs ``[2, M]``, the same for (u, v) and (v, u)."""
         z = self.encoder(self.embedding.weight, graph)
         both = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
@@ -51,6 +51,6 @@ def link_predictor(
     decoder: Decoder = "network",
     dropout: float = 0.0,
 ) -> LinkPredictor:
-    """Called ``model(graph, pairs [2, M])``; every node has an embedding of its own."""
+    """Called ``model(pairs [2, M], graph)``; every node has an embedding of its own."""
     encoder = graphsage(width, width, hidden=width, depth=depth, dropout=dropout)
     return LinkPredictor(num_nodes, width, encoder, decoder)

@@ -12,14 +12,22 @@ Paper: Touvron et al., LLaMA: open and efficient foundation language models, 202
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise import layers as ew
 from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
-from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.layers import (
+    AttentionBlock,
+    GatedFeedForward,
+    LanguageModelHead,
+    MultiHeadAttention,
+    Reader,
+    TextEmbedding,
+    TextModel,
+    TransformerStack,
+    init_normal,
+)
 from edgewise.ranges import checked
 
 
@@ -41,19 +49,25 @@ def llama(
     epsilon: float = 1e-6,
     dropout: float = 0.0,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> ew.TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of each next token."""
-    rotary = Rotary(head_width or width // heads, base, rates=rates)
-    attention: dict[str, Any] = {"key_heads": key_heads, "head_width": head_width, "bias": bias}
-    attention |= {"rotary": rotary, "dropout": dropout}
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
     norm = partial(nn.RMSNorm, eps=epsilon)
-    stacked = []
+    rotary = Rotary(head_width or width // heads, base, rates=rates)  # one for all layers
+    layers = []
     for _ in range(depth):
-        halves = (
-            ew.MultiHeadAttention(width, heads, **attention),
-            ew.GatedFeedForward(width, feed_forward, act=act, dropout=dropout),
+        attention = MultiHeadAttention(
+            width,
+            heads,
+            key_heads=key_heads,
+            head_width=head_width,
+            rotary=rotary,
+            dropout=dropout,
+            bias=bias,
         )
-        stacked.append(ew.AttentionBlock(*halves, width, order="pre", norm=norm, dropout=dropout))
-    reader = ew.Reader(TransformerEncoder(stacked, norm(width), graph), graph)
-    head = ew.LanguageHead(vocabulary, width, tied=tied)
-    return ew.normal_start(ew.TextModel(ew.TextEmbedding(vocabulary, width), reader, head))
+        network = GatedFeedForward(width, feed_forward, act=act, dropout=dropout)
+        layers.append(
+            AttentionBlock(attention, network, width, order="pre", norm=norm, dropout=dropout)
+        )
+    reader = Reader(TransformerStack(layers, norm(width), graph))
+    head = LanguageModelHead(vocabulary, width, tied=tied)
+    return init_normal(TextModel(TextEmbedding(vocabulary, width), reader, head))

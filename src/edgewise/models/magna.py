@@ -10,10 +10,88 @@ Paper: Wang et al., Multi-hop attention graph neural networks, 2021
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from edgewise.layers import Block, Dropout, GraphSequential, Linear, MultiHopAttention
+from edgewise.attention import aggregate
+from edgewise.checks import bound
+from edgewise.edge_steps import attention_weights
+from edgewise.graphs import Graph, Pattern
+from edgewise.layers import (
+    AttentionBlock,
+    Dropout,
+    FeedForward,
+    GraphLayer,
+    GraphSequential,
+    Linear,
+)
 from edgewise.ranges import checked
+from edgewise.scores import Additive
+
+
+def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: float) -> Tensor:
+    r"""Personalised PageRank along one set of weights, in O(hops · E) (MAGNA, equation 5).
+
+    :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0`, which tends to
+    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`; an eigenvalue λ of A becomes
+    α / (1 - (1 - α) λ).
+
+    Args:
+        value: Z⁰, ``[..., N, H, D]``.
+        graph: the edges, in the order of ``weight``.
+        weight: the entries of A, ``[..., E, H]``.
+        hops: K, how many steps; none gives ``value``.
+        alpha: how much of every step is Z⁰; 1 gives ``value``.
+
+    """
+    out = value
+    for _ in range(hops):
+        out = (1 - alpha) * aggregate(out, graph, weight=weight) + alpha * value
+    return out
+
+
+class MultiHopAttention(GraphLayer):
+    """Attention whose weights are computed once and diffused (Wang et al., 2021).
+
+    The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)); every node reads itself, too. One hop
+    with alpha 0 is attention as in GAT.
+
+    Args:
+        width: of the features and of the output, a multiple of ``heads``.
+        heads: H.
+        hops, alpha: see :func:`diffuse`.
+        dropout: on the attention weights, in training.
+    """
+
+    def __init__(
+        self, width: int, heads: int, *, hops: int, alpha: float, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.heads, self.hops, self.alpha, self.dropout = heads, hops, alpha, dropout
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.target = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
+        self.source = nn.Parameter(torch.empty(heads, width // heads))  # b
+        self.output = nn.Linear(width, width, bias=False)
+        for weight in self.parameters():
+            nn.init.xavier_normal_(weight)
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        """``[..., N, width]`` from x of that shape."""
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
+        key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()
+        value = self.value(x).unflatten(-1, (self.heads, -1))
+        query = (query * self.target).sum(-1, keepdim=True)
+        key = (key * self.source).sum(-1, keepdim=True)
+        weight = attention_weights(query, key, graph, score=Additive())
+        weight = F.dropout(weight, self.dropout, self.training)
+        out = diffuse(value, graph, weight, hops=self.hops, alpha=self.alpha)
+        projected: Tensor = self.output(out.flatten(-2))
+        return projected
 
 
 @checked(hops=0)
@@ -35,5 +113,6 @@ def magna(
     layers: list[nn.Module] = [Linear(in_width, hidden)]
     for _ in range(depth):
         attention = MultiHopAttention(hidden, heads, hops=hops, alpha=alpha, dropout=dropout)
-        layers.append(Block(attention, hidden, 4 * hidden, order="pre", dropout=dropout))
+        network = FeedForward(hidden, 4 * hidden, dropout=dropout)
+        layers.append(AttentionBlock(attention, network, hidden, order="pre", dropout=dropout))
     return GraphSequential(Dropout(dropout), *layers, nn.Linear(hidden, out_width))

@@ -14,29 +14,33 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention import aggregate
+from edgewise.checks import bound
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear
 from edgewise.ranges import checked
 
 
 class MoNetLayer(GraphLayer):
-    """One convolution, ``[..., N, out_width]``; ``place`` is the width of the coordinates p."""
+    """One convolution, ``[..., N, out_width]``; ``edge_width`` is that of the coordinates p."""
 
-    def __init__(self, in_width: int, out_width: int, kernels: int, *, place: int = 2) -> None:
+    reads_edge_attr = True
+
+    def __init__(self, in_width: int, out_width: int, kernels: int, *, edge_width: int = 2) -> None:
         super().__init__()
         self.kernels = kernels
         self.linear = Linear(in_width, kernels * out_width, bias=False)
-        self.place = nn.Linear(place, place)
-        self.mean = nn.Parameter(torch.randn(kernels, place))
-        self.precision = nn.Parameter(torch.ones(kernels, place))
+        self.coordinates = nn.Linear(edge_width, edge_width)  # A and b
+        self.mean = nn.Parameter(torch.randn(kernels, edge_width))  # μ
+        self.precision = nn.Parameter(torch.ones(kernels, edge_width))  # γ
         self.own = Linear(in_width, out_width)
 
-    def forward(self, x: Tensor, graph: Pattern, place: Tensor | None = None) -> Tensor:
-        """Along ``graph``, by coordinates ``place`` ``[E, place]`` (default: by the degrees)."""
-        graph = graph.bind(x.shape[-2]).to(x.device)
-        if place is None:
-            place = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
-        distance = (self.place(place).tanh()[:, None] - self.mean) * self.precision
+    def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
+        """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        if edge_attr is None:
+            edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
+        u = self.coordinates(edge_attr).tanh()
+        distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()
         value = self.linear(x).unflatten(-1, (self.kernels, -1))
         messages = aggregate(value, graph, weight=weight, reduce="mean").sum(-2)
@@ -51,7 +55,14 @@ def degrees(graph: Graph) -> Tensor:
 
 
 @checked()
-def monet(in_width: int, out_width: int, *, hidden: int = 64, kernels: int = 3) -> GraphSequential:
-    """Two convolutions; called ``model(x, graph)``; a node's output sees up to 2 steps."""
-    first, last = MoNetLayer(in_width, hidden, kernels), MoNetLayer(hidden, out_width, kernels)
+def monet(
+    in_width: int, out_width: int, *, edge_width: int = 2, hidden: int = 64, kernels: int = 3
+) -> GraphSequential:
+    """Two convolutions; called ``model(x, graph, edge_attr=coordinates [E, edge_width])``.
+
+    Without ``edge_attr`` the coordinates of an edge are (1/√d_i, 1/√d_j) of the degrees. A node's
+    output depends on the nodes up to 2 steps away and on no others.
+    """
+    first = MoNetLayer(in_width, hidden, kernels, edge_width=edge_width)
+    last = MoNetLayer(hidden, out_width, kernels, edge_width=edge_width)
     return GraphSequential(first, nn.ReLU(), last)

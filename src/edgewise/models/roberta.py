@@ -11,10 +11,9 @@ Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
+from edgewise.layers.attention import Projections
 from edgewise.models.bert import bert
 from edgewise.ranges import checked
 
@@ -31,16 +30,29 @@ def roberta(
     types: int = 0,
     act: str = "gelu",
     score: str = "dot",
+    projections: Projections = "full",
     epsilon: float = 1e-5,
     dropout: float = 0.1,
     padding: int = 1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the scores of the masked language model.
+    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
 
     The table has ``length`` rows, of which ``padding + 1`` are no position.
     """
-    numbers: dict[str, Any] = {"width": width, "depth": depth, "heads": heads, "length": length}
-    numbers |= {"feed_forward": feed_forward, "act": act, "score": score, "dropout": dropout}
-    numbers |= {"types": types, "padding": padding, "epsilon": epsilon, "graph": graph}
-    return bert(vocabulary, **numbers)
+    return bert(
+        vocabulary,
+        width=width,
+        depth=depth,
+        heads=heads,
+        feed_forward=feed_forward,
+        length=length,
+        types=types,
+        act=act,
+        score=score,
+        projections=projections,
+        epsilon=epsilon,
+        dropout=dropout,
+        padding=padding,
+        graph=graph,
+    )

@@ -12,14 +12,24 @@ Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-t
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from torch import nn
 
-from edgewise import layers as ew
 from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
-from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.layers import (
+    AttentionBlock,
+    CrossBlock,
+    EncoderDecoder,
+    EncoderDecoderModel,
+    FeedForward,
+    GatedFeedForward,
+    LanguageModelHead,
+    MultiHeadAttention,
+    Reader,
+    TextEmbedding,
+    TransformerStack,
+)
 from edgewise.ranges import checked
 from edgewise.scores import Dot
 
@@ -41,22 +51,51 @@ def t5(
     epsilon: float = 1e-6,
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> ew.PairModel:
-    """States of target tokens; ``model.logits(states)`` are the scores of each next token."""
-    options: dict[str, Any] = {"score": Dot(1.0), "bias": False, "dropout": dropout}
-    attention = partial(ew.MultiHeadAttention, width, heads, head_width=head_width, **options)
-    kind: Any = ew.GatedFeedForward if gated else partial(ew.FeedForward, bias=False)
-    network = partial(kind, width, feed_forward, act="gelu_tanh" if gated else "relu")
-    block: Any = {1: ew.AttentionBlock, 2: ew.CrossBlock}
-    norm, sides = partial(nn.RMSNorm, eps=epsilon), []
-    for parts, count, reads in ((1, depth, graph), (2, decoder_depth or depth, causal())):
-        layers = []
-        for _ in range(count):
-            halves = [*(attention() for _ in range(parts)), network(dropout=dropout)]
-            layers.append(block[parts](*halves, width, order="pre", norm=norm, dropout=dropout))
-        stack = TransformerEncoder(layers, nn.Sequential(norm(width), nn.Dropout(dropout)), reads)
-        relative = Buckets(heads, buckets, most_distant, both_ways=parts == 1)
-        sides.append(ew.Reader(stack, reads, relative=relative))
-    head = ew.LanguageHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
-    words = ew.TextEmbedding(vocabulary, width, dropout=dropout)
-    return ew.PairModel(words, ew.EncoderDecoder(*sides), head)
+) -> EncoderDecoderModel:
+    """States of target tokens; ``model.logits(states)`` are the logits of each next token."""
+    norm = partial(nn.RMSNorm, eps=epsilon)
+    attention = partial(
+        MultiHeadAttention,
+        width,
+        heads,
+        head_width=head_width,
+        score=Dot(1.0),
+        bias=False,
+        dropout=dropout,
+    )
+
+    def network() -> nn.Module:
+        if gated:
+            return GatedFeedForward(width, feed_forward, act="gelu_tanh", dropout=dropout)
+        return FeedForward(width, feed_forward, act="relu", bias=False, dropout=dropout)
+
+    def last_norm() -> nn.Module:
+        return nn.Sequential(norm(width), nn.Dropout(dropout))
+
+    encoder_layers = [
+        AttentionBlock(attention(), network(), width, order="pre", norm=norm, dropout=dropout)
+        for _ in range(depth)
+    ]
+    encoder = Reader(
+        TransformerStack(encoder_layers, last_norm(), graph),
+        relative=Buckets(heads, buckets, most_distant, both_ways=True),
+    )
+    decoder_layers = [
+        CrossBlock(
+            attention(),
+            attention(source_width=width),
+            network(),
+            width,
+            order="pre",
+            norm=norm,
+            dropout=dropout,
+        )
+        for _ in range(decoder_depth or depth)
+    ]
+    decoder = Reader(
+        TransformerStack(decoder_layers, last_norm(), causal()),
+        relative=Buckets(heads, buckets, most_distant, both_ways=False),
+    )
+    head = LanguageModelHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    return EncoderDecoderModel(embedding, EncoderDecoder(encoder, decoder), head)

@@ -11,15 +11,25 @@ Paper: Vaswani et al., Attention is all you need, 2017
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from torch import nn
 
-from edgewise import layers as ew
 from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, complete
-from edgewise.layers.block import Order
-from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.layers import (
+    DecoderLayer,
+    EncoderDecoder,
+    EncoderDecoderModel,
+    LanguageModelHead,
+    Reader,
+    TextEmbedding,
+    TransformerLayer,
+    TransformerStack,
+    init_xavier,
+)
+from edgewise.layers.attention import Projections
+from edgewise.layers.transformer import Order
 from edgewise.ranges import checked
 
 
@@ -38,25 +48,39 @@ def transformer(
     decoder_graph: Pattern = causal(),  # noqa: B008
     act: str = "relu",
     score: str = "dot",
+    projections: Projections = "full",
     order: Order = "post",
-) -> ew.PairModel:
+) -> EncoderDecoderModel:
     """States of target tokens; one vocabulary for both texts, unless the target has its own.
 
     ``last_norm``: after the last layers, as in ``torch.nn.Transformer``; by default if ``"pre"``.
     """
-    last_norm = order == "pre" if last_norm is None else last_norm
-    layer: dict[str, Any] = {"act": act, "score": score, "order": order, "dropout": dropout}
-    readers = []
-    for kind, reads in ((ew.TransformerLayer, graph), (ew.DecoderLayer, decoder_graph)):
-        stacked = [kind(width, heads, feed_forward, **layer) for _ in range(depth)]
-        norm = nn.LayerNorm(width) if last_norm else nn.Identity()
-        readers.append(ew.Reader(TransformerEncoder(stacked, norm, reads), reads))
-    ew.xavier_start(core := ew.EncoderDecoder(*readers))
-    scaled: dict[str, Any] = {"width": width, "dropout": dropout, "scale": width**0.5}
-    source, *target = (
-        ew.TextEmbedding(n, positions=Sinusoidal(width), **scaled)
-        for n in (vocabulary, target_vocabulary)
-        if n is not None
+    if last_norm is None:
+        last_norm = order == "pre"
+    encoder_layer = partial(
+        TransformerLayer,
+        width,
+        heads,
+        feed_forward,
+        act=act,
+        score=score,
+        projections=projections,
+        order=order,
+        dropout=dropout,
     )
-    head = ew.LanguageHead(target_vocabulary or vocabulary, width)
-    return ew.PairModel(source, core, head, target_embedding=next(iter(target), None))
+    decoder_layer = partial(DecoderLayer, *encoder_layer.args, **encoder_layer.keywords)
+
+    def norm() -> nn.Module:
+        return nn.LayerNorm(width) if last_norm else nn.Identity()
+
+    encoder = TransformerStack([encoder_layer() for _ in range(depth)], norm(), graph)
+    decoder = TransformerStack([decoder_layer() for _ in range(depth)], norm(), decoder_graph)
+    core = init_xavier(EncoderDecoder(Reader(encoder), Reader(decoder)))
+
+    embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
+    source = embedding(vocabulary, positions=Sinusoidal(width))
+    target = None
+    if target_vocabulary is not None:
+        target = embedding(target_vocabulary, positions=Sinusoidal(width))
+    head = LanguageModelHead(target_vocabulary or vocabulary, width)
+    return EncoderDecoderModel(source, core, head, target_embedding=target)

@@ -16,15 +16,16 @@ from torch import nn
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
-from edgewise.layers.block import Norm
+from edgewise.layers.attention import Projections
 from edgewise.layers.pooling import Pooling
+from edgewise.layers.transformer import Norm
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.ranges import checked
 
 
 @checked(depth=0)
 def vit(
-    image_size: int,
+    image_size: int | tuple[int, int],
     channels: int,
     out_width: int,
     *,
@@ -34,28 +35,33 @@ def vit(
     heads: int = 4,
     feed_forward: int = 128,
     act: str = "gelu",
+    projections: Projections = "full",
     norm: Norm = "layer",
     dropout: float = 0.0,
     pool: Pooling = "mean",
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> nn.Sequential:
-    """Class scores of images; called ``model(images [B, channels, image_size, image_size])``.
+    """Class scores of images; called ``model(images [B, channels, height, width])``.
 
-    With ``pool="class"`` a class token reads, and is read by, all patches, whatever the graph.
+    ``image_size`` is height and width, or both in one. With ``pool="class"`` a class token reads,
+    and is read by, all patches, whatever the graph.
     """
     patches = PatchEmbedding(image_size, patch, channels, width)
-    token = [ClassToken(width)] if pool == "class" else []
+    class_token = [ClassToken(width)] if pool == "class" else []
     encoder = transformer_encoder(
         width,
         depth=depth,
         heads=heads,
         feed_forward=feed_forward,
         act=act,
+        projections=projections,
         order="pre",
         norm=norm,
         dropout=dropout,
-        graph=virtual(graph) if token else graph,
+        graph=virtual(graph) if class_token else graph,
     )
-    positions = Learned(patches.num_patches + len(token), width)
+    positions = Learned(patches.num_patches + len(class_token), width)
     head = nn.Linear(width, out_width)
-    return nn.Sequential(patches, *token, positions, nn.Dropout(dropout), encoder, Pool(pool), head)
+    return nn.Sequential(
+        patches, *class_token, positions, nn.Dropout(dropout), encoder, Pool(pool), head
+    )

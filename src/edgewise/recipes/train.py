@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from edgewise.data import Loader, Splits, TextSplits
 from edgewise.errors import ArgumentError
-from edgewise.layers import Rescaled
+from edgewise.layers import TargetScaling
 from edgewise.recipes.fields import model_fields
 from edgewise.recipes.launch import launch
 from edgewise.recipes.recipe import Recipe
@@ -116,7 +117,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer |
     loaders = splits.loaders(recipe.seed)
     batch = next(iter(loaders["val"]))
     with torch.no_grad():
-        recipe.task.loss(batch.counted(model.eval()(*batch.inputs)), batch.target)
+        recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
     return model, loaders, splits.tokenizer if isinstance(splits, TextSplits) else None
 
 
@@ -131,14 +132,14 @@ def evaluate_one(path: Path) -> dict[str, float]:
 
 
 def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
-    """The model, told what the data decide.
+    """The model, made with the sizes that the data decide.
 
     Raises:
         ArgumentError: the model and the data do not fit.
 
     """
     arguments: dict[str, Any] = dict(splits.model_arguments)
-    told = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
+    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
     strange = [name for name in arguments if name not in wanted]
     if strange:
@@ -148,9 +149,21 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
             remedy="combine models and data of one kind",
         )
-    model = recipe.task.complete(recipe.model(**arguments), told)
+    missing = [
+        name
+        for name, field in wanted.items()
+        if field.value is inspect.Parameter.empty and name not in arguments
+    ]
+    if missing:
+        raise ArgumentError(
+            "model",
+            expected=f"data that decide {', '.join(missing)}, or values for them in the recipe",
+            got=f"data that decide {', '.join(arguments) or 'nothing'}",
+            remedy="combine models and data of one kind",
+        )
+    model = recipe.task.complete(recipe.model(**arguments), data_sizes)
     scale = splits.train.target_scale
-    return Rescaled(model, *scale) if scale else model
+    return TargetScaling(model, *scale) if scale else model
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:

@@ -14,7 +14,7 @@ from edgewise.data.text import TextStream
 from edgewise.data.tokenizer import FILE, load_tokenizer
 from edgewise.decoding import Choose, generate
 from edgewise.errors import ArgumentError
-from edgewise.layers import TokenScores
+from edgewise.layers import LanguageModel
 from edgewise.ranges import check_from_zero
 from edgewise.recipes.recipe import Recipe
 from edgewise.recipes.record import check_finished, load_recipe
@@ -49,7 +49,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
     assert isinstance(recipe.data, TextStream)
     context = recipe.data.context
     model, tokenizer = _load(RunFolder(path), recipe, {"longest": context})
-    assert isinstance(model, TokenScores)
+    assert isinstance(model, LanguageModel)
     ids = recipe.data.encode(tokenizer, prompt)
     if not len(ids):
         raise ArgumentError(
@@ -103,12 +103,14 @@ def _recipe(path: Path, task: type, data: type, what: str) -> Recipe:
     return recipe
 
 
-def _load(run: RunFolder, recipe: Recipe, told: dict[str, int]) -> tuple[nn.Module, Tokenizer]:
+def _load(
+    run: RunFolder, recipe: Recipe, data_sizes: dict[str, int]
+) -> tuple[nn.Module, Tokenizer]:
     """The trained model and the tokenizer of a finished run."""
     check_finished(run, recipe)
     tokenizer = load_tokenizer(run.path / FILE)
     check_vocabulary(run, tokenizer, FILE)
     bare = recipe.model(vocabulary=tokenizer.get_vocab_size())
-    model = recipe.task.complete(bare, told)
+    model = recipe.task.complete(bare, data_sizes)
     run.load_weights(model)
     return model.eval(), tokenizer

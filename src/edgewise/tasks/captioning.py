@@ -36,7 +36,7 @@ class Captioning(NextToken):
     def write(self, model: Any, batch: Any) -> list[str]:
         images, ids = batch.inputs
         found = generate(
-            model.writes,
+            model.decoder,
             batch.prompt,
             max_new_tokens=ids.shape[1],
             end=batch.end,

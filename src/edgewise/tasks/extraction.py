@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.errors import MissingExtraError
-from edgewise.layers import SentenceScores
+from edgewise.layers import ExtractiveSummarizer
 from edgewise.ranges import check_least
 from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
@@ -53,9 +53,9 @@ class Extraction(Task):
         for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):
             check_least(f"task.{name}", getattr(self, name), least, "choose a larger number")
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
-        options = {"depth": self.depth, "heads": self.heads, "dropout": self.dropout}
-        return SentenceScores(text_model(model, told), **options)  # type: ignore[arg-type]
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, data_sizes)
+        return ExtractiveSummarizer(trunk, depth=self.depth, heads=self.heads, dropout=self.dropout)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, target)
@@ -88,7 +88,7 @@ class Extraction(Task):
         return {f"{who}{kind}": Rouge(kind, of) for who, of in others.items() for kind in ROUGES}
 
     def write(self, model: Any, batch: Any) -> list[str]:
-        scores = batch.counted(model(*batch.inputs))
+        scores = batch.counted(model(*batch.inputs, **batch.keywords))
         parts = scores.split([len(article.sentences) for article in batch.articles])
         best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
         return [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.layers import TokenScores
+from edgewise.layers import LanguageModel
 from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
@@ -30,8 +30,8 @@ class LanguageModeling(Task):
 
     takes: ClassVar[tuple[str, ...]] = ("longest",)
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
-        return TokenScores(text_model(model, told))
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
+        return LanguageModel(text_model(model, data_sizes))
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target)

@@ -23,7 +23,7 @@ class Regression(Task):
     """Outputs and targets are ``[M, numbers]``, all in the targets' own unit.
 
     Where the data state the spread of their targets, the network itself predicts standardised
-    values (:class:`edgewise.layers.Rescaled`), so that one learning rate serves every unit.
+    values (:class:`edgewise.layers.TargetScaling`), so that one learning rate serves every unit.
 
     Attributes:
         kind: ``mse``, ``mae``, or ``huber``, which is squared up to ``delta`` and absolute beyond.

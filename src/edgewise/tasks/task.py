@@ -20,12 +20,12 @@ class Task(ABC):
     takes: ClassVar[tuple[str, ...]] = ()
     """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
         """The model that is trained: the recipe's, and what this task puts on it.
 
         Args:
             model: made with what the data decide but for ``takes``.
-            told: what the data say of ``takes``.
+            data_sizes: what the data say of ``takes``.
         """
         return model
 

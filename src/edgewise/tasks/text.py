@@ -11,24 +11,24 @@ from edgewise.errors import ArgumentError
 from edgewise.layers import TextModel
 
 
-def text_model(model: nn.Module, told: Mapping[str, int]) -> TextModel:
+def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     """The model, if it is one of texts and reaches as far as the longest text.
 
     Args:
         model: what the recipe has made.
-        told: ``longest``, the most tokens of a text, and more.
+        data_sizes: ``longest``, the most tokens of a text, and more.
 
     Raises:
         ArgumentError: it is of another kind, or has learned fewer positions.
     """
-    if not isinstance(model, TextModel) or "longest" not in told:
+    if not isinstance(model, TextModel) or "longest" not in data_sizes:
         raise ArgumentError(
             "model",
             expected="a model of texts, such as bert or gpt, and texts",
-            got=f"{type(model).__name__}, and data with {', '.join(told) or 'nothing to say'}",
+            got=f"{type(model).__name__}, and data with {', '.join(data_sizes) or 'no sizes'}",
             remedy="combine models, data and tasks of one kind",
         )
-    longest = told["longest"]
+    longest = data_sizes["longest"]
     positions, padding = model.embedding.positions, model.embedding.padding
     if isinstance(positions, Learned):
         taken = 0 if padding is None else padding + 1  # rows that are no position

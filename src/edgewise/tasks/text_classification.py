@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from torch import nn
 
-from edgewise.layers import PooledHead, TextScores, TokenHead, WordScores
+from edgewise.layers import (
+    ClassificationHead,
+    TextClassifier,
+    TokenClassificationHead,
+    TokenClassifier,
+)
 from edgewise.layers.pooling import Pooling
 from edgewise.ranges import check_share
 from edgewise.tasks.classification import Classification
@@ -17,7 +22,7 @@ from edgewise.tasks.text import text_model
 
 @dataclass(frozen=True)
 class TextClassification(Classification):
-    """Outputs are scores ``[B, classes]`` of texts; :class:`edgewise.layers.PooledHead` makes them.
+    """Outputs are logits ``[B, classes]`` of texts, by a :class:`edgewise.layers.TextClassifier`.
 
     Attributes:
         label_smoothing: see :class:`Classification`.
@@ -35,15 +40,16 @@ class TextClassification(Classification):
         super().__post_init__()
         check_share("task.dropout", self.dropout, "choose for example 0.1")
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
-        trunk = text_model(model, told)
-        widths = trunk.embedding.tokens.embedding_dim, told["out_width"]
-        return TextScores(trunk, PooledHead(*widths, pool=self.pool, dropout=self.dropout))
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, data_sizes)
+        width, classes = trunk.embedding.tokens.embedding_dim, data_sizes["out_width"]
+        head = ClassificationHead(width, classes, pool=self.pool, dropout=self.dropout)
+        return TextClassifier(trunk, head)
 
 
 @dataclass(frozen=True)
 class Tagging(Classification):
-    """Outputs are scores ``[W, classes]`` of all words of a batch; so is the accuracy.
+    """Outputs are logits ``[W, classes]`` of all words of a batch; so is the accuracy.
 
     Attributes:
         label_smoothing: see :class:`Classification`.
@@ -59,7 +65,7 @@ class Tagging(Classification):
         super().__post_init__()
         check_share("task.dropout", self.dropout, "choose for example 0.1")
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:
-        trunk = text_model(model, told)
-        widths = trunk.embedding.tokens.embedding_dim, told["out_width"]
-        return WordScores(trunk, TokenHead(*widths, dropout=self.dropout))
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, data_sizes)
+        width, classes = trunk.embedding.tokens.embedding_dim, data_sizes["out_width"]
+        return TokenClassifier(trunk, TokenClassificationHead(width, classes, dropout=self.dropout))

@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, MissingExtraError
-from edgewise.layers import PairModel, PairScores
+from edgewise.layers import EncoderDecoderModel, Seq2SeqLanguageModel
 from edgewise.ranges import check_least
 from edgewise.tasks.next_token import NextToken
 
@@ -42,15 +42,15 @@ class Translation(NextToken):
         for name, usual in (("beams", 5), ("most", 2.0)):
             check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
 
-    def complete(self, model: nn.Module, told: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
-        if not isinstance(model, PairModel):
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
+        if not isinstance(model, EncoderDecoderModel):
             raise ArgumentError(
                 "model",
                 expected="a model of pairs of texts, such as transformer or t5",
                 got=type(model).__name__,
                 remedy="combine models, data and tasks of one kind",
             )
-        return PairScores(model)
+        return Seq2SeqLanguageModel(model)
 
     def writing_metrics(self) -> dict[str, Metric]:
         try:

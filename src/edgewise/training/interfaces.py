@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -17,6 +17,8 @@ class Batch(Protocol):
 
     @property
     def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def keywords(self) -> Mapping[str, Any]: ...
     @property
     def target(self) -> Tensor: ...
     def to(self, device: torch.device) -> Batch: ...

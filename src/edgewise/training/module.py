@@ -96,7 +96,7 @@ class Fitting(lightning.LightningModule):
                 meter.update(texts, batch)
 
     def _measured(self, batch: Batch, meters: nn.ModuleDict) -> Tensor:
-        outputs = batch.counted(self.model(*batch.inputs))
+        outputs = batch.counted(self.model(*batch.inputs, **batch.keywords))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
         if not len(batch.target):  # another process has all the examples of this batch

@@ -34,7 +34,7 @@ def fit(
     It continues from ``folder.checkpoint`` where that is, to the numbers of an unbroken run.
 
     Args:
-        model: called ``model(*batch.inputs)``; holds the best weights afterwards.
+        model: called ``model(*batch.inputs, **batch.keywords)``; holds the best weights afterwards.
         task: loss and metrics.
         loaders: ``train``, ``val`` and ``test``.
         folder: exists already; gets ``log.csv``, ``model.safetensors``, ``curves.png`` and, as the

@@ -116,9 +116,7 @@ def _widened(call: AttentionCall) -> AttentionCall:
     expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
     if not expands or call.query.dtype.itemsize > 2:
         return call
-    names = ("query", "key", "value", "edge_value")
-    tensors = {name: getattr(call, name) for name in names}
-    return replace(call, **{n: x.float() for n, x in tensors.items() if isinstance(x, Tensor)})
+    return replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
 
 
 def _given(call: AttentionCall, layout: RowsLayout) -> dict[str, Any]:
@@ -178,7 +176,7 @@ def _put_vectors(given: dict[str, Any], name: str, vectors: EdgeVector, batch: t
     if isinstance(vectors, Projected):
         given[f"{name}_features"], given[f"{name}_weight"] = vectors.features, vectors.weight
     else:
-        given[name] = _members(vectors, batch, 3)
+        given[name] = _members(vectors.to(given["value"].dtype), batch, 3)
 
 
 def _members(x: Tensor, batch: torch.Size, dims: int) -> Tensor:

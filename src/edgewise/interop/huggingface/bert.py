@@ -9,7 +9,7 @@ from torch import nn
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import LanguageHead, TextModel
+from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "token_type_ids", "classifier", "qa_outputs", "seq_relationship")
@@ -65,8 +65,8 @@ def _head(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     if decoder is None or (tokens is not None and decoder.equal(tokens)):
         return pieces
     numbers = theirs["vocab_size"], theirs["hidden_size"]
-    assert isinstance(model.head, LanguageHead)
-    model.head = LanguageHead(*numbers, tied=False, bias=True, transform=model.head.transform)
+    assert isinstance(model.head, LanguageModelHead)
+    model.head = LanguageModelHead(*numbers, tied=False, bias=True, transform=model.head.transform)
     return pieces | {"head.weight": Piece("head.decoder.weight")}
 
 

@@ -69,7 +69,7 @@ class Checkpoint:
                 name,
                 expected=f"one of {', '.join(ACTIVATIONS)}",
                 got=repr(self[name]),
-                remedy="add it to edgewise.layers.feed_forward.ACTIVATIONS",
+                remedy="add it to edgewise.layers.transformer.ACTIVATIONS",
             )
         return ACTIVATIONS[self[name]]
 

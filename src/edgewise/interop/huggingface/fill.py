@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.layers import JointLinear
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ def fill(
 
     Args:
         model: to be filled.
-        pieces: for each name of ours, where it comes from.
+        pieces: for each name of ours, where it comes from; a joint ``qkv`` is filled by its parts.
         theirs: the checkpoint.
         unused: parts of names whose tensors may be left over.
 
     Raises:
         ArgumentError: with everything that is missing, left over or of another shape.
     """
-    own = model.state_dict()
+    own = _tensors(model)
     assert own.keys() == pieces.keys(), sorted(own.keys() ^ pieces.keys())
     wrong, ready = [], {}
     for name, piece in pieces.items():
@@ -65,8 +66,25 @@ def fill(
         )
     model.to(next(iter(ready.values())).dtype)
     with torch.no_grad():
-        for name, tensor in model.state_dict().items():
+        for name, tensor in _tensors(model).items():
             tensor.copy_(ready[name])
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Every tensor of the model by name; of a joint ``qkv`` the ``query``, ``key`` and ``value``.
+
+    These three are views of its rows, so that filling them fills it.
+    """
+    joint = {name: m for name, m in model.named_modules() if isinstance(m, JointLinear)}
+    found = {}
+    for name, tensor in model.state_dict().items():
+        path, _, end = name.rpartition(".")
+        if path not in joint:
+            found[name] = tensor
+            continue
+        parts = zip(("query", "key", "value"), tensor.split(joint[path].widths), strict=True)
+        found |= {f"{path.removesuffix('qkv')}{part}.{end}": rows for part, rows in parts}
+    return found
 
 
 def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Piece]:

@@ -8,14 +8,14 @@ from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import PairModel
+from edgewise.layers import EncoderDecoderModel
 from edgewise.models.t5 import t5
 
 GATED = {"relu": False, "gated-gelu": True}
 UNUSED = ("coder.embed_tokens.weight",)
 
 
-def load_t5(theirs: Checkpoint, graph: Pattern | None) -> PairModel:
+def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
     kind = theirs.config.get("feed_forward_proj", "relu")
     if kind not in GATED:

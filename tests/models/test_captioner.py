@@ -8,31 +8,36 @@ from torch import nn
 from edgewise import graphs, models
 from edgewise.decoding import generate
 from edgewise.encodings import Learned
-from edgewise.layers import DecoderLayer, LanguageHead, Memory, Reader, TextEmbedding, TextModel
-from edgewise.models.transformer_encoder import TransformerEncoder
+from edgewise.layers import (
+    DecoderLayer,
+    LanguageModelHead,
+    Memory,
+    Reader,
+    TextEmbedding,
+    TextModel,
+    TransformerStack,
+)
 
 
-def writer(width: int) -> TextModel:
+def decoder_of(width: int) -> TextModel:
     layers = [DecoderLayer(width, 2, 16, order="pre") for _ in range(2)]
-    reader = Reader(
-        TransformerEncoder(layers, nn.LayerNorm(width), graphs.causal()), graphs.causal()
-    )
+    reader = Reader(TransformerStack(layers, nn.LayerNorm(width), graphs.causal()))
     embedding = TextEmbedding(9, width, positions=Learned(12, width))
-    return TextModel(embedding, reader, LanguageHead(9, width))
+    return TextModel(embedding, reader, LanguageModelHead(9, width))
 
 
 def test_a_caption_is_written_from_patches() -> None:
     torch.manual_seed(0)
-    eyes = models.vit(8, 1, 1, patch=4, width=8, depth=1, heads=2)[:-2].double().eval()
-    writes = writer(8).double().eval()
-    for parameter in writes.parameters():
+    encoder = models.vit(8, 1, 1, patch=4, width=8, depth=1, heads=2)[:-2].double().eval()
+    decoder = decoder_of(8).double().eval()
+    for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.5)
     images = torch.randn(2, 1, 8, 8, dtype=torch.double, requires_grad=True)
-    memory = Memory(eyes(images))
+    memory = Memory(encoder(images))
     start = torch.zeros(2, 1, dtype=torch.long)
-    caption = generate(writes, start, max_new_tokens=6, memory=memory)
+    caption = generate(decoder, start, max_new_tokens=6, memory=memory)
     assert caption.shape == (2, 7)
-    logits = writes.logits(writes(caption[:, :-1], memory=memory))
+    logits = decoder.logits(decoder(caption[:, :-1], memory=memory))
     assert torch.equal(logits.argmax(-1), caption[:, 1:]), "as if written at once"
     logits.sum().backward()
     assert images.grad.abs().max() > 0

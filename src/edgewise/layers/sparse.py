@@ -1,8 +1,9 @@
-"""A linear map that reads sparse features as what they are, a graph from words to nodes."""
+"""Sparse features (``torch.sparse_csr``): a linear map that reads them as a graph, and dropout."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -45,3 +46,18 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
     _GRAPHS[other] = word_graph(x)
     return other
+
+
+class Dropout(nn.Dropout):
+    """``torch.nn.Dropout``, also for features in ``torch.sparse_csr`` form.
+
+    Dropping a zero changes nothing, so that only the stored numbers have to be drawn for: a bag of
+    words that is 99 % zeros costs a hundredth.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.layout is not torch.sparse_csr:
+            return super().forward(x)
+        if not self.training or self.p == 0:
+            return x
+        return with_values(x, F.dropout(x.values(), self.p))

@@ -1,4 +1,4 @@
-"""How weights begin."""
+"""Initialisation of weights: normal as BERT and GPT begin, Xavier as the Transformer does."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TypeVar
 
 from torch import nn
 
-from edgewise.layers.block import Residual
+from edgewise.layers.attention import JointLinear
+from edgewise.layers.transformer import Residual
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def normal_start(model: M, *, std: float = 0.02, residual_depth: int | None = None) -> M:
+def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = None) -> M:
     """Linear maps and embeddings from N(0, std²) and biases zero, as BERT and GPT begin.
 
     Args:
@@ -32,9 +33,17 @@ def normal_start(model: M, *, std: float = 0.02, residual_depth: int | None = No
     return model
 
 
-def xavier_start(model: M) -> M:
-    """Every matrix uniform with the variance of Glorot and Bengio (2010), as the Transformer's."""
+def init_xavier(model: M) -> M:
+    """Every matrix uniform with the variance of Glorot and Bengio (2010), as the Transformer's.
+
+    Matrices that are stored as one, such as those of query, key and value, are drawn one by one:
+    the variance goes by the width of each. (``torch.nn.MultiheadAttention`` takes the width of all
+    three, and begins with a variance half as large.)
+    """
+    joint = {m.weight: m for m in model.modules() if isinstance(m, JointLinear)}
     for parameter in model.parameters():
         if parameter.dim() == 2:
-            nn.init.xavier_uniform_(parameter)
+            matrices = joint[parameter].weights() if parameter in joint else (parameter,)
+            for matrix in matrices:
+                nn.init.xavier_uniform_(matrix.data)
     return model

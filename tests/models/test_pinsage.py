@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.layers import walk_neighbours
+from edgewise.models.pinsage import walk_neighbours
 from tests.errors import refused
 
 

@@ -1,4 +1,4 @@
-"""Outputs in the unit of the targets, from a network that works on standardised numbers."""
+"""Target scaling: a network works on standardised numbers, its outputs are in the targets' unit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Rescaled(nn.Module):
+class TargetScaling(nn.Module):
     """A model, and then ``mean + std * output``; both numbers are saved with its weights.
 
     For fractions this is the logit of what is predicted, so that it lies between 0 and 1.
@@ -25,7 +25,7 @@ class Rescaled(nn.Module):
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("std", torch.tensor(std))
 
-    def forward(self, *inputs: Any) -> Tensor:
+    def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
         """The model's output in the targets' unit."""
-        out: Tensor = self.mean + self.std * self.model(*inputs)
+        out: Tensor = self.mean + self.std * self.model(*inputs, **keywords)
         return out.sigmoid() if self.fraction else out

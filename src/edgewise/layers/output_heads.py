@@ -1,0 +1,177 @@
+"""Output heads of text models: language modelling, classification of texts and tokens, extraction.
+
+The heads map states to logits; :class:`LanguageModel`, :class:`TextClassifier`,
+:class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` put one on
+a text model, and are what is trained: called with :class:`edgewise.layers.Tokens`.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgewise.encodings import Sinusoidal, packed_positions
+from edgewise.graphs import batch, complete
+from edgewise.graphs.batch import Sizes
+from edgewise.layers.encoder_decoder import EncoderDecoderModel
+from edgewise.layers.pooling import Pool, Pooling
+from edgewise.layers.text import Memory, TextModel
+from edgewise.layers.tokens import Tokens
+from edgewise.layers.transformer import TransformerLayer
+
+
+class ClassificationHead(nn.Module):
+    r"""Logits of a text, :math:`W \tanh(P x_0)` of its first token (BERT) or another pooling.
+
+    Args:
+        width: of the states.
+        out_width: how many logits.
+        pool: which state, or which mean of them; see :class:`edgewise.layers.Pool`.
+        dropout: before W.
+    """
+
+    def __init__(
+        self, width: int, out_width: int, *, pool: Pooling = "class", dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.pool, self.dense = Pool(pool), nn.Linear(width, width)
+        self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
+
+    def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """``[B, out_width]`` from ``[B, T, width]``, or from a packed batch ``[N, width]``."""
+        pooled = self.dense(self.pool(states, sizes)).tanh()
+        logits: Tensor = self.output(self.dropout(pooled))
+        return logits
+
+
+class TokenClassificationHead(nn.Sequential):
+    """Logits of every token, ``[..., T, out_width]`` from states ``[..., T, width]``.
+
+    Args:
+        width: of the states.
+        out_width: how many logits.
+        dropout: before the map.
+    """
+
+    def __init__(self, width: int, out_width: int, *, dropout: float = 0.1) -> None:
+        super().__init__(nn.Dropout(dropout), nn.Linear(width, out_width))
+
+
+class LanguageModel(nn.Module):
+    """A causal or masked language model: logits of the next token, or of one that is hidden.
+
+    Args:
+        trunk: a text model, whose own head gives the logits.
+    """
+
+    def __init__(self, trunk: TextModel) -> None:
+        super().__init__()
+        self.trunk = trunk
+
+    def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
+        """``[N, vocabulary]``, or ``[M, vocabulary]`` where only these of the N tokens count."""
+        states = tokens.states(self.trunk)
+        return self.trunk.logits(states if places is None else states[places])
+
+
+class TextClassifier(nn.Module):
+    """A classifier of texts: logits of each.
+
+    Args:
+        trunk: a text model; its head for tokens is taken away, as nothing would train it.
+        head: from states to logits.
+    """
+
+    def __init__(self, trunk: TextModel, head: ClassificationHead) -> None:
+        super().__init__()
+        trunk.head = None
+        self.trunk, self.head = trunk, head
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """``[B, out_width]``."""
+        logits: Tensor = self.head(tokens.states(self.trunk), tokens.lengths())
+        return logits
+
+
+class TokenClassifier(nn.Module):
+    """A classifier of words, such as a tagger: the head sees the mean of each word's tokens.
+
+    Args:
+        trunk: a text model; its head for tokens is taken away, as nothing would train it.
+        head: from states to logits.
+    """
+
+    def __init__(self, trunk: TextModel, head: TokenClassificationHead) -> None:
+        super().__init__()
+        trunk.head = None
+        self.trunk, self.head, self.pool = trunk, head, Pool("mean")
+
+    def forward(self, tokens: Tokens, words: Sizes) -> Tensor:
+        """``[W, out_width]`` for words of so many tokens each, which are all that there are."""
+        logits: Tensor = self.head(self.pool(tokens.states(self.trunk), words))
+        return logits
+
+
+class ExtractiveSummarizer(nn.Module):
+    """A logit for each sentence of an article: whether it is in the summary (BERTSUM).
+
+    The words of a sentence read each other; then the sentences of an article do, each as the state
+    of its first token (Liu and Lapata, Text summarization with pretrained encoders, 2019).
+
+    Args:
+        trunk: a text model; its head for tokens is taken away, as nothing would train it.
+        depth: layers between sentences.
+        heads: of these.
+        dropout: in these.
+    """
+
+    def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        trunk.head = None
+        width = trunk.embedding.tokens.embedding_dim
+        self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
+        self.layers = nn.ModuleList(
+            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
+            for _ in range(depth)
+        )
+        self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
+
+    def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
+        """``[S]`` for S sentences, of which each article has so many."""
+        x = self.pool(tokens.states(self.trunk), tokens.lengths())
+        x = self.positions(x, packed_positions(counts).to(x.device))
+        graph = batch(complete(), counts)
+        for layer in self.layers:
+            x = layer(x, graph)
+        logits: Tensor = self.output(x)
+        return logits[..., 0]
+
+
+class Seq2SeqLanguageModel(nn.Module):
+    """A sequence-to-sequence language model: logits of each next token of the target.
+
+    Args:
+        model: reads the source and the target.
+    """
+
+    def __init__(self, model: EncoderDecoderModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+        """``[M, vocabulary]`` for the M tokens of the targets, both packed or both padded."""
+        states = self.model(
+            source.ids,
+            source.mask,
+            target.ids,
+            target.mask,
+            sizes=source.sizes,
+            decoder_sizes=target.sizes,
+        )
+        if target.sizes is None:
+            states = states.flatten(0, 1) if target.mask is None else states[target.mask.bool()]
+        return self.model.logits(states)
+
+    def memory(self, source: Tokens, padding: int) -> Memory:
+        """The sources as :func:`edgewise.decoding.generate` wants them: padded side by side."""
+        padded = source.padded(padding)
+        return self.model.encode(padded.ids, padded.mask)
