@@ -20,6 +20,8 @@ NodeLayout = Literal["NHD", "HND"]
 
 def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
     """The graph of these sizes on this device."""
+    if isinstance(graph, Graph) and graph.device == device:
+        return graph.bind(num_targets, num_sources)
     return check_graph(graph).bind(num_targets, num_sources).to(device)
 
 
@@ -70,14 +72,7 @@ def checked_call(
 
     Draws a seed where weights are dropped.
     """
-    heads, width = query.shape[-2:]
-    _same("key", key.shape[-2], heads, "heads", "query")
-    _same("value", value.shape[-2], heads, "heads", "query")
-    _same("value", value.shape[-3], key.shape[-3], "sources", "key")
-    _same_type(query, "key", key)
-    _same_type(query, "value", value)
-    if score is not None:
-        _same("key", key.shape[-1], width, "wide", "query")
+    _check_together(query, key, value, score)
     if isinstance(score, Additive):
         _check_additive(score, query)
     elif not (score is None or isinstance(score, Dot) or callable(score)):
@@ -194,6 +189,26 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
             remedy="the last dimensions are [nodes, heads, width], or [edges, heads] of edge terms",
         ) from error
     return batch
+
+
+def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
+    """Query, key and value have the same heads, sources, type and device."""
+    heads, width = query.shape[-2:]
+    sources = key.shape[-3]
+    if (
+        key.shape[-2] == value.shape[-2] == heads
+        and value.shape[-3] == sources
+        and key.dtype == value.dtype == query.dtype
+        and key.device == value.device == query.device
+        and (score is None or key.shape[-1] == width)
+    ):
+        return
+    _same("key", key.shape[-2], heads, "heads", "query")
+    _same("value", value.shape[-2], heads, "heads", "query")
+    _same("value", value.shape[-3], sources, "sources", "key")
+    _same_type(query, "key", key)
+    _same_type(query, "value", value)
+    _same("key", key.shape[-1], width, "wide", "query")
 
 
 def _check_additive(score: Additive, query: Tensor) -> None:

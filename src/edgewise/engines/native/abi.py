@@ -20,10 +20,11 @@ class Structure:
     size: int
     members: dict[str, tuple[int, str]]
 
-    def packer(self, *names: str) -> tuple[int, struct.Struct]:
-        """The offset of members that follow one another, and what packs them all at once."""
-        places = [self.members[name] for name in names]
-        packed = struct.Struct("@" + "".join(letter for _, letter in places))
+    def packer(self, first: str, count: int) -> tuple[int, struct.Struct]:
+        """The offset of a member, and what packs it and those after it, so many in all."""
+        start = list(self.members).index(first)
+        places = list(self.members.values())[start : start + count]
+        packed = struct.Struct("@" + "".join([letter for _, letter in places]))
         assert packed.size == places[-1][0] - places[0][0] + struct.calcsize(places[-1][1])
         return places[0][0], packed
 

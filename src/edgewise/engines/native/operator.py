@@ -40,7 +40,7 @@ Given = Mapping[str, Any]
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """For an argument that is put in its place elsewhere, or that no kernel reads."""
+    """For an argument that is put in its place together with others, or that no kernel reads."""
 
 
 class Argument(NamedTuple):
@@ -57,25 +57,19 @@ class Job:
     It keeps alive every tensor whose address it holds.
     """
 
-    def __init__(self, structure: str, like: Tensor, work: int) -> None:
-        """Of the storage type of ``like``; ``work`` (multiplications) decides about threads."""
+    def __init__(self, structure: str, like: Tensor) -> None:
+        """Of the storage type of ``like``."""
         self.structure = structure
         self.like = like
+        self.dtype = library.DTYPES[like.dtype]
         self.kept: list[Tensor] = []
-        self.buffer = bytearray(library.structures()[structure].size)
-        threads = max(1, min(torch.get_num_threads(), work // LEAST_WORK))
-        self.put("size", len(self.buffer))
-        self.put("dtype", library.DTYPES[like.dtype])
-        self.put("threads", threads)
+        self.size = library.structures()[structure].size
+        self.buffer = bytearray(self.size)
 
     def put(self, name: str, *values: Any) -> None:
         """Write numbers to the member of this name and those after it."""
-        offset, packed = _packer(self.structure, name, len(values))
-        packed.pack_into(self.buffer, offset, *values)
-
-    def number(self, name: str, value: float) -> None:
-        """A number."""
-        self.put(name, value)
+        offset, pack_into = _packer(self.structure, name, len(values))
+        pack_into(self.buffer, offset, *values)
 
     def array(self, name: str, x: Tensor) -> None:
         """A dense tensor, by its address."""
@@ -91,7 +85,8 @@ class Job:
             x = x.contiguous()
             member, node, _, _ = x.stride()
         self.kept.append(x)
-        self.put(name + ".data", x.data_ptr(), member if batch > 1 else 0, node)
+        offset, pack_into = _packer(self.structure, name + ".data", 3)
+        pack_into(self.buffer, offset, x.data_ptr(), member if batch > 1 else 0, node)
 
     def address(self, x: Tensor) -> int:
         """Where the numbers of a dense copy are."""
@@ -115,12 +110,15 @@ LEAST_WORK = 200_000
 """Multiplications for which waking another thread pays: some 20 microseconds of one."""
 
 
+def threads_for(work: int) -> int:
+    """How many threads share so many multiplications."""
+    return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
+
+
 @cache
-def _packer(structure: str, first: str, count: int) -> Any:
-    declared = library.structures()[structure]
-    names = list(declared.members)
-    start = names.index(first)
-    return declared.packer(*names[start : start + count])
+def _packer(structure: str, first: str, count: int) -> tuple[int, Callable[..., None]]:
+    offset, packed = library.structures()[structure].packer(first, count)
+    return offset, packed.pack_into
 
 
 class KernelOperator(ABC):
@@ -160,7 +158,7 @@ class KernelOperator(ABC):
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
-        self.puts = {argument.name: argument.put for argument in self.arguments}
+        self.puts = {a.name: a.put for a in self.arguments if a.put is not left_out}
         self.leaves = self.names[: self.differentiable]
         schema = ", ".join(f"{argument.schema} {argument.name}" for argument in self.arguments)
         made = ", ".join(["Tensor"] * len(self.results))
@@ -189,7 +187,7 @@ class KernelOperator(ABC):
         leaves = [name for name in self.leaves if name in given]
         tensors = [given[name] for name in leaves]
         if watched(tensors):
-            shown = (getattr(x, "tensors", x) for x in map(given.get, self.names))
+            shown = [getattr(x, "tensors", x) for x in map(given.get, self.names)]
             results = self.operator(*shown)
             return results if isinstance(results, tuple) else (results,)
         if wants_gradient(tensors):
@@ -199,9 +197,11 @@ class KernelOperator(ABC):
         return results
 
     def fill(self, job: Job, given: Given) -> None:
-        """Put all arguments into the structure."""
+        """Put the arguments that have a way of their own into the structure."""
+        puts = self.puts
         for name, value in given.items():
-            self.puts[name](job, name, value)
+            if name in puts:
+                puts[name](job, name, value)
 
     def _given(self, arguments: Iterable[Any]) -> dict[str, Any]:
         pairs = zip(self.names, arguments, strict=True)
@@ -282,7 +282,9 @@ class _Eager(torch.autograd.Function):
         results = operator.allocate(given)
         operator.forward(given, results)
         ctx.operator, ctx.leaves = operator, leaves
-        ctx.rest = {name: value for name, value in given.items() if name not in leaves}
+        ctx.rest = rest = dict(given)
+        for name in leaves:
+            del rest[name]
         ctx.save_for_backward(*results, *tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*results[operator.with_gradient :])
@@ -318,12 +320,12 @@ class _FirstDerivatives(torch.autograd.Function):
 
 def watched(tensors: Iterable[Tensor] = ()) -> bool:
     """Whether calls with these tensors must go through PyTorch's dispatcher to be seen."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-        or any(type(x) not in PLAIN for x in tensors)
-    )
+    if torch.compiler.is_compiling():
+        return True
+    for x in tensors:  # any() would call a generator
+        if type(x) not in PLAIN:
+            return True
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
 
 
 def transformed() -> bool:
@@ -337,7 +339,11 @@ def transformed() -> bool:
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:
     """Whether autograd records a call with these arguments."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if torch.is_grad_enabled():
+        for x in tensors:  # any() would call a generator
+            if x.requires_grad:
+                return True
+    return False
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:

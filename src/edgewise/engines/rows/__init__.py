@@ -156,7 +156,7 @@ def _given(call: AttentionCall, layout: RowsLayout) -> dict[str, Any]:
 
 def _sides(layout: RowsLayout, given: dict[str, Any]) -> dict[str, Any]:
     """The edges by target, and by source where gradients will ask for them."""
-    tensors = (x for x in given.values() if isinstance(x, Tensor))
+    tensors = [x for x in given.values() if isinstance(x, Tensor)]
     return {
         "by_target": layout.by_target,
         "by_source": layout.by_source if wants_gradient(tensors) else [],

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from edgewise.engines.call import accumulator
 from edgewise.engines.native.library import sum_copies
-from edgewise.engines.native.operator import Argument, Given, Job, KernelOperator, left_out
+from edgewise.engines.native.operator import (
+    Argument,
+    Given,
+    Job,
+    KernelOperator,
+    left_out,
+    threads_for,
+)
 from edgewise.engines.rows.layout import Side, num_rows, side_of
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
@@ -34,7 +41,7 @@ class RowsAggregate(KernelOperator):
         Argument("weight", "Tensor?", put_weight),
         Argument("by_target", "Tensor[]", left_out),
         Argument("by_source", "Tensor[]", left_out),
-        Argument("reduce", "int", Job.number),
+        Argument("reduce", "int", left_out),
     )
     differentiable = 2
     results = ("out",)
@@ -101,8 +108,9 @@ class RowsAggregate(KernelOperator):
     def _job(self, given: Given, side: Side) -> Job:
         value: Tensor = given["value"]
         batch, _, heads, width = value.shape
-        job = Job("ew_aggregate_args", value, batch * side.edges * heads * width)
-        job.put("batch", batch, heads, width)
+        job = Job("ew_aggregate_args", value)
+        threads = threads_for(batch * side.edges * heads * width)
+        job.put("size", job.size, job.dtype, given["reduce"], threads, 0, batch, heads, width)
         job.put("side", side.address)
         self.fill(job, given)
         if side.slots:

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from edgewise.engines.call import accumulator
 from edgewise.engines.native.library import sum_copies
-from edgewise.engines.native.operator import Argument, Given, Job, KernelOperator, left_out
+from edgewise.engines.native.operator import (
+    Argument,
+    Given,
+    Job,
+    KernelOperator,
+    left_out,
+    threads_for,
+)
 from edgewise.engines.rows.layout import Side, num_rows, side_of
 
 MOST_GROUPS = 64
@@ -69,13 +76,13 @@ ARGUMENTS = (
     Argument("gain_index", "Tensor?", put_index),
     Argument("by_target", "Tensor[]", left_out),
     Argument("by_source", "Tensor[]", left_out),
-    Argument("score", "int", Job.number),
-    Argument("activation", "int", Job.number),
-    Argument("scale", "float", Job.number),
-    Argument("slope", "float", Job.number),
-    Argument("dropout", "float", Job.number),
-    Argument("seed", "int", Job.number),
-    Argument("first_edge", "int", Job.number),
+    Argument("score", "int", left_out),
+    Argument("activation", "int", left_out),
+    Argument("scale", "float", left_out),
+    Argument("slope", "float", left_out),
+    Argument("dropout", "float", left_out),
+    Argument("seed", "int", left_out),
+    Argument("first_edge", "int", left_out),
 )
 
 
@@ -123,10 +130,11 @@ class RowsAttend(KernelOperator):
         if grad_lse is not None:
             job.array("grad_lse", grad_lse)
         if "key" in needed or "value" in needed:  # what the pass over sources reads of the first
-            shape = (2, side.edges) if _one_sided(given) else (3, side.rows)
-            batch, heads = given["value"].shape[0], given["value"].shape[2]
-            kind = "per_edge" if _one_sided(given) else "record"
-            job.scratch(kind, batch, shape[1], shape[0], heads)
+            batch, _, heads, _ = given["value"].shape
+            if _one_sided(given):
+                job.scratch("per_edge", batch, side.edges, 2, heads)
+            else:
+                job.scratch("record", batch, side.rows, 3, heads)
         return _gradients(job, side, given, needed)
 
 
@@ -175,9 +183,15 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
     batch, sources, heads, value_width = value.shape
     width = given["query"].shape[-1] if "query" in given else 0
     side = side_of(given["by_target"], sources)
-    job = Job("ew_attend_args", value, batch * side.edges * heads * (width + value_width))
-    job.put("batch", batch, heads, width, value_width)
-    job.put("by_target", side.address)
+    job = Job("ew_attend_args", value)
+    job.put(
+        "size",
+        *(job.size, job.dtype, given["score"], given["activation"]),
+        threads_for(batch * side.edges * heads * (width + value_width)),
+        *(batch, heads, width, value_width, 0),
+        *(given["scale"], given["slope"], given["seed"], given["dropout"], given["first_edge"]),
+        side.address,
+    )
     operator.fill(job, given)
     return job, side
 
@@ -192,10 +206,9 @@ def _room_for_pieces(job: Job, side: Side, given: Given) -> None:
 
 def _one_sided(given: Given) -> bool:
     """Whether an edge's score cannot be computed from its source's end (see attend.h)."""
-    vectors = ["edge_value", "edge_value_features"]
-    if given["score"] == 1:
-        vectors += ["edge_key", "edge_key_features"]
-    return any(name in given for name in vectors)
+    if "edge_value" in given or "edge_value_features" in given:
+        return True
+    return given["score"] == 1 and ("edge_key" in given or "edge_key_features" in given)
 
 
 def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:

@@ -113,7 +113,7 @@ class Side:
         loaded.ew_divide(rows, arrays[0], piece, *work, counts)
         addresses = [x.data_ptr() for x in (*tensors, self.chunk, self.merge)]
         declared = library.structures()["ew_side"]
-        _, packed = declared.packer(*declared.members)
+        _, packed = declared.packer("rows", len(declared.members))
         values = packed.pack(*sizes, chunks, merges, self.slots, longest, 0, *addresses)
         self.structure = create_string_buffer(values, len(values))
         self.address = addressof(self.structure)

@@ -7,7 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewise.engines.native.operator import Argument, Given, Job, KernelOperator, left_out
+from edgewise.engines.native.operator import (
+    Argument,
+    Given,
+    Job,
+    KernelOperator,
+    left_out,
+    threads_for,
+)
 from edgewise.engines.rows.layout import side_of
 
 
@@ -16,7 +23,7 @@ class RowsSoftmax(KernelOperator):
 
     name = "rows_softmax"
     arguments = (
-        Argument("scores", "Tensor", Job.array),
+        Argument("scores", "Tensor", left_out),
         Argument("by_target", "Tensor[]", left_out),
         Argument("columns", "int", left_out),
     )
@@ -46,9 +53,9 @@ class RowsSoftmax(KernelOperator):
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
         side = side_of(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
-        job = Job("ew_softmax_args", scores, 8 * batch * edges * heads)
-        job.put("batch", batch, heads)
-        job.put("side", side.address)
+        job = Job("ew_softmax_args", scores)
+        threads = threads_for(8 * batch * edges * heads)
+        job.put("size", job.size, job.dtype, threads, batch, heads, side.address)
         job.array("scores", scores)
         job.array("out", out)
         if grad is not None:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.call import accumulator
-from edgewise.engines.native.operator import Argument, Given, Job, KernelOperator, left_out
-
-
-def put_layout(job: Job, _name: str, layout: Sequence[Tensor]) -> None:
-    """The tensors of a ``TilesLayout``."""
-    *_, block, unit = layout
-    job.put("blocks", block.shape[0] - 1, unit.shape[0] - 1)
-    job.put("start", *(x.data_ptr() for x in layout))
+from edgewise.engines.native.operator import (
+    Argument,
+    Given,
+    Job,
+    KernelOperator,
+    left_out,
+    threads_for,
+)
 
 
 class TilesAttend(KernelOperator):
@@ -30,12 +30,12 @@ class TilesAttend(KernelOperator):
         Argument("query", "Tensor", Job.nodes),
         Argument("key", "Tensor", Job.nodes),
         Argument("value", "Tensor", Job.nodes),
-        Argument("layout", "Tensor[]", put_layout),
+        Argument("layout", "Tensor[]", left_out),
         Argument("pairs", "int", left_out),
-        Argument("scale", "float", Job.number),
-        Argument("dropout", "float", Job.number),
-        Argument("seed", "int", Job.number),
-        Argument("first_edge", "int", Job.number),
+        Argument("scale", "float", left_out),
+        Argument("dropout", "float", left_out),
+        Argument("seed", "int", left_out),
+        Argument("first_edge", "int", left_out),
         Argument("with_lse", "bool", left_out),
     )
     differentiable = 3
@@ -86,9 +86,18 @@ class TilesAttend(KernelOperator):
         query, value = given["query"], given["value"]
         batch, rows, heads, width = query.shape
         value_width = value.shape[-1]
-        work = batch * heads * given["pairs"] * (width + value_width)
-        job = Job("ew_tiles_args", query, work)
-        job.put("batch", batch, heads, width, value_width, rows, value.shape[1])
+        layout: Sequence[Tensor] = given["layout"]
+        *_, block, unit = layout
+        job = Job("ew_tiles_args", query)
+        job.put(
+            "size",
+            *(job.size, job.dtype),
+            threads_for(batch * heads * given["pairs"] * (width + value_width)),
+            *(batch, heads, width, value_width, rows, value.shape[1]),
+            *(block.shape[0] - 1, unit.shape[0] - 1),
+            *[x.data_ptr() for x in layout],
+            *(given["scale"], given["dropout"], given["seed"], given["first_edge"]),
+        )
         self.fill(job, given)
         return job
 
