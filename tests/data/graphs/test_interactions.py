@@ -127,7 +127,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
     batch = splits.test.make(torch.arange(splits.test.count))
     wanted = (batch.target == 1).nonzero().tolist()
     users, items = list(splits.user_ids), list(splits.item_ids)
-    found = {(users[int(batch.inputs[1][row])], items[item]) for row, item in wanted}
+    found = {(users[int(batch.inputs[0][row])], items[item]) for row, item in wanted}
     assert found == set(rows[20:])
 
 
