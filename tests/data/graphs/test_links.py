@@ -153,7 +153,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
     splits = edge_list(path=str(path), val=0.1, test=0.2).load()
     assert splits.model_arguments == {"num_nodes": 9}
     assert list(splits.node_ids) == [str(i) for i in ids]
-    graph, pairs = splits.test.make(torch.arange(1)).inputs
+    pairs, graph = splits.test.make(torch.arange(1)).inputs
     assert graph.num_targets == 9
     assert pairs.max() < 9
 
