@@ -20,10 +20,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from edgewise.data import ionic_liquids
-from edgewise.data.chem import descriptors, ions, parse
 from edgewise.data.folds import Folds
+from edgewise.data.molecules.chem import descriptors, ions, parse
 from edgewise.data.table import Table, read_table
-from edgewise.recipes.seeds import summarise
+from edgewise.runs.seeds import summarise
 
 LOSSES = ("squared_error", "absolute_error")
 LEAVES = (31, 63)

@@ -12,7 +12,7 @@ import argparse
 
 import edgewise as ew
 from benchmarks.training_overhead import ours
-from edgewise import recipes
+from edgewise import recipes, runs
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.recipes:
         values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
-        recipe = recipes.with_values(recipes.find(name), values)
+        recipe = runs.with_values(recipes.find(name), values)
         times: dict[str, list[float]] = {engine: [] for engine in arguments.engines}
         for _ in range(arguments.rounds):
             for engine, seconds in times.items():

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from edgewise import recipes
-from edgewise.recipes.train import prepare
+from edgewise import recipes, runs
+from edgewise.runs.train import prepare
 from edgewise.training import RunFolder, fit
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--epochs", default="200")
     arguments = parser.parse_args()
     values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
-    recipe = recipes.with_values(recipes.find(arguments.recipe), values)
+    recipe = runs.with_values(recipes.find(arguments.recipe), values)
     times: dict[str, list[float]] = {"bare": [], "edgewise": []}
     for _ in range(arguments.rounds):
         times["bare"].append(bare(recipe))

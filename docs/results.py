@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgewise import recipes
+from edgewise import recipes, runs
 from edgewise.errors import EdgewiseError
 from edgewise.recipes import RECIPES, Protocol, Recipe
-from edgewise.recipes.record import differences
+from edgewise.runs.record import differences
 from edgewise.training import RunFolder
 
 DOCS = Path(__file__).resolve().parent
@@ -102,7 +102,7 @@ Measured = dict[str, dict[str, Any]]
 def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
     """The numbers of a finished run of the recipe as it is now, or None."""
     if train:
-        recipes.measure(recipe, folder.path, resume=folder.has("recipe.json"))
+        runs.measure(recipe, folder.path, resume=folder.has("recipe.json"))
     if not folder.has("metrics.json"):
         return None
     found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_json("metrics.json")}
@@ -112,7 +112,7 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
 def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
     """Whether this was measured with the numbers that the recipe has now."""
     try:
-        return not differences(recipes.from_record(found["recipe"]), recipe)
+        return not differences(runs.from_record(found["recipe"]), recipe)
     except EdgewiseError:  # a field that there is no longer
         return False
 

@@ -17,20 +17,22 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases", "ranges", "modes"},
+    {"scores", "biases", "ranges", "modes", "batches"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},
     {"edge_steps"},
     {"__init__"},
     {"layers", "encodings"},
-    {"models", "data", "tasks", "training", "decoding"},
+    {"decoding", "rouge"},
+    {"models", "data", "tasks", "training"},
     {"recipes"},
+    {"runs"},
     {"cli"},
 ]
 """From the bottom: each may import what stands below it."""
 RUNG = {name: height for height, rung in enumerate(LADDER) for name in rung}
-TOGETHER = [{"models", "data", "tasks", "training", "decoding"}, {"layers", "encodings"}]
+TOGETHER = [{"layers", "encodings"}]
 """Rungs whose parts may know each other; those of other rungs may not."""
 LEAVES = {"interop", "explain"}
 """They may import anything below ``cli``; only ``cli`` and tests import them."""
@@ -109,8 +111,14 @@ def test_imports_go_down_the_ladder(path: Path) -> None:
         ("graphs", "engines"),
         ("graphs", "attention"),
         ("layers", "models"),
+        ("models", "data"),
+        ("data", "tasks"),
+        ("tasks", "data"),
+        ("training", "tasks"),
+        ("decoding", "models"),
         ("models", "recipes"),
-        ("recipes", "cli"),
+        ("recipes", "runs"),
+        ("runs", "cli"),
         ("recipes", "interop"),
         ("models", "explain"),
         ("interop", "cli"),

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise import encodings, graphs, recipes
-from edgewise.data.tokenizer import KINDS
+from edgewise import encodings, graphs, recipes, runs
+from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.recipes.train import prepare
+from edgewise.runs.train import prepare
 from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,7 +133,7 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     book = "it was a dark and stormy night. " * 999
     (tmp_path / "book.txt").write_text(book)
     prepared = []
-    monkeypatch.setattr(recipes, "train", lambda recipe, _: prepared.append(prepare(recipe)))
+    monkeypatch.setattr(runs, "train", lambda recipe, _: prepared.append(prepare(recipe)))
     page = (ROOT / "docs" / "text.md").read_text()
     training, tokens, packed = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(training, {})

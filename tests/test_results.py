@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from edgewise.recipes import find, to_record, with_values
-from edgewise.recipes.seeds import summarise
+from edgewise.recipes import find
+from edgewise.runs import to_record, with_values
+from edgewise.runs.seeds import summarise
 
 RESULTS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "docs" / "results.py"))
 NAME = "gcn-cora"
@@ -59,7 +60,7 @@ def test_what_is_missing_is_trained_and_what_is_there_is_not(
         calls.append((recipe.name, seeds, resume))
         finished(path.parent)
 
-    monkeypatch.setattr("edgewise.recipes.seeds.train_seeds", train_seeds)
+    monkeypatch.setattr("edgewise.runs.seeds.train_seeds", train_seeds)
     measured: dict[str, Any] = {}
     for _ in range(2):
         RESULTS["collect"](measured, tmp_path, [NAME], True)

@@ -19,7 +19,8 @@ from edgewise.cli import main
 from edgewise.encodings import ENCODINGS
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
-from edgewise.recipes import RECIPES, recipe_fields
+from edgewise.recipes import RECIPES
+from edgewise.runs import recipe_fields
 
 TINY = [
     "--model.width=8",

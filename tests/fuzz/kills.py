@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from edgewise import data, models, tasks, training
-from edgewise.recipes import Recipe, find, train, train_seeds, with_values
+from edgewise.recipes import Recipe, find
+from edgewise.runs import train, train_seeds, with_values
 
 TIMES = {"seconds", "cpu_seconds"}
 """All that two runs may differ in."""

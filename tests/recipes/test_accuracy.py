@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from edgewise.cli import main
-from edgewise.recipes import find, measure, train
+from edgewise.recipes import find
+from edgewise.runs import measure, train
 from tests.places import ROOT, needs
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.py"

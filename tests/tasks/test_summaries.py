@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from edgewise import models, tasks
-from edgewise.data.summaries import Article, SummaryBatch, articles, oracle, sentences_of
+from edgewise.batches import Article, SummaryBatch
+from edgewise.data.text.wiki_summaries import articles, sentences_of
 from edgewise.layers import ExtractiveSummarizer, Tokens
-from edgewise.tasks.rouge import rouge_l, rouge_n
+from edgewise.rouge import oracle, rouge_l, rouge_n
 from tests.errors import refused
 from tests.places import needs
 

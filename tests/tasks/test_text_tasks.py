@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import models
-from edgewise.data.batch import Batch
+from edgewise.batches import Batch
 from edgewise.layers import LanguageModel, TextClassifier, TokenClassifier, Tokens
 from edgewise.tasks import language_modeling, masked_language_modeling, tagging, text_classification
 from tests.errors import refused

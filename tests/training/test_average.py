@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("lightning", reason="Lightning is not installed")
 
-from edgewise import recipes
+from edgewise import recipes, runs
 from edgewise.tasks import regression
 from edgewise.training import RunFolder, Trainer
 from edgewise.training.average import LastAverage, MovingAverage
@@ -38,10 +38,10 @@ def test_the_average_by_its_formula() -> None:
 def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     small = {"trainer.epochs": 2, "model.depth": 1, "model.width": 8, "model.heads": 2}
-    recipe = recipes.with_values(recipes.find("digits"), small)
+    recipe = runs.with_values(recipes.find("digits"), small)
     folders = [tmp_path / "plain", tmp_path / "average"]
     for folder, decay in zip(folders, (0.0, 0.9), strict=True):
-        recipes.train(recipes.with_values(recipe, {"trainer.average": decay}), folder)
+        runs.train(runs.with_values(recipe, {"trainer.average": decay}), folder)
     logs = [RunFolder(folder).read_log() for folder in folders]
     assert [row["train/loss"] for row in logs[0]] == [row["train/loss"] for row in logs[1]]
     assert [row["val/loss"] for row in logs[0]] != [row["val/loss"] for row in logs[1]]

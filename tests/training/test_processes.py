@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from edgewise.data import Batch, Loader
-from edgewise.recipes import find, train, with_values
+from edgewise.recipes import find
+from edgewise.runs import train, with_values
 from edgewise.tasks import classification
 from edgewise.training import Optimizer, RunFolder, Trainer, constant, fit
 from tests.errors import refused
@@ -97,7 +98,7 @@ def test_the_one_that_failed_first_is_heard(
 ) -> None:
     """Not the other, whose peer is gone."""
     from edgewise.errors import EdgewiseError
-    from edgewise.recipes import launch
+    from edgewise.runs import launch
 
     programs = ["import time; time.sleep(1); print('no peer'); exit(1)", "print('why'); exit(2)"]
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from edgewise.recipes import Recipe, find, train, with_values
+from edgewise.recipes import Recipe, find
+from edgewise.runs import train, with_values
 from edgewise.training import Interrupted, RunFolder, noam
 
 pytest.importorskip("lightning")

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from edgewise import recipes
+from edgewise import recipes, runs
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
@@ -46,11 +46,11 @@ def train(arguments: Namespace, fields: Fields) -> int:
     recipe = _recipe(arguments, fields)
     out = arguments.out or Path("runs") / recipe.name
     if arguments.folds:
-        print(metrics_table(recipes.train_folds(recipe, out, resume=arguments.resume)))
+        print(metrics_table(runs.train_folds(recipe, out, resume=arguments.resume)))
     elif arguments.seeds is None:
-        print(metrics_table(recipes.train(recipe, out, resume=arguments.resume)))
+        print(metrics_table(runs.train(recipe, out, resume=arguments.resume)))
     else:
-        summary = recipes.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
+        summary = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
         print(metrics_table(summary))
     _print_notes(recipe)
     several = arguments.seeds or arguments.folds
@@ -72,7 +72,7 @@ def compare(arguments: Namespace, fields: Fields) -> int:
             remedy="leave it out",
         )
     out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
-    found = recipes.compare(recipe, arguments.field, arguments.values, out, resume=arguments.resume)
+    found = runs.compare(recipe, arguments.field, arguments.values, out, resume=arguments.resume)
     print(comparison_table(found))
     for path in write_report(found, out):
         print(path)
@@ -81,8 +81,8 @@ def compare(arguments: Namespace, fields: Fields) -> int:
 
 def test(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise test``."""
-    print(metrics_table(recipes.evaluate_run(arguments.folder)))
-    _print_notes(recipes.load_recipe(RunFolder(arguments.folder)))
+    print(metrics_table(runs.evaluate_run(arguments.folder)))
+    _print_notes(runs.load_recipe(RunFolder(arguments.folder)))
     return 0
 
 
@@ -98,14 +98,14 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
         check_seed("--seed", arguments.seed)
         random = torch.Generator().manual_seed(arguments.seed)
         choose = Sample(arguments.temperature, generator=random, **limits)
-    print(recipes.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    print(runs.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 
 def translate(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise translate``."""
     texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
-    for text in recipes.translate(arguments.folder, texts):
+    for text in runs.translate(arguments.folder, texts):
         print(text)
     return 0
 
@@ -135,4 +135,4 @@ def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
         fields = {**fields, "seed": arguments.seed}
     if arguments.start is not None:
         fields = {**fields, "from": arguments.start}
-    return recipes.with_values(recipes.find(arguments.recipe), fields)
+    return runs.with_values(recipes.find(arguments.recipe), fields)

@@ -11,7 +11,7 @@ from edgewise import __version__
 from edgewise.cli.table import table
 from edgewise.data import planetoid
 from edgewise.data.files import cache_root, data_root
-from edgewise.data.planetoid import NAMES
+from edgewise.data.graphs.planetoid import NAMES
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
 

@@ -14,8 +14,9 @@ from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
 from edgewise.ranges import check_least
-from edgewise.recipes import RECIPES, Recipe, recipe_fields
-from edgewise.recipes.values import describe, show_value
+from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import recipe_fields
+from edgewise.runs.parsing import describe, show_value
 
 
 def _first_line(thing: Any) -> str:

@@ -8,7 +8,7 @@ from edgewise.cli.table import tested
 from edgewise.errors import MissingExtraError
 from edgewise.graphs import Graph
 from edgewise.graphs.draw import draw_matrix, draw_nodes
-from edgewise.recipes import Comparison
+from edgewise.runs import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

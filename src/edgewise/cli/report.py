@@ -9,8 +9,8 @@ from pathlib import Path
 from edgewise import __version__
 from edgewise.cli.picture import picture
 from edgewise.cli.table import comparison_rows
-from edgewise.recipes import Comparison, recipe_fields
-from edgewise.recipes.values import show_value
+from edgewise.runs import Comparison, recipe_fields
+from edgewise.runs.parsing import show_value
 from edgewise.training import RunFolder
 
 STYLE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgewise.recipes import Comparison
+from edgewise.runs import Comparison
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:

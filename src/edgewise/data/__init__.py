@@ -1,37 +1,39 @@
-"""Data sets: one file each, all giving batches, sizes and splits in the same form."""
+"""Data sets: one file each, all giving batches, sizes and splits in the same form.
+
+By kind: ``graphs``, ``molecules``, ``text``, ``images`` and ``series``, over what they share here.
+"""
 
 from __future__ import annotations
 
-from edgewise.data.batch import Batch
-from edgewise.data.caption_digits import CaptionDigits as caption_digits
-from edgewise.data.conllu import EWT as ewt
-from edgewise.data.digits import Digits as digits
-from edgewise.data.esol import ESOL as esol
-from edgewise.data.gowalla import Gowalla as gowalla
-from edgewise.data.gowalla import InteractionFiles as interactions
-from edgewise.data.ionic_liquids import IonicLiquids as ionic_liquids
+from edgewise.batches import Batch, WritingBatch
+from edgewise.data.graphs.edge_list import EdgeList as edge_list
+from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
+from edgewise.data.graphs.gowalla import Gowalla as gowalla
+from edgewise.data.graphs.hollywood_actors import HollywoodActors as hollywood_actors
+from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
+from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
+from edgewise.data.graphs.planetoid import Planetoid as planetoid
+from edgewise.data.graphs.tu import TU as tu
+from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
+from edgewise.data.images.digits import Digits as digits
 from edgewise.data.loader import Loader
-from edgewise.data.masked_text import MaskedText as masked_text
-from edgewise.data.molecules import Molecules as molecules
-from edgewise.data.neighbours import NeighbourSampler, neighbour_batches
+from edgewise.data.molecules.esol import ESOL as esol
+from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
+from edgewise.data.molecules.molecules import Molecules as molecules
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.parallel import Multi30k as multi30k
-from edgewise.data.parallel import Parallel as parallel
-from edgewise.data.planetoid import Planetoid as planetoid
-from edgewise.data.sentences import SST2 as sst2
-from edgewise.data.sentences import TSV as tsv
-from edgewise.data.series import Series as series
-from edgewise.data.social import EdgeList as edge_list
-from edgewise.data.social import EgoFacebook as ego_facebook
-from edgewise.data.social import HollywoodActors as hollywood_actors
+from edgewise.data.series.series import Series as series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
-from edgewise.data.summaries import WikiSummaries as wiki_summaries
-from edgewise.data.text import Shakespeare as shakespeare
-from edgewise.data.text import TextFiles as text_files
-from edgewise.data.text import WarAndPeace as war_and_peace
-from edgewise.data.text import WikiText2 as wikitext2
-from edgewise.data.tu import TU as tu
-from edgewise.data.writing import WritingBatch
+from edgewise.data.text.ewt import EWT as ewt
+from edgewise.data.text.masked_text import MaskedText as masked_text
+from edgewise.data.text.multi30k import Multi30k as multi30k
+from edgewise.data.text.parallel import Parallel as parallel
+from edgewise.data.text.shakespeare import Shakespeare as shakespeare
+from edgewise.data.text.sst2 import SST2 as sst2
+from edgewise.data.text.text_files import TextFiles as text_files
+from edgewise.data.text.tsv import TSV as tsv
+from edgewise.data.text.war_and_peace import WarAndPeace as war_and_peace
+from edgewise.data.text.wiki_summaries import WikiSummaries as wiki_summaries
+from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,

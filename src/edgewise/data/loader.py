@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from edgewise.data.batch import Batch
+from edgewise.batches import Batch
 
 POOL = 32  # batches that are sorted by length together
 

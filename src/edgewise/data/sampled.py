@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from edgewise.data.batch import Batch
+from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from edgewise.data.batch import Batch
+from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edgewise.data.text_files import number, read_text
+from edgewise.data.reading import number, read_text
 from edgewise.errors import ArgumentError, unknown_name
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from edgewise.errors import unknown_name
 from edgewise.recipes.caption_digits import caption_digits
-from edgewise.recipes.compare import Comparison, compare
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.digits import digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
-from edgewise.recipes.fields import Field, recipe_fields, with_values
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Protocol, Recipe
-from edgewise.recipes.record import from_record, load_recipe, to_record
-from edgewise.recipes.seeds import evaluate_run, measure, train_folds, train_seeds
 from edgewise.recipes.shakespeare import (
     gpt_shakespeare,
     gpt_shakespeare_best,
@@ -25,9 +21,7 @@ from edgewise.recipes.shakespeare import (
 )
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
-from edgewise.recipes.train import train
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
-from edgewise.recipes.writing import translate, write
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -73,24 +67,4 @@ def find(name: str) -> Recipe:
     return RECIPES[name]
 
 
-__all__ = [
-    "RECIPES",
-    "Comparison",
-    "Field",
-    "Protocol",
-    "Recipe",
-    "compare",
-    "evaluate_run",
-    "find",
-    "from_record",
-    "load_recipe",
-    "measure",
-    "recipe_fields",
-    "to_record",
-    "train",
-    "train_folds",
-    "train_seeds",
-    "translate",
-    "with_values",
-    "write",
-]
+__all__ = ["RECIPES", "Protocol", "Recipe", "find"]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.batches import Article
 from edgewise.errors import MissingExtraError
 from edgewise.layers import ExtractiveSummarizer
 from edgewise.ranges import check_least
+from edgewise.rouge import oracle, words
 from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
-
-    from edgewise.data.summaries import Article
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,6 @@ class Extraction(Task):
         return {"auc": LinkAUC()}
 
     def writing_metrics(self) -> dict[str, Metric]:
-        from edgewise.data.summaries import oracle
-        from edgewise.tasks.rouge import words
         from edgewise.tasks.rouge_metric import ROUGES, Rouge
 
         def lead(article: Article) -> str:

@@ -18,7 +18,7 @@ class MaskedLanguageModeling(LanguageModeling):
 
     .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
 
-    :func:`edgewise.data.masking.mask_tokens` chooses them.
+    :func:`edgewise.data.text.masking.mask_tokens` chooses them.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
     """

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from edgewise.data.summaries import Article, SummaryBatch
-from edgewise.tasks.rouge import rouge_l, rouge_n
+from edgewise.batches import Article, SummaryBatch
+from edgewise.rouge import rouge_l, rouge_n
 
 ROUGES: dict[str, Callable[[str, str], float]] = {
     "rouge1": lambda written, wanted: rouge_n(written, wanted, 1),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from edgewise.data.writing import WritingBatch
+from edgewise.batches import WritingBatch
 from edgewise.errors import MissingExtraError
 
 ORDER = 4  # BLEU counts runs of one to four words

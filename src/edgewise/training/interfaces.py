@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from torch import Tensor, nn
+
+from edgewise.batches import Batch
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
-
-
-class Batch(Protocol):
-    """Inputs, and the targets of the outputs that count."""
-
-    @property
-    def inputs(self) -> tuple[Any, ...]: ...
-    @property
-    def keywords(self) -> Mapping[str, Any]: ...
-    @property
-    def target(self) -> Tensor: ...
-    def to(self, device: torch.device) -> Batch: ...
-    def counted(self, outputs: Tensor) -> Tensor: ...
 
 
 class Loader(Protocol):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from edgewise.training.interfaces import Batch, Task
+from edgewise.batches import Batch
+from edgewise.training.interfaces import Task
 from edgewise.training.optimizer import Optimizer
 from edgewise.training.processes import total
 from edgewise.training.schedule import Constant, Schedule

@@ -34,5 +34,5 @@ def check_place(settings: Trainer) -> None:
             expected=f"as many devices as there are processes, {world}",
             got=repr(settings.devices),
             remedy=f"start the script with `torchrun --nproc-per-node {settings.devices}`; "
-            "recipes.train and `edgewise train` start the processes themselves",
+            "runs.train and `edgewise train` start the processes themselves",
         )

@@ -1,0 +1,24 @@
+"""Circles of friends on Facebook, to predict links in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgewise.data.files import find_files
+from edgewise.data.graphs.edge_files import read_edges
+from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
+
+FILE = "facebook_combined.txt.gz"
+ADDRESS = f"https://snap.stanford.edu/data/{FILE}"
+
+
+@dataclass(frozen=True)
+class EgoFacebook(Links):
+    """Who is whose friend in ten circles of Facebook: 4,039 people and 88,234 friendships.
+
+    Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
+    """
+
+    def read(self) -> Pairs:
+        path = find_files("ego_facebook", {FILE: ADDRESS}) / FILE
+        return pairs_of_one_kind(read_edges(path), path)

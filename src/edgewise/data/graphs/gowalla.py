@@ -1,0 +1,23 @@
+"""Check-ins of Gowalla: 29,858 people, 40,981 places, and the split that NGCF and LightGCN use.
+
+Paper: He et al., LightGCN, 2020 (the split); Cho et al., Friendship and mobility, 2011 (the data).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgewise.data.files import find_files
+from edgewise.data.graphs.interactions import Chosen, Interactions, chosen_of
+
+ADDRESS = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/data/gowalla"
+FILES = ["train.txt", "test.txt"]
+
+
+@dataclass(frozen=True)
+class Gowalla(Interactions):
+    """The given split; what is validated on is taken from its training part."""
+
+    def read(self) -> Chosen:
+        raw = find_files("gowalla", {name: f"{ADDRESS}/{name}" for name in FILES})
+        return chosen_of(raw / FILES[0], raw / FILES[1])

@@ -1,0 +1,185 @@
+"""Recommendation: users, the items they chose, and which they are going to choose."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.files import naming
+from edgewise.data.graphs.edge_files import Ids, read_interactions
+from edgewise.data.graphs.edge_splits import EdgeSplit, both_ways, check_edge_split, once
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, edges
+from edgewise.ranges import check_least
+
+RANKED = 2048  # users whose scores of all items are in memory at once
+
+
+class Chosen(NamedTuple):
+    """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids.
+
+    The files are those that they are from.
+    """
+
+    train: Tensor
+    test: Tensor
+    user_ids: Ids
+    item_ids: Ids
+    files: tuple[Path, ...]
+
+    @property
+    def num_users(self) -> int:
+        """How many users there are."""
+        return len(self.user_ids)
+
+    @property
+    def num_items(self) -> int:
+        """How many items there are."""
+        return len(self.item_ids)
+
+
+def chosen_of(
+    train: Path, test: Path, *, header: bool | None = None, names: bool = False
+) -> Chosen:
+    """The interactions of two files, each of them once."""
+    read = read_interactions(train, test, header=header, names=names)
+    known, tested = map(once, read.pairs)
+    return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))
+
+
+@dataclass(frozen=True)
+class InteractionSplits(Splits):
+    """Users and the items they chose.
+
+    Attributes:
+        user_ids, item_ids: the number of each user and item by its id in the files, in the order
+            of the numbers.
+        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+
+    """
+
+    user_ids: Ids
+    item_ids: Ids
+
+
+@dataclass(frozen=True)
+class Interactions(Data):
+    """Who chose what, as one graph of the users (the first nodes) and the items, read both ways.
+
+    Batches of training: inputs ``(users [B], others [M], graph)``, by name
+    ``positives [B]``, and targets ``[B]``, 0: of the scores ``[B, 1 + M]`` the first is the right
+    one. Batches of validation and test: inputs ``(users [B], items, graph)`` and targets
+    ``[B, items]``: 1 for an item that the user is going to choose, 0 for another and -1 for one
+    that is known already and does not count.
+
+    Attributes:
+        val: the share of the training interactions to validate on; the model never reads these.
+        split_seed: which ones.
+        negatives: items drawn for a training batch, for all its users.
+        batch_size: interactions in a training batch.
+        val_users: users to validate on, at random; 0 takes all, and ranking all items for them
+            takes longer than many training steps.
+
+    """
+
+    val: float = 0.05
+    split_seed: int = 0
+    negatives: int = 1024
+    batch_size: int = 8192
+    val_users: int = 4000
+
+    provides: ClassVar[tuple[str, ...]] = ("num_users", "num_items")
+
+    def __post_init__(self) -> None:
+        for name, least in (("negatives", 1), ("batch_size", 1), ("val_users", 0)):
+            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+        if not 0 < self.val < 1:
+            raise ArgumentError(
+                "data.val",
+                expected="a share between 0 and 1",
+                got=repr(self.val),
+                remedy="choose for example 0.05",
+            )
+
+    @abstractmethod
+    def read(self) -> Chosen:
+        """Read the interactions from their files."""
+
+    def load(self) -> InteractionSplits:
+        chosen = self.read()
+        with naming(*chosen.files):
+            return self._split(chosen)
+
+    def _split(self, chosen: Chosen) -> InteractionSplits:
+        sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
+        random = Generator().manual_seed(self.split_seed)
+        count = chosen.train.shape[1]
+        order = torch.randperm(count, generator=random)
+        val, train = (chosen.train[:, i] for i in order.tensor_split([round(count * self.val)]))
+        first_item = torch.tensor([[0], [chosen.num_users]])
+        parts = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
+        check_edge_split(parts)
+        graph = edges(both_ways(parts.train), sum(sizes.values()))
+        ranked = partial(_ranking, graph, chosen)
+        draw = partial(self._draw, graph, train, chosen.num_items)
+        some = val[0].unique()
+        if self.val_users:
+            some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
+        return InteractionSplits(
+            sizes,
+            SampledSplit.of(draw, train.shape[1], self.batch_size),
+            ranked(some, val, train),
+            ranked(chosen.test[0].unique(), chosen.test, chosen.train),
+            batch_size=RANKED,
+            user_ids=chosen.user_ids,
+            item_ids=chosen.item_ids,
+        )
+
+    def _draw(
+        self, graph: Graph, train: Tensor, items: int, index: Tensor, generator: Generator
+    ) -> Batch:
+        others = torch.randint(items, (self.negatives,), generator=generator)
+        users, positives = train[:, index]
+        target = torch.zeros_like(users)  # the positive's score comes first
+        return Batch((users, others, graph), target, keywords={"positives": positives})
+
+
+def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
+    """All items ranked for these users."""
+    find_wanted, find_known = (_of_user(part, chosen.num_users) for part in (wanted, known))
+    items = torch.arange(chosen.num_items)
+
+    def make(index: Tensor) -> Batch:
+        asked = users[index]
+        target = torch.zeros(len(asked), chosen.num_items, dtype=torch.int8)
+        target[find_wanted(asked)] = 1
+        target[find_known(asked)] = -1
+        return Batch((asked, items, graph), target)
+
+    return Split(len(users), make)
+
+
+def _of_user(pairs: Tensor, num_users: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """A function that lists the items of a batch of users, as places in the batch and items."""
+    user, order = pairs[0].sort()
+    item = pairs[1][order]
+    count = torch.bincount(user, minlength=num_users)
+    start = count.cumsum(0) - count
+
+    def find(batch: Tensor) -> tuple[Tensor, Tensor]:
+        number = count[batch]
+        row = torch.arange(len(batch)).repeat_interleave(number)
+        nth = torch.arange(len(row)) - (number.cumsum(0) - number)[row]
+        return row, item[start[batch][row] + nth]
+
+    return find

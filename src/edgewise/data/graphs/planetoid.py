@@ -1,0 +1,190 @@
+"""Citation networks Cora, CiteSeer and PubMed: papers, who cites whom, and their topic.
+
+Paper: Yang et al., Revisiting semi-supervised learning with graph embeddings, 2016 (the public
+split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.files import find_files, unreadable
+from edgewise.data.graphs.edge_splits import distinct
+from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
+from edgewise.data.reading import check_count, read_numbers
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import unknown_name
+from edgewise.graphs import Graph, edges
+
+Name = Literal["Cora", "CiteSeer", "PubMed"]
+NAMES: tuple[Name, ...] = get_args(Name)
+UNLABELLED = -100  # what PyTorch's cross-entropy ignores
+PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
+VALIDATED = 500
+ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
+TOGETHER = "bring the files of one and the same data set together"
+
+
+@dataclass(frozen=True)
+class Planetoid(Data):
+    """One graph of papers; a batch is all of it, and the papers of a split count.
+
+    Attributes:
+        name: which network.
+        normalize: divide the word counts of each paper by their sum.
+        sparse: keep only the words that a paper has (``torch.sparse_csr``), about 1 % of them.
+        unlabelled: training sees the output at every paper, with the target -100 where the split
+            gives no label: for losses that need none, such as agreement of several views.
+
+    """
+
+    name: Name = "Cora"
+    normalize: bool = True
+    sparse: bool = True
+    unlabelled: bool = False
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise unknown_name("data.name", self.name, NAMES)
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the raw files."""
+        return [f"ind.{self.name.lower()}.{part}" for part in PARTS]
+
+    def load(self) -> Splits:
+        raw = find_files(self.name, {name: f"{ADDRESS}/{name}" for name in self.files})
+        x, y, edge_index, index = read_papers(raw, self.name)
+        if self.normalize:
+            x = x / x.sum(-1, keepdim=True).clamp(min=1)
+        if self.sparse:
+            x = _csr(x)
+        graph = edges(edge_index, len(x))
+        parts = {name: _part(x, graph, y[i], i) for name, i in index.items()}
+        if self.unlabelled:
+            known = y.new_full(y.shape, UNLABELLED).index_copy_(
+                0, index["train"], y[index["train"]]
+            )
+            parts["train"] = _part(x, graph, known, None)
+        return Splits(
+            {"in_width": x.shape[1], "out_width": int(y.max()) + 1}, **parts, batch_size=1
+        )
+
+
+class Papers(NamedTuple):
+    """Word counts ``[N, F]``, topics ``[N]``, citations ``[2, E]`` and the papers of each split."""
+
+    x: Tensor
+    y: Tensor
+    edge_index: Tensor
+    splits: dict[str, Tensor]
+
+
+def read_papers(raw: Path, name: str) -> Papers:
+    """The public split, from the files of the data set in a folder.
+
+    Raises:
+        MissingDataError: a file is not there.
+        ArgumentError: a file is damaged, or does not fit to the others.
+    """
+    files = {part: raw / f"ind.{name.lower()}.{part}" for part in PARTS}
+    words, tested_words = (read_sparse(files[part]) for part in ("allx", "tx"))
+    if words.shape[1] != tested_words.shape[1]:
+        raise unreadable(
+            files["tx"],
+            expected=f"as many words as in {files['allx'].name}, {words.shape[1]}",
+            got=f"{tested_words.shape[1]}",
+            remedy=TOGETHER,
+        )
+    train, topics, tested_topics = (_topics(files[part]) for part in ("y", "ally", "ty"))
+    check_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
+    check_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
+    if len(train) + VALIDATED > len(topics):
+        raise unreadable(
+            files["y"],
+            expected=f"at most {len(topics) - VALIDATED} of the papers of {files['ally'].name}",
+            got=f"{len(train)}",
+            remedy=TOGETHER,
+        )
+    cited = read_lists(files["graph"])
+    tested = _tested(files["test.index"], len(words), len(cited))
+    check_count(files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}")
+    # CiteSeer has 15 papers without words and topic, between those that are tested.
+    x = torch.zeros(len(cited), words.shape[1])
+    x[: len(words)], x[tested] = words.to_dense(), tested_words.to_dense()
+    y = torch.zeros(len(cited), dtype=torch.long)
+    y[: len(topics)], y[tested] = topics, tested_topics
+    val = torch.arange(len(train), len(train) + VALIDATED)
+    splits = {"train": torch.arange(len(train)), "val": val, "test": tested.sort().values}
+    return Papers(x, y, _citations(files["graph"], cited), splits)
+
+
+def _topics(path: Path) -> Tensor:
+    """``[N]``, from rows of which the paper's topic alone is 1."""
+    rows = read_array(path)
+    if (
+        rows.dim() != 2
+        or not len(rows)
+        or ((rows != 0) & (rows != 1)).any()
+        or (rows.sum(1) > 1).any()
+    ):
+        expected = "a row for each paper, in which its topic is 1 and all others 0"
+        raise unreadable(path, expected=expected, got=f"other numbers, of shape {list(rows.shape)}")
+    return rows.max(dim=1).indices
+
+
+def _tested(path: Path, first: int, papers: int) -> Tensor:
+    """The numbers of the papers to test on, ``[N]``."""
+    lines = read_numbers(path, whole=True)
+    tested = lines.flatten()
+    smallest, largest = int(tested.min()), int(tested.max())
+    if (
+        lines.shape[1] != 1
+        or len(tested.unique()) != len(tested)
+        or smallest != first
+        or largest != papers - 1
+    ):
+        raise unreadable(
+            path,
+            expected=f"distinct numbers of papers from {first} to {papers - 1}, one in each line",
+            got=f"{len(tested.unique())} of {len(tested)}, from {smallest} to {largest}",
+            remedy=TOGETHER,
+        )
+    return tested
+
+
+def _citations(path: Path, cited: dict[int, list[int]]) -> Tensor:
+    """Distinct citations ``[2, E]`` of others, sorted by target as PyG sorts them."""
+    nodes = range(len(cited))
+    pairs = [(paper, other) for paper, others in cited.items() for other in others]
+    outside = [pair for pair in pairs if pair[0] not in nodes or pair[1] not in nodes]
+    if outside or set(cited) != set(nodes):
+        raise unreadable(
+            path,
+            expected=f"citations among {len(nodes)} papers, and a list for each of them",
+            got=f"{outside[0] if outside else 'other papers'}",
+            remedy=TOGETHER,
+        )
+    one, other = torch.tensor(pairs).view(-1, 2).T
+    different = one != other
+    return distinct(torch.stack([other, one])[:, different]).flip(0)
+
+
+def _csr(x: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        return x.to_sparse_csr()
+
+
+def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
+    whole = Batch((x, graph), target, select)
+    return Split(1, lambda _index: whole)

@@ -1,0 +1,169 @@
+"""Pictures of several handwritten digits in a row, and their captions: "three seven one"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from edgewise.batches import Batch, WritingBatch
+from edgewise.data.images.mnist import SIDE, read_mnist
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import ArgumentError
+from edgewise.ranges import check_least
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+PAD, BEGIN, END, FIRST = 0, 1, 2, 3
+"""Tokens; that of a digit is ``FIRST`` and the digit."""
+
+
+@dataclass(frozen=True)
+class CaptionDigits(Data):
+    """Rows of ``places`` squares, of which ``least`` to ``places`` hold a digit of MNIST.
+
+    Training pictures are put together anew in every epoch, from the digits to train on. Those of
+    validation and test are drawn once: the last 5,000 of MNIST's training digits, and its test
+    digits, of which no training picture shows any.
+
+    Batches: inputs ``(images [B, 1, 28, 28 · places], ids [B, T])``, where the ids begin with one
+    for the beginning of a text, and targets ``[M]``: the tokens after each of the real ones.
+
+    Attributes:
+        places: squares in a row.
+        least: the fewest digits.
+        jitter: pixels by which a digit is moved at most, up or down and left or right.
+        count: training pictures in an epoch.
+        tested: pictures to validate and to test on, each.
+        split_seed: which pictures these are.
+        batch_size: pictures in a batch.
+
+    """
+
+    places: int = 4
+    least: int = 2
+    jitter: int = 2
+    count: int = 20_000
+    tested: int = 2000
+    split_seed: int = 0
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = (
+        "image_size",
+        "channels",
+        "vocabulary",
+        "length",
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in (("count", 1), ("tested", 1), ("batch_size", 1), ("jitter", 0)):
+            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+        if not 1 <= self.least <= self.places:
+            raise ArgumentError(
+                "data.least, data.places",
+                expected="at least 1 digit, and a place for each",
+                got=f"{self.least} and {self.places}",
+                remedy="choose for example 2 and 4",
+            )
+
+    def load(self) -> Splits:
+        images, labels = read_mnist("train")
+        test_images, test_labels = read_mnist("test")
+        kept = len(images) - len(images) // 12
+        train = Digits(images[:kept], labels[:kept])
+        val, test = Digits(images[kept:], labels[kept:]), Digits(test_images, test_labels)
+        sizes = {
+            "image_size": (SIDE, SIDE * self.places),
+            "channels": 1,
+            "vocabulary": FIRST + len(DIGITS),
+            "length": self.places + 1,
+        }
+
+        def draw(index: Tensor, generator: Generator) -> Batch:
+            return self._made(train, self._plan(len(index), train, generator))
+
+        def fixed(digits: Digits, seed: int) -> Split:
+            plan = self._plan(self.tested, digits, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._made(digits, plan.of(index)))
+
+        return Splits(
+            sizes,
+            SampledSplit.of(draw, self.count, self.batch_size),
+            fixed(val, self.split_seed),
+            fixed(test, self.split_seed + 1),
+            batch_size=self.batch_size,
+        )
+
+    def _plan(self, count: int, digits: Digits, generator: Generator) -> Plan:
+        shape = (count, self.places)
+        number = torch.randint(self.least, self.places + 1, (count, 1), generator=generator)
+        there = torch.rand(shape, generator=generator).argsort(1).argsort(1) < number
+        which = torch.randint(len(digits.labels), shape, generator=generator)
+        spread = 2 * self.jitter + 1
+        return Plan(there, which, torch.randint(spread, (2, *shape), generator=generator))
+
+    def _made(self, digits: Digits, plan: Plan) -> Batch:
+        padded = F.pad(digits.images[plan.which], [self.jitter] * 4)
+        down, right = plan.moved[..., None] + torch.arange(SIDE)
+        row, place = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
+        moved = padded[
+            row[..., None, None], place[..., None, None], down[..., None], right[..., None, :]
+        ]
+        squares = moved * plan.there[..., None, None] / 255
+        images = squares.transpose(1, 2).flatten(2)[:, None]
+        return captioned(images, digits.labels[plan.which], plan.there)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images ``[N, 28, 28]`` and what they show ``[N]``."""
+
+    images: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of each picture: which places ``[B, P]`` hold a digit, which, and how far it is moved."""
+
+    there: Tensor
+    which: Tensor
+    moved: Tensor
+
+    def of(self, index: Tensor) -> Plan:
+        """The plan of some pictures."""
+        return Plan(self.there[index], self.which[index], self.moved[:, index])
+
+
+def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
+    """The batch of these images, and of the labels ``[B, P]`` that are there, in their order."""
+    count = there.sum(1)
+    step = torch.arange(there.shape[1] + 1)
+    # The places that hold a digit come first, and keep their order.
+    order = (~there).byte().argsort(dim=1, stable=True)
+    words = F.pad(FIRST + labels.gather(1, order), (0, 1))
+    asked = words.where(step < count[:, None], torch.where(step == count[:, None], END, PAD))
+    read = F.pad(asked[:, :-1], (1, 0), value=BEGIN)
+    real = step <= count[:, None]
+    return WritingBatch(
+        (images, read),
+        asked[real],
+        select=real.flatten().nonzero()[:, 0],
+        prompt=torch.full((len(images), 1), BEGIN),
+        end=END,
+        padding=PAD,
+        references=tuple(spelled(asked)),
+        decode=spelled,
+    )
+
+
+def spelled(ids: Tensor) -> list[str]:
+    """Captions of ids ``[B, T]``, up to the first that is no digit."""
+    texts = []
+    for row in ids.tolist():
+        stop = next((i for i, token in enumerate(row) if token < FIRST), len(row))
+        texts.append(" ".join(DIGITS[token - FIRST] for token in row[:stop]))
+    return texts

@@ -1,0 +1,93 @@
+"""Handwritten digits, 8×8 pixels, 1797 of them; bundled with scikit-learn, nothing to download.
+
+Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test part).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.checks import check_features, check_labels, check_splits
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import MissingExtraError
+from edgewise.ranges import check_least, check_share, check_shares
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Digits(Data):
+    """Images ``[B, 1, 8, 8]`` from 0 to 1 and their digit.
+
+    Attributes:
+        val, test: shares of the validation and test splits; each digit has its share in each.
+        split_seed: which examples these are; apart from a recipe's seed, so that all its runs are
+            tested on the same images.
+        batch_size: images in a batch.
+        warp: how much training images are turned, stretched, sheared and moved, differently every
+            time; at 0.1 by up to a tenth of their size.
+
+    """
+
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+    warp: float = 0.0
+
+    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
+
+    def __post_init__(self) -> None:
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+
+    def load(self) -> Splits:
+        try:
+            from sklearn.datasets import load_digits
+            from sklearn.model_selection import train_test_split
+        except ImportError as error:
+            raise MissingExtraError("scikit-learn", "train", "the data set digits") from error
+        digits = load_digits()
+        images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
+        labels = torch.as_tensor(digits.target, dtype=torch.long)
+        check_features(images)
+        check_labels(labels, CLASSES)
+        split = partial(train_test_split, random_state=self.split_seed)
+        rest, test = split(range(len(labels)), test_size=self.test, stratify=labels)
+        val_size = self.val / (1 - self.test)
+        train, val = split(rest, test_size=val_size, stratify=labels[rest])
+        index = {name: torch.tensor(i) for name, i in (("train", train), ("val", val))}
+        index["test"] = torch.tensor(test)
+        check_splits(**index)
+        return Splits(
+            {"image_size": images.shape[-1], "channels": images.shape[1], "out_width": CLASSES},
+            train=_part(images[index["train"]], labels[index["train"]], self.warp),
+            val=_part(images[index["val"]], labels[index["val"]]),
+            test=_part(images[index["test"]], labels[index["test"]]),
+            batch_size=self.batch_size,
+        )
+
+
+def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
+    def make(index: Tensor) -> Batch:
+        chosen = images[index]
+        return Batch((warped(chosen, warp) if warp else chosen,), labels[index])
+
+    return Split(len(labels), make)
+
+
+def warped(images: Tensor, most: float) -> Tensor:
+    """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
+    identity = torch.eye(2, 3).repeat(len(images), 1, 1)
+    maps = identity + most * (2 * torch.rand_like(identity) - 1)
+    places = F.affine_grid(maps, list(images.shape), align_corners=False)
+    return F.grid_sample(images, places, align_corners=False)

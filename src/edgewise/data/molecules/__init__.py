@@ -1,0 +1,1 @@
+"""Molecules, read from SMILES, with properties to predict."""

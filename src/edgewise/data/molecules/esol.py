@@ -1,0 +1,29 @@
+"""ESOL: the solubility of 1,128 molecules in water, in log10 mol/L.
+
+Papers: Delaney, ESOL: estimating aqueous solubility directly from molecular structure, 2004; Wu et
+al., MoleculeNet, 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgewise.data.files import find_files
+from edgewise.data.molecules.molecules import Molecules
+
+FILE = "delaney-processed.csv"
+ADDRESS = f"https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/{FILE}"
+
+
+@dataclass(frozen=True)
+class ESOL(Molecules):
+    """Measured solubility; as published, molecules are dealt at random or by scaffold.
+
+    ``path`` names another copy of the file; without it, the data folder's or a download.
+    """
+
+    target: str = "measured log solubility in mols per litre"
+
+    def source(self) -> Path:
+        return super().source() if self.path else find_files("esol", {FILE: ADDRESS}) / FILE

@@ -1,0 +1,47 @@
+"""The solubility of CO2 in 183 ionic liquids, 15,665 measurements, as a mole fraction.
+
+The file was collected from the literature by Chen et al. (2024); it is published under Apache-2.0
+in the repository MrPiegon/RBVAE-FNN-PSO, as the first six columns of sheet ``ModelData`` of
+``Modeldata/CO2ModelData.xlsx``. It is no download of its own: save that sheet as CSV.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgewise.data.files import find_raw
+from edgewise.data.molecules.molecules import By, Molecules
+from edgewise.errors import MissingDataError
+
+FILE = "co2_solubility_chen2024.csv.gz"
+
+
+@dataclass(frozen=True)
+class IonicLiquids(Molecules):
+    """Cation and anion as one graph of two components, with temperature in K and pressure in kPa.
+
+    All measurements of one liquid are in one fold: the liquids of the test fold are new to the
+    model, which is harder than new temperatures and pressures of known liquids.
+    """
+
+    smiles: str = "Canonical SMILES"
+    target: str = "Mole"
+    fraction: bool = True
+    conditions: tuple[str, ...] = ("T", "P")
+    log_conditions: tuple[str, ...] = ("P",)
+    split: By = "molecule"
+    val: float = 0.15
+    batch_size: int = 256
+
+    def source(self) -> Path:
+        if self.path:
+            return super().source()
+        return find_raw("ionic_liquids", [FILE], _no_download) / FILE
+
+
+def _no_download(_folder: Path) -> None:
+    raise MissingDataError(
+        f"{FILE}: not published as a file of its own. Remedy: set EDGEWISE_DATA, or save the sheet "
+        "that the documentation of edgewise.data.ionic_liquids names as CSV and set data.path."
+    )

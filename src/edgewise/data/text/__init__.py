@@ -1,0 +1,1 @@
+"""Text: streams, labelled sentences, tagged words, translations and summaries."""

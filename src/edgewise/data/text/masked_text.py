@@ -1,0 +1,165 @@
+"""Texts of several data sets, to pre-train on by finding hidden tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+from edgewise.data.reading import raw_texts, read_text
+from edgewise.data.splits import Splits, TextSplits
+from edgewise.data.text.conllu import read_conllu, words_of
+from edgewise.data.text.ewt import EWT
+from edgewise.data.text.labelled_sentences import read_labelled
+from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
+from edgewise.data.text.sst2 import SST2
+from edgewise.data.text.text_data import TextData
+from edgewise.data.text.text_stream import check_some
+from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.text.war_and_peace import WarAndPeace
+from edgewise.data.text.wikitext2 import WikiText2
+from edgewise.errors import ArgumentError, unknown_name
+
+Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
+SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
+
+
+@dataclass(frozen=True)
+class MaskedText(TextData):
+    """Lines of texts, one after the other with ``<sep>`` between, cut into windows after ``<cls>``.
+
+    What is tested on is WikiText-2's test file, or files of your own. Of data sets with labels the
+    training sentences alone are read, without their labels, so that fine-tuning on them is tested
+    on unseen text.
+
+    Attributes:
+        sources: data sets at hand.
+        paths: text files of your own, of which each line is a text.
+        test_paths: likewise, to test on instead.
+        masked: the share of tokens to be found; see :func:`edgewise.data.text.masking.mask_tokens`.
+        context: the most tokens of a window, with ``<cls>``.
+        windows: how many windows an epoch draws; as many as fit side by side where it is 0.
+        val: the share of the lines to validate on, from all over the texts.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    kind: Kind = "wordpiece"
+    vocabulary_size: int | None = 8000
+    lowercase: bool = True
+    sources: tuple[str, ...] = field(default=get_args(Source))
+    paths: tuple[str, ...] = ()
+    test_paths: tuple[str, ...] = ()
+    masked: float = 0.15
+    context: int = 64
+    windows: int = 0
+    val: float = 0.02
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("context", 2, 64)
+        self.at_least("windows", 0, 1000)
+        self.shares("val")
+        self.shares("masked")
+        for source in self.sources:
+            if source not in get_args(Source):
+                raise unknown_name("data.sources", source, get_args(Source))
+
+    def lines(self) -> list[str]:
+        """The texts, none of them empty."""
+        found = [line for source in self.sources for line in LINES[source]()]
+        found = _stripped(found + _lines(self.paths))
+        if not found:
+            raise ArgumentError(
+                "data.sources, data.paths",
+                expected="texts to learn from",
+                got="none",
+                remedy=f"name some of {', '.join(get_args(Source))}, or files",
+            )
+        return found
+
+    def _test_lines(self) -> list[str]:
+        if not self.test_paths:
+            return _stripped(WikiText2().parts()[2].splitlines())
+        return _stripped(_lines(self.test_paths))
+
+    def load(self) -> Splits:
+        lines = self.lines()
+        train, val = _apart(lines, self.val)
+        test = self._test_lines()
+        tokenizer = self.make_tokenizer(train, SPECIAL)
+        size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
+        hide = partial(
+            mask_tokens,
+            share=self.masked,
+            mask=special_id(tokenizer, "mask"),
+            special=len(SPECIAL),
+            vocabulary=size,
+        )
+        streams = {}
+        for name, texts in (("train", train), ("val", val), ("test", test)):
+            streams[name], _ = encode_all(tokenizer, texts, last="sep")
+            check_some(name, streams[name])
+        held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
+        return TextSplits(
+            {"vocabulary": size, "longest": self.context},
+            masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
+            held_out(streams["val"]),
+            held_out(streams["test"]),
+            self.batch_size,
+            tokenizer,
+        )
+
+
+def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
+    """What is left, and the lines of a share from all over, such as every fiftieth of 0.02."""
+    share = Fraction(str(held_out))  # a float would be rounded to a line too early or too late
+    out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
+    left = [line for line, held in zip(lines, out, strict=True) if not held]
+    return left, [line for line, held in zip(lines, out, strict=True) if held]
+
+
+def _stripped(lines: list[str]) -> list[str]:
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _lines(paths: tuple[str, ...]) -> list[str]:
+    return [line for path in paths for line in read_text(Path(path)).splitlines()]
+
+
+def _multi30k() -> list[str]:
+    name, at = "train.en.gz", "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+    address = f"https://raw.githubusercontent.com/{at}/data/task1/raw/{name}"
+    return raw_texts("multi30k", {name: address})[name].splitlines()
+
+
+def _ewt() -> list[str]:
+    sentences = read_conllu(*EWT().files()["train"])
+    return [" ".join(words) for words in words_of(sentences)]
+
+
+def _sst2() -> list[str]:
+    return [text for text, _ in read_labelled(*SST2().files()["train"])]
+
+
+def _wikitext2() -> list[str]:
+    return WikiText2().parts()[0].splitlines()
+
+
+def _war_and_peace() -> list[str]:
+    paragraphs = WarAndPeace().text().split("\n\n")
+    return [paragraph.replace("\n", " ") for paragraph in paragraphs]
+
+
+LINES: dict[str, Callable[[], list[str]]] = {
+    "wikitext2": _wikitext2,
+    "sst2": _sst2,
+    "ewt": _ewt,
+    "multi30k": _multi30k,
+    "war_and_peace": _war_and_peace,
+}

@@ -1,0 +1,30 @@
+"""Captions of pictures in several languages, to translate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgewise.data.files import find_files
+from edgewise.data.text.parallel import Parallel
+
+ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+
+
+@dataclass(frozen=True)
+class Multi30k(Parallel):
+    """Captions of pictures in English, German, French and Czech: 29,000 pairs to train on.
+
+    ``data.test`` is ``test_2016_flickr`` or ``test_2017_flickr``; ``folder`` is not looked at.
+
+    Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
+    """
+
+    test: str = "test_2016_flickr"
+
+    def place(self) -> Path:
+        names = [f"{n}.{end}.gz" for n in self._names() for end in (self.source, self.target)]
+        return find_files("multi30k", {name: f"{ADDRESS}/{name}" for name in names})
+
+    def _names(self) -> list[str]:
+        return [self.train, self.val, self.test]

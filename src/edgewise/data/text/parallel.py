@@ -1,0 +1,184 @@
+"""Parallel texts: two files of each split, in which line i of one is a translation of the other's.
+
+The two share one vocabulary of byte pairs (Sennrich et al., 2016), so that names and numbers are
+the same tokens in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.batches import Batch, WritingBatch
+from edgewise.data.files import unreadable
+from edgewise.data.reading import read_lines
+from edgewise.data.splits import TextSplits
+from edgewise.data.text.buckets import TokenSplit
+from edgewise.data.text.packed_texts import PackedTexts
+from edgewise.data.text.text_data import TextData
+from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.errors import ArgumentError
+from edgewise.layers import Tokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
+Lines = tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Parallel(TextData):
+    """Files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped, for each of two languages.
+
+    Batches: inputs ``(source, target)``, each :class:`edgewise.layers.Tokens` packed without
+    padding, where the source ends with ``<eos>`` and the target begins with ``<bos>``; targets
+    ``[M]`` are the same text one token on, up to ``<eos>``.
+
+    Attributes:
+        folder: where the files are.
+        source, target: the languages, which are the ends of the files' names.
+        train, val, test: the beginnings of the names.
+        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both languages share
+            the vocabulary.
+        batch_size: tokens of a batch, those of both texts together.
+
+    """
+
+    kind: Kind = "bpe"
+    vocabulary_size: int | None = 10_000
+    batch_size: int = 4096
+
+    folder: str = "."
+    source: str = "en"
+    target: str = "de"
+    train: str = "train"
+    val: str = "val"
+    test: str = "test"
+
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source == self.target:
+            raise ArgumentError(
+                "data.source, data.target",
+                expected="two languages",
+                got=f"{self.source} twice",
+                remedy="name the ends of two files, such as en and de",
+            )
+
+    def place(self) -> Path:
+        """The folder of the files."""
+        return Path(self.folder)
+
+    def load(self) -> TextSplits:
+        folder = self.place()
+        names = {"train": self.train, "val": self.val, "test": self.test}
+        texts = {
+            split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
+            for split, name in names.items()
+        }
+        tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
+        parts = {}
+        for split, lines in texts.items():
+            pairs = Pairs.of(tokenizer, lines)
+            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+            parts[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
+        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
+        return TextSplits(data_sizes, **parts, batch_size=self.batch_size, tokenizer=tokenizer)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Texts and their translations as ids, each on one packed axis.
+
+    Attributes:
+        source, target: their ids; each target is ``<bos> ... <eos>``.
+        references: the translations as they are in the file.
+        tokenizer: of both.
+
+    """
+
+    source: PackedTexts
+    target: PackedTexts
+    references: Sequence[str]
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
+        """From the lines of two files."""
+        source = PackedTexts(*encode_all(tokenizer, lines[0], last="eos"))
+        target = PackedTexts(*encode_all(tokenizer, lines[1], first="bos", last="eos"))
+        return cls(source, target, lines[1], tokenizer)
+
+    def take(self, which: Tensor) -> Batch:
+        """The batch of these pairs."""
+        source, sizes = self.source.take(which)
+        target, whole = self.target.take(which)
+        last = whole.cumsum(0) - 1
+        read, asked = torch.ones((2, len(target)), dtype=torch.bool)
+        read[last] = asked[last - whole + 1] = False
+        return WritingBatch(
+            (Tokens(source, sizes), Tokens(target[read], whole - 1)),
+            target[asked],
+            prompt=torch.full((len(which), 1), special_id(self.tokenizer, "bos")),
+            end=special_id(self.tokenizer, "eos"),
+            padding=special_id(self.tokenizer, "pad"),
+            references=tuple(self.references[i] for i in which.tolist()),
+            decode=decoder(self.tokenizer),
+        )
+
+
+def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
+    """From ids ``[B, T]`` to texts, without what comes after ``<eos>``."""
+    end = special_id(tokenizer, "eos")
+
+    def decode(ids: Tensor) -> list[str]:
+        rows = [row[: row.index(end)] if end in row else row for row in ids.tolist()]
+        return [text.strip() for text in tokenizer.decode_batch(rows)]
+
+    return decode
+
+
+def read_parallel(source: Path, target: Path) -> Lines:
+    """The lines of two files, which are as many.
+
+    Raises:
+        MissingDataError: a file is not there.
+        ArgumentError: no lines, not as many, or an empty one; names the file and the line.
+
+    """
+    lines = _read(source), _read(target)
+    if len(lines[0]) != len(lines[1]):
+        raise ArgumentError(
+            f"{source.name}, {target.name}",
+            expected="as many lines in one as in the other: line i translates line i",
+            got=f"{len(lines[0])} and {len(lines[1])} lines",
+            remedy="find where they part, or take both files from one release",
+        )
+    return lines
+
+
+def _read(path: Path) -> list[str]:
+    lines = [line.strip() for line in read_lines(path)]
+    empty = [number for number, line in enumerate(lines, 1) if not line]
+    if empty:
+        raise unreadable(
+            path,
+            expected="a text in every line",
+            got=f"{len(empty)} empty lines of {len(lines)}, first line {empty[0]}",
+            remedy="drop these lines from both files",
+        )
+    return lines
+
+
+def _found(folder: Path, name: str, end: str) -> Path:
+    plain = folder / f"{name}.{end}"
+    packed = plain.with_name(f"{plain.name}.gz")
+    return packed if packed.is_file() else plain

@@ -1,0 +1,98 @@
+"""What all data sets of texts have in common: the tokenizer, and the fields that choose it."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from edgewise.data.splits import Data
+from edgewise.data.text.packed_texts import drop_words
+from edgewise.data.text.tokenizer import (
+    KINDS,
+    Kind,
+    Special,
+    hiding_id,
+    load_tokenizer,
+    special_id,
+    train_tokenizer,
+)
+from edgewise.errors import unknown_name
+from edgewise.layers import Tokens
+from edgewise.ranges import check_least, check_shares
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class TextData(Data, ABC):
+    """Texts as numbers.
+
+    Attributes:
+        kind: of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
+        vocabulary_size: the most tokens; all characters or words where it is ``None``.
+        lowercase: whether upper case is lost.
+        tokenizer: a ``tokenizer.json``, or a run folder with one, to be used instead of training
+            one on the texts; the three fields above then count for nothing.
+        batch_size: examples in a batch.
+
+    """
+
+    kind: Kind = "characters"
+    vocabulary_size: int | None = None
+    lowercase: bool = False
+    tokenizer: str = ""
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown_name("data.kind", self.kind, KINDS)
+        self.at_least("batch_size", 1, 32)
+        if self.vocabulary_size is not None:
+            self.at_least("vocabulary_size", 1, 8000)
+
+    def at_least(self, name: str, least: int, good: int) -> None:
+        """Refuse a smaller value of this field."""
+        check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
+
+    def shares(self, *names: str) -> None:
+        """Refuse shares of the data that leave nothing to train on."""
+        held_out = {f"data.{name}": getattr(self, name) for name in names}
+        check_shares(held_out, "choose for example 0.1")
+
+    def make_tokenizer(self, texts: Iterable[str], special: Sequence[Special] = ()) -> Tokenizer:
+        """The one that ``tokenizer`` names, or one trained on these texts."""
+        if self.tokenizer:
+            return load_tokenizer(Path(self.tokenizer))
+        options = {"special": special, "lowercase": self.lowercase}
+        return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
+
+
+def shown_tokens(
+    ids: Tensor,
+    sizes: Tensor,
+    tokenizer: Tokenizer,
+    special: int,
+    *,
+    packed: bool,
+    word_dropout: float,
+) -> Tokens:
+    """What a model reads of some texts.
+
+    Args:
+        ids: ``[N]``, of one text after the other.
+        sizes: ``[B]``, how many each text has.
+        tokenizer: what made them.
+        special: ids below it are special tokens, which are never hidden.
+        packed: whether they stay on one axis, or are padded to the longest.
+        word_dropout: the share of tokens that are hidden, others at every call.
+    """
+    if word_dropout:
+        ids = drop_words(ids, word_dropout, hiding_id(tokenizer), special)
+    tokens = Tokens(ids, sizes)
+    return tokens if packed else tokens.padded(special_id(tokenizer, "pad"))

@@ -1,0 +1,39 @@
+"""Text files of your own as one long stream of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgewise.data.reading import read_text
+from edgewise.data.text.text_stream import TextStream
+from edgewise.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class TextFiles(TextStream):
+    """Your own text.
+
+    Attributes:
+        paths: files in UTF-8, plain or gzipped, one after the other.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        context, windows, stride, val, test: see :class:`TextStream`.
+
+    """
+
+    paths: tuple[str, ...] = ()
+
+    def files(self) -> tuple[str, ...]:
+        return self.paths
+
+    def text(self) -> str:
+        if not self.paths:
+            raise ArgumentError(
+                "data.paths",
+                expected="text files, separated by commas",
+                got="none",
+                remedy="name them with --data.paths",
+            )
+        *others, last = (read_text(Path(path)) for path in self.paths)
+        # A file whose last line has no end would be glued to the next.
+        return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

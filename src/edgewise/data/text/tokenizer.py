@@ -1,0 +1,300 @@
+"""From text to numbers and back: tokenizers trained and used through Hugging Face ``tokenizers``.
+
+The same texts give the same vocabulary; no seed is involved. A tokenizer is kept as the
+``tokenizer.json`` that Hugging Face's libraries read too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.data.reading import read_text
+from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError, unknown_name
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Kind = Literal["characters", "words", "bytes", "bpe", "wordpiece"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Special = Literal["pad", "unk", "bos", "eos", "cls", "sep", "mask"]
+SPECIALS: tuple[Special, ...] = get_args(Special)
+FILE = "tokenizer.json"
+WHITE = " \t\r\n"
+WHOLE: tuple[Kind, ...] = ("characters", "bytes")
+"""The kinds that can do without a token for what is unknown."""
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    kind: Kind = "bytes",
+    vocabulary_size: int | None = None,
+    *,
+    special: Sequence[Special] = (),
+    lowercase: bool = False,
+) -> Tokenizer:
+    """A tokenizer whose vocabulary is learned from texts.
+
+    Args:
+        texts: what to learn from; each is one text, and no token spans two.
+        kind: ``characters``; ``words`` between white space; ``bpe``, pairs merged by frequency
+            (Sennrich et al., 2016), which keeps spaces; ``bytes``, the same on UTF-8 bytes, which
+            knows every text (GPT-2); ``wordpiece`` (BERT).
+        vocabulary_size: the most tokens, special ones included; the most frequent are kept. All
+            characters or words where it is ``None``, which only these two kinds can do.
+        special: names of special tokens, which come first in the vocabulary, in this order; the
+            token of ``"pad"`` is ``<pad>``. Kinds that cannot spell every text get ``"unk"`` as
+            well; ``characters`` gets it where it is named.
+        lowercase: whether upper case is lost.
+
+    Raises:
+        ArgumentError: an unknown kind or special token, no text, a vocabulary too small.
+        MissingExtraError: ``tokenizers`` is not installed.
+    """
+    _check_names(kind, special)
+    names = list(special)
+    if "unk" not in names and kind not in WHOLE:
+        names.append("unk")
+    texts = list(texts)
+    tokens = [f"<{name}>" for name in names]
+    learn = _counted if kind in ("characters", "words") else _merged
+    model = learn(_untrained(kind, lowercase, "unk" in names), texts, kind, vocabulary_size, tokens)
+    tokenizer = _untrained(kind, lowercase, "unk" in names)
+    tokenizer.model = model
+    tokenizer.add_special_tokens(tokens)
+    return tokenizer
+
+
+def encode_all(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    first: Special | None = None,
+    last: Special | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Ids of all texts on one packed axis, ``[N]``, and how many each text has, ``[S]``.
+
+    Args:
+        tokenizer: from :func:`train_tokenizer` or :func:`load_tokenizer`.
+        texts: S of them; an empty one has no tokens but ``first`` and ``last``.
+        first: a special token put before each text.
+        last: one put after each.
+
+    Raises:
+        ArgumentError: a character that the vocabulary does not have, where it has no ``<unk>``;
+            a special token that it does not have.
+    """
+    before = [] if first is None else [special_id(tokenizer, first)]
+    after = [] if last is None else [special_id(tokenizer, last)]
+    texts = list(texts)
+    try:
+        coded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    except Exception as error:  # the Rust library raises no narrower one
+        raise _unknown_character(tokenizer, texts, error) from error
+    rows = [before + one.ids + after for one in coded]
+    sizes = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    return torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long), sizes
+
+
+def special_id(tokenizer: Tokenizer, name: Special) -> int:
+    """The id of a special token, such as 0 for ``"pad"``.
+
+    Raises:
+        ArgumentError: the tokenizer was trained without it.
+    """
+    found: int | None = tokenizer.token_to_id(f"<{name}>")
+    if found is None:
+        raise ArgumentError(
+            "tokenizer",
+            expected=f"one with the special token <{name}>",
+            got="one without",
+            remedy=f"train it with special=({name!r}, ...)",
+        )
+    return found
+
+
+def hiding_id(tokenizer: Tokenizer) -> int:
+    """What a hidden token is shown as: ``<mask>`` where the tokenizer has it, else ``<unk>``."""
+    mask: int | None = tokenizer.token_to_id("<mask>")
+    return special_id(tokenizer, "unk") if mask is None else mask
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a ``tokenizer.json``, or of a folder that holds one.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: the file is no tokenizer.
+    """
+    path = path / FILE if path.is_dir() else path
+    if not path.is_file():
+        raise MissingDataError(
+            f"{path}: no such file. Remedy: name a {FILE}, or a run folder with one."
+        )
+    return parse_tokenizer(read_text(path), str(path))
+
+
+def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
+    """The tokenizer that ``tokenizer.to_str()`` wrote."""
+    try:
+        tokenizer: Tokenizer = _library().Tokenizer.from_str(text)
+    except Exception as error:  # the Rust library raises no narrower one
+        raise ArgumentError(
+            origin,
+            expected=f"a {FILE} as Hugging Face tokenizers write it",
+            got=str(error),
+            remedy="copy it again from the run that made it",
+        ) from error
+    return tokenizer
+
+
+def vocabulary_hash(tokenizer: Tokenizer) -> str:
+    """Sixteen hexadecimal digits that differ wherever some text would get other ids."""
+    parts = json.loads(tokenizer.to_str())
+    decides = {key: parts.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
+    decides["special"] = [token["content"] for token in parts["added_tokens"]]
+    text = json.dumps(decides, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise MissingExtraError("tokenizers", "text", "reading text") from error
+    return tokenizers
+
+
+def _check_names(kind: Kind, special: Sequence[Special]) -> None:
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, KINDS)
+    for name in special:
+        if name not in SPECIALS:
+            raise unknown_name("special", name, SPECIALS)
+
+
+def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
+    hf = _library()
+    tokenizer: Tokenizer
+    unk: dict[str, Any] = {"unk_token": "<unk>"} if unknown else {}
+    pre, decoders = hf.pre_tokenizers, hf.decoders
+    if kind == "characters":
+        tokenizer = hf.Tokenizer(hf.models.WordLevel({}, **unk))
+        tokenizer.pre_tokenizer = pre.Split(hf.Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = decoders.Fuse()
+    elif kind == "words":
+        tokenizer = hf.Tokenizer(hf.models.WordLevel({}, **unk))
+        tokenizer.pre_tokenizer = pre.WhitespaceSplit()
+    elif kind == "bytes":
+        tokenizer = hf.Tokenizer(hf.models.BPE())
+        tokenizer.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    elif kind == "bpe":
+        tokenizer = hf.Tokenizer(hf.models.BPE(**unk))
+        tokenizer.pre_tokenizer = pre.Sequence([pre.Metaspace(), pre.Punctuation()])
+        tokenizer.decoder = decoders.Metaspace()
+    else:
+        tokenizer = hf.Tokenizer(hf.models.WordPiece(**unk))
+        tokenizer.pre_tokenizer = pre.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+    if lowercase:
+        tokenizer.normalizer = hf.normalizers.Lowercase()
+    return tokenizer
+
+
+def _counted(
+    tokenizer: Tokenizer, texts: list[str], kind: Kind, most: int | None, tokens: list[str]
+) -> Any:
+    """Characters or words by themselves; characters in the order of their code points."""
+    counts: Counter[str] = Counter()
+    for text in _normalised(tokenizer, texts):
+        counts.update(text if kind == "characters" else text.split())
+    kept = [part for part in counts if part not in tokens]
+    if not kept:
+        raise _no_text()
+    kept.sort(key=lambda part: (-counts[part], part))
+    if most is not None and most < len(kept) + len(tokens):
+        if "<unk>" not in tokens or most <= len(tokens):
+            raise _too_small(most, len(kept) + len(tokens))
+        kept = kept[: most - len(tokens)]
+    parts = tokens + (sorted(kept) if kind == "characters" else kept)
+    unk = {"unk_token": "<unk>"} if "<unk>" in tokens else {}
+    return _library().models.WordLevel({part: i for i, part in enumerate(parts)}, **unk)
+
+
+def _merged(
+    tokenizer: Tokenizer, texts: list[str], kind: Kind, most: int | None, tokens: list[str]
+) -> Any:
+    if most is None:
+        raise ArgumentError(
+            "vocabulary_size",
+            expected=f"a number for the kind {kind}, whose tokens are merged one by one",
+            got="None",
+            remedy="choose for example 8000",
+        )
+    hf = _library()
+    if not any(texts):
+        raise _no_text()
+    options: dict[str, Any] = {"vocab_size": most, "special_tokens": tokens, "show_progress": False}
+    if kind == "bytes":
+        alphabet = sorted(hf.pre_tokenizers.ByteLevel.alphabet())
+    else:
+        alphabet = sorted(set().union(*(_normalised(tokenizer, texts))) - set(WHITE))
+    options["initial_alphabet"] = alphabet
+    make = hf.trainers.BpeTrainer
+    if kind == "wordpiece":
+        make = hf.trainers.WordPieceTrainer
+        # Else they come in the order of a hash table, which is another one in every process.
+        options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
+    least = len(options["special_tokens"]) + len(alphabet)
+    if most < least:
+        raise _too_small(most, least)
+    tokenizer.train_from_iterator(texts, make(**options))
+    return tokenizer.model
+
+
+def _normalised(tokenizer: Tokenizer, texts: list[str]) -> Iterable[str]:
+    normalizer = tokenizer.normalizer
+    return texts if normalizer is None else map(normalizer.normalize_str, texts)
+
+
+def _no_text() -> ArgumentError:
+    return ArgumentError(
+        "texts",
+        expected="some text to learn a vocabulary from",
+        got="none",
+        remedy="check the files that it is read from",
+    )
+
+
+def _too_small(most: int, least: int) -> ArgumentError:
+    return ArgumentError(
+        "vocabulary_size",
+        expected=f"at least {least}, for every single character of the texts and special tokens",
+        got=str(most),
+        remedy="choose more, or let special hold unk where the kind is characters",
+    )
+
+
+def _unknown_character(tokenizer: Tokenizer, texts: list[str], error: Exception) -> ArgumentError:
+    known = tokenizer.get_vocab()
+    for number, text in enumerate(_normalised(tokenizer, texts)):
+        for place, character in enumerate(text):
+            if character not in known:
+                return ArgumentError(
+                    "texts",
+                    expected="characters of the vocabulary, which has no <unk>",
+                    got=f"{character!r} at character {place} of text {number}",
+                    remedy="take it out, or train the tokenizer with special=('unk',)",
+                )
+    return ArgumentError(
+        "texts", expected="texts in Unicode", got=str(error), remedy="check how they were read"
+    )

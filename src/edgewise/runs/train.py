@@ -1,0 +1,193 @@
+"""Train a recipe into a folder."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from edgewise.data import Loader, Splits, TextSplits
+from edgewise.errors import ArgumentError
+from edgewise.layers import TargetScaling
+from edgewise.recipes.recipe import Recipe
+from edgewise.runs.fine_tuning import load_trunk
+from edgewise.runs.launch import launch
+from edgewise.runs.recipe_fields import model_fields
+from edgewise.runs.record import check_finished, differences, load_recipe, to_record
+from edgewise.runs.vocabulary import (
+    check_vocabulary,
+    keep_vocabulary,
+    vocabulary_record,
+    with_vocabulary,
+)
+from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def train(
+    recipe: Recipe, path: Path, *, resume: bool = False, title: str | None = None
+) -> dict[str, float]:
+    """Train, and give the final metrics. Everything is checked before the folder is made.
+
+    With ``resume`` a run in the folder is continued to the numbers of an unbroken one, and one
+    that has finished gives its metrics again.
+
+    Raises:
+        RunExistsError: there is something in the folder, and ``resume`` is false.
+        MissingDataError: there is no run to resume, or a data file is missing.
+        ArgumentError: the run in the folder is of another recipe, or a value does not fit.
+        Interrupted: Ctrl-C or SIGTERM; ``resume`` continues.
+
+    """
+    folder = RunFolder(path)
+    if resume:
+        check_same(recipe, load_recipe(folder), path)
+        refuse_other_kind(folder, "one")
+        if folder.has("metrics.json"):
+            return folder.read_json("metrics.json")
+    else:
+        folder.refuse_existing()
+    model, loaders, tokenizer = _started(recipe, folder)
+    record = to_record(recipe) | vocabulary_record(tokenizer)  # refuses what could not be resumed
+    with folder.claimed("recipe.json", record, resume=resume):
+        keep_vocabulary(folder, tokenizer)
+        title = title or recipe.name
+        if recipe.trainer.devices > 1 and place()[1] == 1:
+            del model, loaders
+            launch(path, recipe.trainer.devices, title)
+            return folder.read_json("metrics.json")
+        return _fit(recipe, model, loaders, folder, title)
+
+
+def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
+    """Train in this process, which may be one of several, into a folder that is there already."""
+    model, loaders, _ = _started(recipe, folder)
+    return _fit(recipe, model, loaders, folder, title)
+
+
+def _started(
+    recipe: Recipe, folder: RunFolder | None
+) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
+    """What :func:`prepare` gives and the tokenizer, for a run in this folder."""
+    model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
+    if recipe.start and not (folder and folder.checkpoint.is_file()):
+        start = RunFolder(Path(recipe.start))
+        check_vocabulary(start, tokenizer, "data.tokenizer")
+        load_trunk(model, start)
+    return model, loaders, tokenizer
+
+
+def _fit(
+    recipe: Recipe, model: nn.Module, loaders: dict[str, Loader], folder: RunFolder, title: str
+) -> dict[str, float]:
+    seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
+    return fit(
+        model,
+        recipe.task,
+        loaders,
+        folder,
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        trainer=recipe.trainer,
+        title=title,
+    )
+
+
+def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
+    """The model as training starts with it, and the data, after one batch as a trial.
+
+    Raises:
+        EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
+
+    """
+    return _started(recipe, None)[:2]
+
+
+def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
+    recipe.trainer.check(recipe.task.metrics())
+    splits = recipe.data.load()
+    seed_everything(recipe.seed)
+    model = build_model(recipe, splits)
+    recipe.optimizer.build(model)  # refuses an expression that matches no parameter
+    loaders = splits.loaders(recipe.seed)
+    batch = next(iter(loaders["val"]))
+    with torch.no_grad():
+        recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
+    return model, loaders, splits.tokenizer if isinstance(splits, TextSplits) else None
+
+
+def evaluate_one(path: Path) -> dict[str, float]:
+    """Metrics of a finished run's weights."""
+    folder = RunFolder(path)
+    recipe = load_recipe(folder)
+    check_finished(folder, recipe)
+    model, loaders, _ = _prepared(with_vocabulary(recipe, folder))
+    folder.load_weights(model)
+    return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
+
+
+def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
+    """The model, made with the sizes that the data decide.
+
+    Raises:
+        ArgumentError: the model and the data do not fit.
+
+    """
+    arguments: dict[str, Any] = dict(splits.model_arguments)
+    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
+    wanted = model_fields(recipe.model, ())
+    strange = [name for name in arguments if name not in wanted]
+    if strange:
+        raise ArgumentError(
+            "model",
+            expected=f"a model with {', '.join(arguments)}, which the data decide",
+            got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
+            remedy="combine models and data of one kind",
+        )
+    missing = [
+        name
+        for name, field in wanted.items()
+        if field.value is inspect.Parameter.empty and name not in arguments
+    ]
+    if missing:
+        raise ArgumentError(
+            "model",
+            expected=f"data that decide {', '.join(missing)}, or values for them in the recipe",
+            got=f"data that decide {', '.join(arguments) or 'nothing'}",
+            remedy="combine models and data of one kind",
+        )
+    model = recipe.task.complete(recipe.model(**arguments), data_sizes)
+    scale = splits.train.target_scale
+    return TargetScaling(model, *scale) if scale else model
+
+
+def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
+    """Refuse to continue a run as another one."""
+    differing = differences(recorded, recipe)
+    if differing:
+        raise ArgumentError(
+            "--resume",
+            expected=f"the fields that the run in {path} was started with",
+            got=f"other values ({'; '.join(differing)})",
+            remedy="repeat its fields, or start a new run with --out",
+        )
+
+
+def refuse_other_kind(folder: RunFolder, kind: str) -> None:
+    """Refuse to continue seeds as folds, one run as several, or the other way round."""
+    ways = {"one": "neither --seeds nor --folds", "seed": "--seeds N", "fold": "--folds"}
+    begun = [several for several in ("seed", "fold") if any(folder.path.glob(f"{several}-*"))]
+    if not begun and (folder.checkpoint.exists() or folder.weights.exists()):
+        begun = ["one"]
+    if begun and kind not in begun:
+        raise ArgumentError(
+            "--resume",
+            expected=f"{ways[begun[0]]}, as the run in {folder.path} was started with",
+            got=ways[kind],
+            remedy="repeat its command, or start a new run with --out",
+        )

@@ -1,0 +1,76 @@
+"""A run keeps its tokenizer, and neither is ever used with the other's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.data.text.text_data import TextData
+from edgewise.data.text.tokenizer import FILE, load_tokenizer, vocabulary_hash
+from edgewise.errors import ArgumentError
+from edgewise.recipes.recipe import Recipe
+from edgewise.training import RunFolder
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
+    """The recipe with the tokenizer of its run folder, or of the run that it starts from.
+
+    Args:
+        recipe: what is going to be trained or tested.
+        folder: of a run that has been started already, if it has.
+
+    Raises:
+        ArgumentError: the file is not the tokenizer that the run was trained with, or
+            ``data.tokenizer`` is not that of the run to start from, or that is several runs.
+    """
+    if not isinstance(recipe.data, TextData):
+        return recipe
+    if folder is not None and folder.has(FILE):
+        return _with_own(recipe, folder)
+    if not recipe.start:
+        return recipe
+    start = RunFolder(Path(recipe.start))
+    start.refuse_several()
+    if recipe.data.tokenizer:
+        check_vocabulary(start, load_tokenizer(Path(recipe.data.tokenizer)), "data.tokenizer")
+        return recipe
+    return _with_own(recipe, start) if start.has(FILE) else recipe
+
+
+def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
+    assert isinstance(recipe.data, TextData)
+    check_vocabulary(run, load_tokenizer(run.path / FILE), FILE)
+    return replace(recipe, data=replace(recipe.data, tokenizer=str(run.path / FILE)))
+
+
+def vocabulary_record(tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """What ``recipe.json`` says of the tokenizer."""
+    return {} if tokenizer is None else {"vocabulary": vocabulary_hash(tokenizer)}
+
+
+def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
+    """Write ``tokenizer.json``, where there is one."""
+    if tokenizer is not None:
+        text = tokenizer.to_str(pretty=True)
+        folder.write(FILE, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:
+    """Check that this is the tokenizer that a run was trained with.
+
+    Raises:
+        ArgumentError: it is another one.
+    """
+    known = run.read_json("recipe.json").get("vocabulary")
+    found = None if tokenizer is None else vocabulary_hash(tokenizer)
+    if known != found:
+        raise ArgumentError(
+            argument,
+            expected=f"the vocabulary {known} that the run in {run.path} was trained with",
+            got=f"the vocabulary {found}",
+            remedy=f"use the {FILE} of that run, which is what data.tokenizer is without a value",
+        )

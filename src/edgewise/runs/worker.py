@@ -1,0 +1,41 @@
+"""One of several processes that train a recipe together: ``python -m edgewise.runs.worker DIR``.
+
+It is told which one it is by the environment, as torchrun does, and ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from edgewise.errors import in_one_line
+from edgewise.runs.record import load_recipe
+from edgewise.runs.train import train_here
+from edgewise.training import Interrupted, RunFolder
+
+FAILED = 2
+
+
+def main(path: str, title: str) -> int:
+    """Train the recipe of a folder; gives the exit code."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    folder = RunFolder(Path(path))
+    try:
+        train_here(load_recipe(folder), folder, title)
+    except Interrupted as stop:
+        return 128 + stop.signal
+    except Exception as error:
+        print(in_one_line(error))
+        return FAILED
+    return 0
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()  # nothing is ever written there: it ends when the parent does
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

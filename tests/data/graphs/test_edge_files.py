@@ -1,0 +1,136 @@
+"""Text files of edges: what is read, and which line is named where it cannot be."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
+from edgewise.errors import MissingDataError
+from tests.errors import refused
+
+
+def written(folder: Path, text: str, name: str = "edges.txt") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("between", [" ", "\t", ",", ";", " , ", "; "])
+def test_separators_comments_and_empty_lines(tmp_path, between):
+    lines = ("# a comment", "% another", "", "0_1", " 3_4 ", "// the last", "0_1")
+    path = written(tmp_path, "\n".join(lines).replace("_", between))
+    pairs, ids = read_edges(path)
+    assert pairs.tolist() == [[0, 2, 0], [1, 3, 1]]
+    assert ids == {"0": 0, "1": 1, "3": 2, "4": 3}
+
+
+@pytest.mark.parametrize("largest", [900_000_000, 3_100_000_000, 2**63 - 1, 2**64 - 1])
+def test_large_ids_are_numbered_without_gaps_and_kept(tmp_path, largest):
+    path = written(tmp_path, f"5 {largest}\n{largest - 1} 5\n{largest} {largest - 1}\n")
+    pairs, ids = read_edges(path)
+    assert pairs.tolist() == [[0, 1, 2], [2, 0, 1]]
+    assert ids == {"5": 0, str(largest - 1): 1, str(largest): 2}
+    members, ids = read_memberships(path)
+    assert members.tolist() == [[0, 0, 1, 1, 2, 2], [0, 2, 1, 0, 2, 1]]
+    assert list(ids)[2] == str(largest)
+    (chosen,), users, items = read_interactions(path)
+    assert chosen.tolist() == [[0, 1, 2], [2, 0, 1]]
+    assert list(users) == list(items) == ["5", str(largest - 1), str(largest)]
+
+
+def test_names_are_numbered_by_the_alphabet(tmp_path):
+    text = 'Vronsky,Anna Karenina\nLevin,Kitty\n"Oblonsky, Stiva",Anna Karenina\nLevin,007\n'
+    pairs, ids = read_edges(written(tmp_path, text))
+    assert list(ids) == ["007", "Anna Karenina", "Kitty", "Levin", "Oblonsky, Stiva", "Vronsky"]
+    assert pairs.tolist() == [[5, 3, 4, 3], [1, 2, 1, 0]]
+
+
+def test_names_among_numbers_only_where_that_is_said(tmp_path):
+    path = written(tmp_path, "17 8\n9 8\n9 bradshaw97\n")
+    with refused(
+        str(path), expected="whole numbers", got="'9 bradshaw97' in line 3", remedy="names=True"
+    ):
+        read_edges(path)
+    assert list(read_edges(path, names=True).ids) == ["17", "8", "9", "bradshaw97"]
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("source,target\n5,6\n", None),
+        ("Anna,Bert\n5,6\n6,5\n", None),
+        ("user_id;item_id\nAnna;Emma\n", None),
+        ("wer;was\nAnna;Emma\n", True),
+        ("5,7\n5,6\n", True),
+    ],
+)
+def test_a_header(tmp_path, text, header):
+    path = written(tmp_path, text, "edges.csv.gz")
+    assert read_edges(path, header=header).pairs.shape == (2, text.count("\n") - 1)
+    assert read_interactions(path, header=header).pairs[0].shape == (2, text.count("\n") - 1)
+
+
+def test_what_is_no_header(tmp_path):
+    path = written(tmp_path, "Anna,Bert\nCarl,12\n")
+    assert read_edges(path).pairs.shape == (2, 2)
+    assert read_edges(written(tmp_path, "source,target\n1,2\n"), header=False, names=True).ids == {
+        "1": 0,
+        "2": 1,
+        "source": 2,
+        "target": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "got"),
+    [
+        ("0 1\n# fine\n2 Anna\n", "whole numbers", "'2 Anna' in line 3"),
+        ("0 1\n2\n", "two ids", "'2' in line 2"),
+        ("0 1 0.5\n", "two ids", "'0 1 0.5' in line 1"),
+        ("2 3\n0 -1\n", "numbers from 0", "'0 -1' in line 2"),
+        ("2 3\n0 1.5\n", "whole numbers", "'0 1.5' in line 2"),
+        ("0 1\n4 07\n", "whole numbers", "'4 07' in line 2"),
+        ("0 1\n0 \u0661\n", "whole numbers", "line 2"),
+        ("0 1\n0 123456789012345678901\n", "whole numbers", "line 2"),
+        ("0,1\n0,\n", "an id in each field", "'0,' in line 2"),
+        ('a,b\n"c,d\n', "an id in each field", "'\"c,d' in line 2"),
+        ("source,target,weight\n0,1,0.5\n", "two columns", "line 1"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, text, expected, got):
+    path = written(tmp_path, text)
+    with refused(str(path), expected=expected, got=got, remedy="correct this line"):
+        read_edges(path)
+
+
+def test_a_table_of_ratings_is_not_taken_for_items(tmp_path):
+    path = written(tmp_path, "userId,movieId,rating\n1,31,2\n1,1029,3\n")
+    with refused(str(path), expected="two columns", got="in line 1", remedy="correct"):
+        read_interactions(path)
+
+
+@pytest.mark.parametrize("read", [read_edges, read_interactions, read_memberships])
+def test_nothing_to_read(tmp_path, read):
+    path = written(tmp_path, "# nothing\n")
+    with refused(str(path), expected="at least one edge", got="none", remedy="name a text file"):
+        read(path)
+    with pytest.raises(MissingDataError, match="missing: no such file"):
+        read(tmp_path / "missing")
+
+
+def test_a_user_without_an_item_is_a_user(tmp_path):
+    path = written(tmp_path, "0 7 8\n2 8\n1\n")
+    (pairs,), users, items = read_interactions(path)
+    assert pairs.tolist() == [[0, 0, 2], [0, 1, 1]]
+    assert (users, items) == ({"0": 0, "1": 1, "2": 2}, {"7": 0, "8": 1})
+    assert read_memberships(path).pairs.tolist() == [[0, 0, 0, 1, 1, 2], [0, 3, 4, 2, 4, 1]]
+
+
+def test_two_files_share_their_ids(tmp_path):
+    paths = written(tmp_path, "ann x y\n", "a.txt"), written(tmp_path, "bob w\nann z\n", "b.txt")
+    (train, test), users, items = read_interactions(*paths)
+    assert (list(users), list(items)) == (["ann", "bob"], ["w", "x", "y", "z"])
+    assert (train.tolist(), test.tolist()) == ([[0, 0], [1, 2]], [[1, 0], [0, 3]])

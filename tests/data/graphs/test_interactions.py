@@ -1,0 +1,147 @@
+"""Recommendation data: what is known does not count, and nothing that is wanted is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from edgewise.data import gowalla, interactions
+from edgewise.data.graphs.interactions import chosen_of
+from tests.errors import refused
+from tests.places import needs
+
+USERS, ITEMS = 12, 9
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Every user has some items, at random; the last item is only ever tested."""
+    wanted = torch.rand(USERS, ITEMS - 1)
+    for name, part in (("train.txt", wanted < 0.5), ("test.txt", wanted > 0.8)):
+        lines = [
+            " ".join(map(str, [u, *row.nonzero().flatten().tolist()])) for u, row in enumerate(part)
+        ]
+        if name == "test.txt":
+            lines[0] += f" {ITEMS - 1}"
+        (tmp_path / name).write_text("\n".join(lines))
+    paths = {f"{part}_path": str(tmp_path / f"{part}.txt") for part in ("train", "test")}
+    return interactions(**paths, val=0.2, batch_size=16, negatives=5, val_users=0)
+
+
+def chosen(graph) -> set[tuple[int, int]]:
+    half = graph.num_edges // 2
+    assert torch.equal(graph.edge_index[:, :half].flip(0), graph.edge_index[:, half:])
+    return {(u, i - USERS) for u, i in graph.edge_index[:, :half].t().tolist()}
+
+
+def test_sizes(data):
+    assert data.load().model_arguments == {"num_users": USERS, "num_items": ITEMS}
+
+
+def test_each_interaction_is_in_one_part(data):
+    splits, read = data.load(), data.read()
+    val = splits.val.make(torch.arange(splits.val.count))
+    test = splits.test.make(torch.arange(splits.test.count))
+    known = chosen(val.inputs[2])
+    assert len(known) == splits.train.count == round(0.8 * read.train.shape[1])
+    of_val = {(int(val.inputs[0][row]), item) for row, item in (val.target == 1).nonzero().tolist()}
+    assert known | of_val == set(map(tuple, read.train.t().tolist()))
+    assert not known & of_val
+    of_test = {
+        (int(test.inputs[0][row]), item) for row, item in (test.target == 1).nonzero().tolist()
+    }
+    assert of_test == set(map(tuple, read.test.t().tolist()))
+
+
+def test_what_is_known_does_not_count(data):
+    splits, read = data.load(), data.read()
+    val = splits.val.make(torch.tensor([1, 0]))
+    for row, user in enumerate(val.inputs[0].tolist()):
+        known = {item for u, item in chosen(val.inputs[2]) if u == user}
+        assert set((val.target[row] == -1).nonzero().flatten().tolist()) == known
+    test = splits.test.make(torch.arange(splits.test.count))
+    for row, user in enumerate(test.inputs[0].tolist()):  # what was validated on is known by now
+        known = set(read.train[1, read.train[0] == user].tolist())
+        assert set((test.target[row] == -1).nonzero().flatten().tolist()) == known
+
+
+def test_training_asks_for_every_interaction_and_draws_anew(data):
+    splits = data.load()
+    loader = splits.loaders(0)["train"]
+    asked, drawn = Counter(), []
+    for batch in loader:
+        (users, others, graph), own = batch.inputs, batch.keywords["positives"]
+        assert batch.target.tolist() == [0] * len(users)
+        asked.update(zip(users.tolist(), own.tolist(), strict=True))
+        drawn.append(others)
+        assert others.shape == (5,)
+    assert set(asked) == chosen(graph)
+    assert set(asked.values()) == {1}
+    assert not torch.equal(drawn[0], drawn[1])
+    again = [batch.inputs[1] for batch in splits.loaders(0)["train"]]
+    assert all(map(torch.equal, drawn, again))
+
+
+def test_some_users_to_validate_on(data):
+    from dataclasses import replace
+
+    assert replace(data, val_users=3).load().val.count == 3
+
+
+def test_an_item_in_both_files_is_refused(tmp_path):
+    (tmp_path / "train.txt").write_text("0 1 2 3 4 5\n1 1 2\n")
+    (tmp_path / "test.txt").write_text("1 2\n")
+    data = interactions(
+        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
+    )
+    with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
+        data.load()
+
+
+def test_what_a_user_chose_twice_counts_once(tmp_path):
+    """Kept twice, it might be trained and validated on, and was then refused by some seeds."""
+    rows = [f"{user} {item}" for user in "ab" for item in range(20)]
+    (tmp_path / "train.txt").write_text("\n".join(rows[::-1] + rows))
+    (tmp_path / "test.txt").write_text("a 20\nb 20\na 20\n")
+    chosen = chosen_of(tmp_path / "train.txt", tmp_path / "test.txt")
+    assert chosen.train.tolist() == [[1] * 20 + [0] * 20, [*range(19, -1, -1)] * 2]
+    assert chosen.test.tolist() == [[0, 1], [20, 20]]
+    data = interactions(
+        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
+    )
+    assert data.load().train.count == 20
+
+
+def test_ids_of_any_kind_are_kept(tmp_path):
+    """What people have: a table of names with a header; and what is predicted can be named."""
+    rows = [(user, f"film {item}") for user in ("ann", "bob", "cy") for item in range(9)]
+    for name, part in (("train.csv", rows[:20]), ("test.csv", rows[20:])):
+        text = "\n".join(["user,item", *(",".join(row) for row in part)])
+        (tmp_path / name).write_text(text)
+    train, test = (str(tmp_path / name) for name in ("train.csv", "test.csv"))
+    splits = interactions(train_path=train, test_path=test, val=0.2).load()
+    assert splits.model_arguments == {"num_users": 3, "num_items": 9}
+    assert list(splits.user_ids) == ["ann", "bob", "cy"]
+    batch = splits.test.make(torch.arange(splits.test.count))
+    wanted = (batch.target == 1).nonzero().tolist()
+    users, items = list(splits.user_ids), list(splits.item_ids)
+    found = {(users[int(batch.inputs[0][row])], items[item]) for row, item in wanted}
+    assert found == set(rows[20:])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [("negatives", 0, "at least 1"), ("val", 0.0, "a share"), ("val_users", -1, "at least 0")],
+)
+def test_bad_fields(field, value, expected):
+    with refused(f"data.{field}", expected=expected, got=str(value), remedy="choose"):
+        gowalla(**{field: value})
+
+
+@needs("gowalla")
+def test_gowalla_as_counted():
+    read = gowalla().read()
+    assert (read.num_users, read.num_items) == (29_858, 40_981)
+    assert (read.train.shape[1], read.test.shape[1]) == (810_128, 217_242)

@@ -1,0 +1,210 @@
+"""Tables of molecules: features, conditions, folds, and rows that cannot be used."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
+
+from edgewise import graphs
+from edgewise.data import Split, Splits, molecules
+from edgewise.data.molecules.molecules import Molecules
+from edgewise.errors import MissingDataError
+from tests.errors import refused
+
+ROWS = ["C", "CC", "CCO", "c1ccccc1", "Cc1ccccc1", "O", "C[N+](C)(C)C.[Cl-]", "CO", "CN", "N"]
+
+
+def table(folder: Path, rows: list[str]) -> Path:
+    path = folder / "table.csv"
+    lines = [f"{s},{i * 1.5},{300 + i},{10**i}" for i, s in enumerate(rows)]
+    path.write_text("\n".join(["smiles,y,T,P", *lines]) + "\n")
+    return path
+
+
+def data(folder: Path, rows: list[str] = ROWS, **fields: Any) -> Molecules:
+    return molecules(path=str(table(folder, rows)), **{"target": "y", "val": 0.25, **fields})
+
+
+def whole(split: Split) -> tuple[Any, ...]:
+    batch = split.make(torch.arange(split.count))
+    keywords = dict(batch.keywords)
+    bonds, conditions = keywords["edge_attr"], keywords.get("global_attr")
+    return (*batch.inputs, keywords["batch"], bonds, conditions, batch.target)
+
+
+def splits_of(loaded: Splits) -> list[Split]:
+    return [loaded.train, loaded.val, loaded.test]
+
+
+def test_every_row_is_in_one_split_with_its_molecule_and_its_number(tmp_path: Path) -> None:
+    loaded = data(tmp_path).load()
+    assert loaded.model_arguments["edge_width"] == 8
+    assert loaded.model_arguments["global_width"] == 0
+    seen = {}
+    for split in splits_of(loaded):
+        _, _, members, _, conditions, target = whole(split)
+        assert conditions is None
+        assert target.shape == (split.count, 1)
+        seen |= dict(zip(target.flatten().tolist(), members.in_degree().tolist(), strict=True))
+    assert seen == dict(
+        zip([i * 1.5 for i in range(10)], [1, 2, 3, 6, 7, 1, 6, 2, 2, 1], strict=True)
+    )
+
+
+def test_without_bonds_a_model_gets_atoms_graph_and_molecules(tmp_path: Path) -> None:
+    loaded = data(tmp_path, bonds=False).load()
+    assert set(loaded.model_arguments) == {"in_width", "out_width"}
+    batch = loaded.test.make(torch.tensor([0]))
+    x, graph = batch.inputs
+    assert list(batch.keywords) == ["batch"]
+    members = batch.keywords["batch"]
+    assert isinstance(graph, graphs.Graph)
+    assert (len(x), members.num_targets) == (graph.num_targets, 1)
+
+
+def test_conditions_are_scaled_by_the_training_split_alone(tmp_path: Path) -> None:
+    loaded = data(tmp_path, conditions=("T",), log_conditions=("P",)).load()
+    train, test = (whole(split) for split in (loaded.train, loaded.test))
+    scaled, y = train[4].double(), train[5].double() / 1.5
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(2).double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaled.std(0, correction=0), torch.ones(2).double())
+    expected = (test[5] / 1.5 - y.mean()) / y.std(correction=0)  # T and log P are linear in the row
+    torch.testing.assert_close(test[4], expected.float().expand(-1, 2), atol=1e-4, rtol=1e-4)
+
+
+def test_the_training_split_states_the_scale_of_its_targets(tmp_path: Path) -> None:
+    loaded = data(tmp_path).load()
+    y = whole(loaded.train)[-1]
+    expected = (float(y.mean()), float(y.std(correction=0)), False)
+    assert loaded.train.target_scale == pytest.approx(expected)
+
+
+def test_the_scale_of_fractions_is_that_of_their_logits(tmp_path: Path) -> None:
+    spec = data(tmp_path, fraction=True)
+    lines = [f"{smiles},{i / (len(ROWS) - 1)}" for i, smiles in enumerate(ROWS)]  # from 0 to 1
+    spec.source().write_text("\n".join(["smiles,y", *lines]))
+    loaded = spec.load()
+    logit = whole(loaded.train)[-1].clamp(1e-3, 1 - 1e-3).logit()
+    mean, std, fraction = loaded.train.target_scale
+    assert fraction
+    assert (mean, std) == pytest.approx((float(logit.mean()), float(logit.std(correction=0))))
+
+
+def test_a_fraction_outside_of_0_to_1_is_refused(tmp_path: Path) -> None:
+    with refused("data.fraction", expected="from 0 to 1", got="to 1", remedy="data.target"):
+        data(tmp_path, fraction=True).load()
+
+
+def test_descriptors_are_scaled_by_the_training_molecules_alone(tmp_path: Path) -> None:
+    loaded = data(tmp_path, ROWS * 3, split="molecule", folds=3, descriptors=True).load()
+    train, test = (
+        split.make(torch.arange(split.count)).keywords["descriptors"]
+        for split in (loaded.train, loaded.test)
+    )
+    described = train.unique(dim=0).double()  # one row a molecule
+    assert described.shape[1] == loaded.model_arguments["descriptor_width"] > 100
+    inside = described.abs().max(0).values < 4
+    torch.testing.assert_close(
+        described.mean(0)[inside], torch.zeros(int(inside.sum())).double(), atol=1e-5, rtol=0
+    )
+    spread = described.std(0, correction=0)[inside]
+    torch.testing.assert_close(spread, torch.ones_like(spread), atol=1e-4, rtol=0)
+    assert test.abs().max() == 4  # cut off
+    assert test.shape == (loaded.test.count, described.shape[1])
+
+
+def rows_of(loaded: Splits) -> list[set[int]]:
+    """The rows in each split, by their targets."""
+    return [{round(v / 1.5) for v in whole(s)[-1].flatten().tolist()} for s in splits_of(loaded)]
+
+
+def test_a_molecule_is_in_one_split_only(tmp_path: Path) -> None:
+    parts = rows_of(data(tmp_path, ROWS * 4, split="molecule", folds=3).load())
+    groups = [{row % len(ROWS) for row in part} for part in parts]
+    assert sum(map(len, groups)) == len(ROWS)
+
+
+def test_a_scaffold_is_in_one_split_only(tmp_path: Path) -> None:
+    rows = [f"{'C' * i}{ring}" for ring in ("c1ccccc1", "C1CC1", "c1ccncc1", "") for i in (1, 2, 3)]
+    parts = rows_of(data(tmp_path, rows, split="scaffold", folds=2, val=0.5).load())
+    groups = [{row // 3 for row in part} for part in parts]
+    assert sum(map(len, groups)) == 4
+
+
+def test_a_smiles_that_cannot_be_read_is_refused_with_its_row(tmp_path: Path) -> None:
+    rows = [*ROWS, "C(", "nonsense"]
+    with refused("data.smiles", expected="'smiles'", got="row 12: 'C('", remedy="skip"):
+        data(tmp_path, rows).load()
+
+
+def test_or_its_row_is_skipped_as_asked(tmp_path: Path) -> None:
+    rows = ["C(", *ROWS]
+    with pytest.warns(UserWarning, match=r"SMILES skipped: 1 that .* \(row 2: 'C\('\)"):
+        loaded = data(tmp_path, rows, invalid="skip").load()
+    values = [v for split in splits_of(loaded) for v in whole(split)[-1].flatten().tolist()]
+    assert sorted(values) == [i * 1.5 for i in range(1, 11)]
+
+
+def test_a_file_of_nothing_but_errors_is_refused_all_the_same(tmp_path: Path) -> None:
+    with refused("data.smiles", expected="molecules", got="2 that cannot", remedy="correct"):
+        data(tmp_path, ["C(", "X"], invalid="skip").load()
+
+
+def test_a_logarithm_needs_numbers_above_zero(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("smiles,y,P\n" + "\n".join(f"{s},1,{i}" for i, s in enumerate(ROWS)))
+    with refused("data.log_conditions", expected="above 0", got="0.0", remedy="data.conditions"):
+        molecules(path=str(path), target="y", log_conditions=("P",)).load()
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({"target": "Y"}, "data.target"),
+        ({"smiles": "smile"}, "data.smiles"),
+        ({"conditions": ("T", "pressure")}, "data.conditions"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named(
+    tmp_path: Path, fields: dict[str, Any], argument: str
+) -> None:
+    with refused(
+        argument,
+        expected="smiles",
+        got="'",
+        remedy="",
+    ):
+        data(tmp_path, **fields).load()
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({"split": "group"}, "data.split"),
+        ({"invalid": "x"}, "data.invalid"),
+        ({"batch_size": 0}, "data.batch_size"),
+        ({"descriptors": True, "bonds": False}, "data.descriptors"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused_before_reading(
+    fields: dict[str, Any], argument: str
+) -> None:
+    with refused(argument, expected="", got="", remedy=""):
+        molecules(path="nowhere.csv", **fields)
+
+
+def test_no_file_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"none\.csv: no such file"):
+        molecules(path=str(tmp_path / "none.csv")).load()
+
+
+def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        data(tmp_path).load()
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]

@@ -1,0 +1,104 @@
+"""Reading files: what is damaged is named with its file, line and column, whoever reads it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
+from edgewise.data.images.mnist import read_idx
+from edgewise.data.reading import check_count, read_bytes, read_lines, read_numbers, read_text
+from edgewise.data.table import read_table
+from edgewise.data.text.parallel import read_parallel
+from edgewise.errors import EdgewiseError, MissingDataError
+from tests.errors import refused
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "bytes": read_bytes,
+    "edges": read_edges,
+    "idx": read_idx,
+    "interactions": read_interactions,
+    "lines": read_lines,
+    "memberships": read_memberships,
+    "numbers": read_numbers,
+    "parallel": lambda path: read_parallel(path, path),
+    "table": read_table,
+    "text": read_text,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("damage", ["bits", "cut", "empty", "plain", "missing"])
+def test_a_damaged_gzip_file_is_named_by_every_reader(
+    read: Callable[[Path], object], damage: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.gz"
+    whole = gzip.compress(b"".join(b"%d,%d\n" % (i, i * i % 977) for i in range(999)), mtime=0)
+    contents = {
+        "bits": whole[:40] + bytes(byte ^ 255 for byte in whole[40:50]) + whole[50:],  # zlib.error
+        "cut": whole[:-9],
+        "empty": b"",
+        "plain": b"0,1\n",
+    }
+    if damage in contents:
+        path.write_bytes(contents[damage])
+    with pytest.raises(EdgewiseError, match=r"data\.gz"):
+        read(path)
+
+
+def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\nthr\xe9e\n")
+    with refused(str(path), expected="UTF-8", got="(0xe9) in line 3", remedy="UTF-8"):
+        read_text(path)
+
+
+def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\r\n\ntwo\rthree\u2028\n\r\n\n".encode())
+    assert read_lines(path) == ["one", "", "two\rthree\u2028"]
+    assert read_text(path) == "one\n\ntwo\nthree\u2028\n\n\n"
+
+
+def test_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "n.txt"
+    path.write_text("1, 2.5\n-3,4e3\n\n")
+    assert torch.equal(read_numbers(path), torch.tensor([[1, 2.5], [-3, 4000]]))
+    path.write_text("1, 2\n3,40000000\n")
+    assert torch.equal(read_numbers(path, whole=True), torch.tensor([[1, 2], [3, 40000000]]))
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "expected", "got"),
+    [
+        ("1,2\n3,x\n", False, "finite numbers", "'x' in column 2 in line 2"),
+        ("1,2\n3,nan\n", False, "finite numbers", "'nan' in column 2 in line 2"),
+        ("1,2\n1e39,4\n", False, "at most 3.4e38", "'1e39' in column 1 in line 2"),
+        ("1\n\n2\n", False, "finite numbers", "'' in column 1 in line 2"),
+        ("1,2\n3\n", False, "2 numbers in each line", "1 in line 2"),
+        ("1\n2.5\n", True, "whole numbers", "'2.5' in column 1 in line 2"),
+        ("1\n9007199254740993\n", True, "whole numbers", "'9007199254740993' in column 1 in line"),
+    ],
+)
+def test_a_value_that_is_no_number_is_named(
+    text: str, whole: bool, expected: str, got: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "n.txt"
+    path.write_text(text)
+    with refused(str(path), expected=expected, got=got, remedy="correct this line"):
+        read_numbers(path, whole=whole)
+
+
+def test_a_line_for_each(tmp_path: Path) -> None:
+    check_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
+    with refused(str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="same"):
+        check_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"none\.txt: no such file\. Remedy"):
+        read_text(tmp_path / "none.txt")

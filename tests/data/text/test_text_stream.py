@@ -1,0 +1,175 @@
+"""A text cut into windows: what is trained on, what is held out, and refusals."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+import torch
+
+from edgewise.data import shakespeare, text_files, war_and_peace, wikitext2
+from edgewise.data.text.windows import held_out_windows, training_windows
+from edgewise.errors import MissingDataError
+from tests.errors import refused
+from tests.places import needs
+
+pytest.importorskip("tokenizers")
+
+TEXT = "".join(chr(ord("a") + (7 * i * i) % 26) for i in range(400))
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    return str(file)
+
+
+def decoded(splits, ids):
+    return splits.tokenizer.decode(ids.flatten().tolist())
+
+
+def test_a_training_window_predicts_the_next_token_of_the_training_text(path):
+    splits = text_files(paths=(path,), context=8, batch_size=4, val=0.1, test=0.2).load()
+    assert splits.model_arguments == {"vocabulary": len(set(TEXT)), "longest": 8}
+    train = TEXT[int(len(TEXT) * 0.1) : int(len(TEXT) * (1 - 0.2))]
+    for batch in splits.loaders(0)["train"]:
+        (tokens,) = batch.inputs
+        assert tokens.ids.shape[1] == 8
+        for shown, wanted in zip(tokens.ids, batch.target.view(-1, 8), strict=True):
+            assert decoded(splits, shown) + decoded(splits, wanted[-1:]) in train
+            assert torch.equal(shown[1:], wanted[:-1])
+
+
+@pytest.mark.parametrize("stride", [0, 3, 8])
+def test_every_held_out_token_is_predicted_once_and_in_order(path, stride):
+    splits = text_files(
+        paths=(path,), context=8, stride=stride, batch_size=5, val=0.1, test=0.21
+    ).load()
+    first, last = int(len(TEXT) * 0.1), int(len(TEXT) * (1 - 0.21))
+    for name, begin, stop in (("val", 8, first), ("test", last, len(TEXT))):
+        whole = ""
+        for batch in splits.loaders(0)[name]:
+            (tokens,) = batch.inputs
+            whole += decoded(splits, batch.target)
+            # What stands before a target in its window is what stands before it in the text.
+            rows = torch.arange(tokens.ids.numel()) if batch.select is None else batch.select
+            seen = decoded(splits, tokens.ids.flatten()[rows])
+            end = begin + len(whole)
+            assert seen == TEXT[end - len(rows) - 1 : end - 1]
+        assert whole == TEXT[begin:stop]
+
+
+def test_a_smaller_stride_lets_every_token_read_more():
+    stream = torch.arange(20)
+    split = held_out_windows(torch.arange(-10, 0), stream, context=6, stride=2)
+    batch = split.make(torch.arange(split.count))
+    assert batch.target.tolist() == stream.tolist()
+    assert batch.counted(batch.inputs[0].ids.flatten()).tolist() == list(range(-1, 19))
+    places = batch.select % 6  # how many tokens come before in the window
+    assert places.tolist() == [4, 5] * 10
+
+
+def test_an_epoch_draws_the_windows_that_were_asked_for_and_others_the_next_time(path):
+    splits = text_files(paths=(path,), context=8, val=0.1, windows=12, batch_size=5).load()
+    loader = splits.loaders(0)["train"]
+    assert len(loader) == 3
+    epochs = []
+    for epoch in (0, 1, 0):
+        loader.set_epoch(epoch)
+        epochs.append(torch.cat([batch.inputs[0].ids for batch in loader]))
+        assert len(epochs[-1]) == 12
+    assert torch.equal(epochs[0], epochs[2])
+    assert not torch.equal(epochs[0], epochs[1])
+    assert training_windows(torch.arange(100), 8, 0).draw == 13, "side by side, the last begun"
+
+
+def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
+    file = tmp_path / "text.txt.gz"
+    file.write_bytes(gzip.compress(b"a b a\nc a b\n" * 20))
+    splits = text_files(
+        paths=(str(file),), kind="words", vocabulary_size=4, context=4, val=0.1
+    ).load()
+    assert splits.tokenizer.get_vocab() == {"<unk>": 0, "<eos>": 1, "a": 2, "b": 3}
+    batch = next(iter(splits.loaders(0)["train"]))
+    assert {int(i) for i in batch.target.unique()} == {0, 1, 2, 3}
+
+
+def test_a_file_begins_on_a_line_of_its_own(tmp_path):
+    for name, text in (("a", "one\nend"), ("b", "Begin two\n"), ("c", "last")):
+        (tmp_path / name).write_text(text)
+    paths = tuple(str(tmp_path / name) for name in "abc")
+    assert text_files(paths=paths).text() == "one\nend\nBegin two\nlast"
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_lines_come_back_from_their_ids(tmp_path, kind):
+    file = tmp_path / "text.txt"
+    file.write_text("a b a\nc a b\n\n" * 20)
+    files = text_files(paths=(str(file),), kind=kind, context=4, val=0.1)
+    tokenizer = files.load().tokenizer
+    for text in ("a b\nc\n\na", "\na", "a\n", "b"):
+        assert files.decode(tokenizer, files.encode(tokenizer, text)) == text
+
+
+def test_bad_input(path, tmp_path):
+    with refused("data.context", expected="less than the", got="400", remedy="shorten"):
+        text_files(paths=(path,), context=400).load()
+    with refused("data.paths", expected="text files", got="none", remedy="--data.paths"):
+        text_files().load()
+    with pytest.raises(MissingDataError, match="no such file"):
+        text_files(paths=(str(tmp_path / "none.txt"),)).load()
+    with refused("data.stride", expected="at most the context, 8", got="9", remedy="0"):
+        text_files(context=8, stride=9)
+    with refused("data.val, data.test", expected="shares above 0", got="0 and 0.1", remedy="0.1"):
+        text_files(val=0)
+    with refused("data.kind", expected="bpe", got="'word'", remedy="did you mean 'words'"):
+        text_files(kind="word")
+    short = tmp_path / "short.txt"
+    short.write_text("abcdefgh")
+    with refused("data.val", expected="some text", got="none", remedy="raise it"):
+        text_files(paths=(str(short),), context=4, val=0.01).load()
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"\xff\xfe\x00")
+    with refused(str(broken), expected="UTF-8", got="line 1", remedy="UTF-8"):
+        text_files(paths=(str(broken),)).load()
+
+
+def test_a_character_that_the_kept_vocabulary_lacks(path, tmp_path):
+    splits = text_files(paths=(path,), context=8, val=0.1).load()
+    (tmp_path / "tokenizer.json").write_text(splits.tokenizer.to_str())
+    other = tmp_path / "other.txt"
+    other.write_text(TEXT + "é" + TEXT)
+    with refused("texts", expected="no <unk>", got="'é' at character 320 of text 0", remedy="unk"):
+        text_files(paths=(str(other),), context=8, val=0.1, tokenizer=str(tmp_path)).load()
+
+
+@needs("tinyshakespeare")
+def test_shakespeare_is_held_out_by_the_last_tenth():
+    splits = shakespeare().load()
+    assert splits.model_arguments["vocabulary"] == 65
+    assert sum(len(batch.target) for batch in splits.loaders(0)["test"]) == 111_540
+
+
+def test_war_and_peace_without_its_beginning_or_end(tmp_path, monkeypatch):
+    """What came after a lost mark was read as the book, or nothing was."""
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    path = tmp_path / "war_and_peace" / "raw" / "2600-0.txt.gz"
+    path.parent.mkdir(parents=True)
+    for text in ("*** START OF IT\nWell, Prince", "Well, Prince\nEnd of the Project Gutenberg"):
+        path.write_bytes(gzip.compress(text.encode()))
+        with refused(path.name, expected="marks", got="none", remedy="again"):
+            war_and_peace().load()
+
+
+@needs("war_and_peace")
+def test_war_and_peace_begins_and_ends_with_the_book():
+    text = war_and_peace().text()
+    assert "Gutenberg" not in text[:1000] + text[-1000:]
+    assert len(text) > 3_200_000
+
+
+@needs("wikitext-2")
+def test_wikitext_is_tested_on_the_test_file():
+    splits = wikitext2(kind="words", context=35, batch_size=80).load()
+    assert sum(len(batch.target) for batch in splits.loaders(0)["test"]) == 245_569  # with <eos>

@@ -1,0 +1,63 @@
+"""Links and recommendation from the file to the metrics, on graphs made to be learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from edgewise.data import edge_list, interactions
+from edgewise.recipes import find
+from edgewise.runs import evaluate_run, train, with_values
+
+pytest.importorskip("lightning")
+
+GROUPS, SIZE = 4, 10
+
+
+@pytest.fixture
+def friends(tmp_path):
+    """Four groups in which nearly everybody is a friend of everybody."""
+    first, second = torch.triu_indices(GROUPS * SIZE, GROUPS * SIZE, 1)
+    same = (first // SIZE == second // SIZE) & (torch.rand(len(first)) < 0.8)
+    path = tmp_path / "friends.txt"
+    lines = zip(first[same].tolist(), second[same].tolist(), strict=True)
+    path.write_text("".join(f"{a} {b}\n" for a, b in lines))
+    return edge_list(path=str(path), val=0.1, test=0.2, batch_size=50)
+
+
+@pytest.fixture
+def tastes(tmp_path):
+    """Users of four tastes, and the items of each; every fourth choice is kept to test."""
+    lines: dict[str, list[str]] = {"train.txt": [], "test.txt": []}
+    for user in range(GROUPS * SIZE):
+        items = (torch.randperm(SIZE) + SIZE * (user % GROUPS)).tolist()
+        for name, own in (("train.txt", items[:7]), ("test.txt", items[7:])):
+            lines[name].append(f"{user} {' '.join(map(str, own))}\n")
+    for name, text in lines.items():
+        (tmp_path / name).write_text("".join(text))
+    paths = {f"{part}_path": str(tmp_path / f"{part}.txt") for part in ("train", "test")}
+    return interactions(**paths, val=0.15, batch_size=80, negatives=20)
+
+
+def small(name, data, **fields):
+    recipe = replace(find(name), data=data)
+    return with_values(recipe, {"trainer.accelerator": "cpu", "model.width": 16, **fields})
+
+
+def test_groups_of_friends_are_found(friends, tmp_path):
+    recipe = small("sage-facebook", friends, **{"task.hits": 5, "trainer.epochs": 40})
+    metrics = train(recipe, tmp_path / "run")
+    assert metrics["test/auc"] > 0.9, "most of the pairs between groups are no friends"
+    assert {"test/hits@5", "test/mrr", "val/auc"} <= metrics.keys()
+    tested = evaluate_run(tmp_path / "run")
+    assert tested == {name: metrics[name] for name in tested}
+
+
+@pytest.mark.parametrize("name", ["lightgcn-gowalla", "pinsage-gowalla"])
+def test_tastes_are_found(name, tastes, tmp_path):
+    fields = {"task.k": 3, "trainer.epochs": 10, "trainer.monitor": "val/recall@3"}
+    metrics = train(small(name, tastes, **fields), tmp_path / "run")
+    assert metrics["test/recall@3"] > 0.9, "three items of the own taste are left"
+    assert evaluate_run(tmp_path / "run")["test/ndcg@3"] == metrics["test/ndcg@3"]

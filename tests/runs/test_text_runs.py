@@ -1,0 +1,311 @@
+"""Runs on texts: the tokenizer stays with them, they start from one another, and they write."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from edgewise import data, models, tasks, training
+from edgewise.cli import main
+from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
+from edgewise.decoding import Sample
+from edgewise.errors import MissingDataError, RunExistsError
+from edgewise.recipes import Recipe
+from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
+from edgewise.runs.generation import write
+from edgewise.runs.seeds import train_seeds
+from edgewise.training import Interrupted, RunFolder
+from tests.errors import refused
+
+pytest.importorskip("lightning")
+pytest.importorskip("tokenizers")
+
+TEXT = "the a cat dog mat sat ran on over under red blue big good bad film"
+WORDS = TEXT.split()
+SIZES = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 16, "length": 16}
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("texts")
+    for name, count in (("train", 80), ("val", 20), ("test", 20)):
+        lines = sentences(count, len(name))
+        labelled = "".join(f"{line}\t{int('good' in line)}\n" for line in lines)
+        (folder / f"{name}.tsv").write_text(labelled)
+    (folder / "text.txt").write_text("\n".join(sentences(200, 9)))
+    return {path.stem: str(path) for path in folder.iterdir()}
+
+
+def language(files: dict[str, str], **values: object) -> Recipe:
+    return with_values(
+        Recipe(
+            name="language",
+            summary="",
+            model=partial(models.gpt, **SIZES, dropout=0.2),
+            data=data.text_files(paths=(files["text"],), kind="words", context=12, batch_size=8),
+            task=tasks.language_modeling(),
+            optimizer=training.Optimizer(lr=1e-2),
+            schedule=training.cosine(),
+            trainer=training.Trainer(
+                epochs=2, monitor="val/loss", better="lower", accelerator="cpu", save_every=0
+            ),
+        ),
+        values,
+    )
+
+
+def labels(files: dict[str, str], **values: object) -> Recipe:
+    three = {name: files[name] for name in ("train", "val", "test")}
+    recipe = language(files)
+    return with_values(
+        replace(
+            recipe,
+            name="labels",
+            data=data.tsv(**three, kind="words", vocabulary_size=None, batch_size=8),
+            task=tasks.text_classification(),
+        ),
+        values,
+    )
+
+
+@pytest.fixture(scope="module")
+def pretrained(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "pretrained"
+    # The tokens that sentences need; a label's run will use this vocabulary.
+    special = ("pad", "unk", "cls", "sep", "eos")
+    text = Path(files["text"]).read_text()
+    tokenizer = train_tokenizer([text], "words", special=special)
+    (folder.parent / FILE).write_text(tokenizer.to_str())
+    train(language(files, **{"data.tokenizer": str(folder.parent / FILE)}), folder)
+    return folder
+
+
+def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> None:
+    run = RunFolder(pretrained)
+    assert run.has(FILE)
+    record = run.read_json("recipe.json")
+    assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
+    metrics = run.read_json("metrics.json")
+    (pretrained.parent / FILE).rename(pretrained.parent / "gone.json")  # the run has its own
+    try:
+        again = evaluate_run(pretrained)
+    finally:
+        (pretrained.parent / "gone.json").rename(pretrained.parent / FILE)
+    assert again["test/loss"] == metrics["test/loss"]
+    assert again["test/bits"] == pytest.approx(metrics["test/loss"] / 0.693147, rel=1e-4)
+
+
+def data_tokenizer(folder: Path) -> object:
+    from edgewise.data.text.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder)
+
+
+def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
+    kept = (pretrained / FILE).read_text()
+    other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
+    (pretrained / FILE).write_text(other.to_str())
+    try:
+        with refused(FILE, expected="was trained with", got="the vocabulary", remedy=FILE):
+            evaluate_run(pretrained)
+    finally:
+        (pretrained / FILE).write_text(kept)
+
+
+def test_fine_tuning_starts_from_the_trunk_and_keeps_the_vocabulary(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    still = {"from": str(pretrained), "optimizer.lr": 0.0, "trainer.epochs": 1}
+    train(labels(files, **still), tmp_path / "run")
+    before, after = (load_file(RunFolder(p).weights) for p in (pretrained, tmp_path / "run"))
+    carried = [name for name in after if name.startswith("trunk.")]
+    assert len(carried) > 10
+    for name in carried:
+        assert torch.equal(after[name], before[name]), name
+    assert (tmp_path / "run" / FILE).read_text() == (pretrained / FILE).read_text()
+    record = RunFolder(tmp_path / "run").read_json("recipe.json")
+    assert record["from"] == str(pretrained)
+    assert from_record(record).start == str(pretrained)
+
+
+def test_a_fine_tuning_that_was_broken_is_continued_to_the_same_weights(
+    pretrained: Path, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = labels(files, **{"from": str(pretrained)})
+    train(recipe, tmp_path / "whole")
+    broken(recipe, tmp_path / "run", 3, monkeypatch)
+    assert same(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.parametrize("step", [0, 2, 7])
+def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
+    step: int, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masked = replace(
+        language(files),
+        model=partial(models.bert, **SIZES, dropout=0.2),
+        task=tasks.masked_language_modeling(),
+        data=data.masked_text(
+            sources=(),
+            paths=(files["text"],),
+            test_paths=(files["text"],),
+            kind="words",
+            vocabulary_size=None,
+            context=12,
+            val=0.1,
+            windows=40,
+            batch_size=8,
+        ),
+    )
+    train(masked, tmp_path / "whole")
+    broken(masked, tmp_path / "run", step, monkeypatch)
+    assert same(tmp_path / "whole", tmp_path / "run")
+
+
+def broken(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train, break at a step, and continue."""
+    from edgewise.training.module import Fitting
+
+    monkeypatch.setattr("edgewise.training.saver.LEAST_SHARE", 0)
+    original, done = Fitting.training_step, []
+
+    def training_step(self: Fitting, batch: object, batch_idx: int) -> torch.Tensor:
+        if self.global_step == step and not done:
+            done.append(step)
+            raise KeyboardInterrupt
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(Fitting, "training_step", training_step)
+    with pytest.raises(Interrupted):
+        train(recipe, folder)
+    train(recipe, folder, resume=True)
+
+
+def same(folder: Path, other: Path) -> bool:
+    one, two = (load_file(RunFolder(path).weights) for path in (folder, other))
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_trunk_of_other_shapes_is_refused_with_all_of_them(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    wider = labels(files, **{"from": str(pretrained), "model.depth": 2, "model.feed_forward": 24})
+    with pytest.raises(ValueError, match="weights that differ") as caught:
+        train(wider, tmp_path / "run")
+    said = str(caught.value)
+    assert "layers.0.feed_forward.sublayer.0.weight is [16, 8] there and [24, 8] here" in said
+    assert "layers.0.feed_forward.sublayer.0.bias is [16] there and [24] here" in said
+    assert "layers.1.attention.norm.bias is none there and [8] here" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_vocabulary_is_refused(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    special = ("pad", "unk", "cls", "sep", "eos")
+    other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
+    (tmp_path / FILE).write_text(other.to_str())
+    recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
+    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_that_cannot_be_started_from(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(MissingDataError, match="no such file"):
+        train(labels(files, **{"from": str(tmp_path / "none")}), tmp_path / "run")
+    before = sorted(path.name for path in pretrained.iterdir())
+    with pytest.raises(RunExistsError):
+        train(labels(files, **{"from": str(pretrained)}), pretrained)
+    assert sorted(path.name for path in pretrained.iterdir()) == before
+
+
+def test_several_seeds_write_nothing_where_they_cannot_start(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(MissingDataError, match="no such file"):
+        train_seeds(labels(files, **{"from": str(tmp_path / "none")}), 2, out)
+    assert not out.exists()
+    with pytest.raises(ValueError, match="weights that differ"):
+        train_seeds(labels(files, **{"from": str(pretrained), "model.depth": 2}), 2, out)
+    assert not out.exists()
+    tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
+    (tmp_path / FILE).write_text(tokenizer.to_str())
+    recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
+    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+        train_seeds(recipe, 2, out)
+    assert not out.exists()
+
+
+def test_a_folder_of_seeds_names_one_of_them(files: dict[str, str], tmp_path: Path) -> None:
+    several = tmp_path / "several"
+    train_seeds(language(files, **{"trainer.epochs": 1, "seed": 9}), 2, several)
+    wanted = {"expected": "one run", "got": "seed-9 to seed-10", "remedy": f"{several}/seed-9"}
+    with refused(str(several), **wanted):
+        write(several, "the", Sample())
+    with refused(str(several), **wanted):
+        train(labels(files, **{"from": str(several)}), tmp_path / "run")
+
+
+def test_another_number_of_heads_is_refused(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    other = labels(files, **{"from": str(pretrained), "model.heads": 4})
+    with refused("model.heads", expected="2, as the run", got="4", remedy="--model.heads 2"):
+        train(other, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_record_without_a_start_is_that_of_old_runs(files: dict[str, str]) -> None:
+    record = json.loads(json.dumps(to_record(language(files))))
+    del record["from"]
+    assert to_record(from_record(record)) == to_record(language(files))
+
+
+def test_a_language_model_writes_the_same_for_the_same_seed(
+    pretrained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        command = ["generate", str(pretrained), "--prompt", "the cat", "--tokens", "40"]
+        assert main([*command, "--seed", seed, "--top-k", "10", "--top-p", "0.9"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("the cat ")
+    assert len(texts[0].split()) > 30, "longer than the context of 12"
+    assert main(["generate", str(pretrained), "--prompt", "a", "--temperature", "0"]) == 0
+
+
+def test_a_model_of_words_reads_and_writes_line_ends(pretrained: Path) -> None:
+    choose = Sample(generator=torch.Generator().manual_seed(0))
+    text = write(pretrained, "the cat\nsat", choose, tokens=200)
+    assert text.startswith("the cat\nsat ")
+    assert text.count("\n") > 1, "one that the model wrote"
+
+
+def test_prompts_and_runs_that_give_no_text(
+    pretrained: Path, files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(pretrained), "--prompt", ""]) == 2
+    assert "at least one token" in capsys.readouterr().err
+    train(labels(files, **{"trainer.epochs": 1}), tmp_path / "run")
+    assert main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
+    assert "a run of a language model" in capsys.readouterr().err
+    assert main(["generate", str(tmp_path / "none"), "--prompt", "a"]) == 2
+    assert main(["generate", str(pretrained), "--prompt", "a", "--temperature", "-1"]) == 2

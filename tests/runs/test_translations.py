@@ -1,0 +1,77 @@
+"""A run of translation, from files to texts in the other language."""
+
+from __future__ import annotations
+
+import io
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import data, models, tasks, training
+from edgewise.cli import main
+from edgewise.recipes import Recipe
+from edgewise.runs import generation, train, translate
+
+pytest.importorskip("lightning")
+pytest.importorskip("tokenizers")
+pytest.importorskip("sacrebleu")
+
+WORDS = {"the": "die", "cat": "Katze", "dog": "Hund", "sat": "saß", "ran": "lief", "on": "auf"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dictionary, learned; what is tested is in ``test.en`` and ``test.de``."""
+    torch.set_num_threads(1)
+    folder, draw = tmp_path_factory.mktemp("parallel"), random.Random(0)
+    for name, count in (("train", 200), ("val", 20), ("test", 20)):
+        texts = [draw.choices(list(WORDS), k=draw.randint(1, 4)) for _ in range(count)]
+        (folder / f"{name}.en").write_text("\n".join(" ".join(text) for text in texts))
+        german = [" ".join(WORDS[word] for word in text) for text in texts]
+        (folder / f"{name}.de").write_text("\n".join(german))
+    recipe = Recipe(
+        name="dictionary",
+        summary="",
+        model=partial(models.transformer, width=32, depth=1, heads=2, feed_forward=32, dropout=0.0),
+        data=data.parallel(folder=str(folder), vocabulary_size=60, batch_size=200),
+        task=tasks.translation(beams=2),
+        optimizer=training.Optimizer("adam", lr=5e-3),
+        schedule=training.cosine(warmup=0.1),
+        trainer=training.Trainer(epochs=30, monitor="val/loss", better="lower", accelerator="cpu"),
+    )
+    assert train(recipe, folder / "run")["test/bleu"] > 50
+    return folder / "run"
+
+
+def test_texts_become_what_was_measured(run: Path) -> None:
+    from sacrebleu import metrics
+
+    texts, wanted = ((run.parent / f"test.{end}").read_text().split("\n") for end in ("en", "de"))
+    found = metrics.BLEU().corpus_score(translate(run, texts), [wanted]).score
+    measured = training.RunFolder(run).read_json("metrics.json")["test/bleu"]
+    assert found == pytest.approx(measured, abs=1e-4)
+
+
+def test_lines_stay_in_their_order_and_blank_ones_blank(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["the cat", "", "dog", "  ", "the dog sat on the cat"]
+    alone = [translate(run, [text])[0] for text in texts]
+    monkeypatch.setattr(generation, "AT_ONCE", 2)
+    assert translate(run, texts) == alone
+    assert alone[1] == alone[3] == ""
+    assert alone[0].startswith("die Katze")
+    assert main(["translate", str(run), *texts]) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == alone
+    monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\ndog"))
+    assert main(["translate", str(run)]) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == alone[:3]
+    assert translate(run, []) == []
+
+
+def test_a_run_of_another_kind_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(run), "--prompt", "a"]) == 2
+    assert "a run of a language model" in capsys.readouterr().err
