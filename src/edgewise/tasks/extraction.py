@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.layers import ExtractiveSummarizer
 from edgewise.ranges import check_least
 from edgewise.tasks.task import Task
@@ -61,13 +61,13 @@ class Extraction(Task):
         return F.binary_cross_entropy_with_logits(outputs, target)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.link_metrics import LinkAUC
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "summaries") from error
+        require("torchmetrics", extra="train", purpose="summaries")
+        from edgewise.tasks.link_metrics import LinkAUC
+
         return {"auc": LinkAUC()}
 
     def writing_metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="ROUGE")
         from edgewise.data.summaries import oracle
         from edgewise.tasks.rouge import words
         from edgewise.tasks.rouge_metric import ROUGES, Rouge
