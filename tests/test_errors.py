@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from edgewise.errors import unknown_name
+import sys
+
+import pytest
+import torch
+
+from edgewise.errors import MissingExtraError, require, unknown_name
 
 
 def test_a_name_in_other_letters_is_found_and_said_first() -> None:
@@ -18,3 +23,20 @@ def test_a_name_that_is_like_none() -> None:
     error = unknown_name("graph", "zzz", ["window", "causal"])
     assert error.expected == "one of causal, window"
     assert str(error).endswith("Remedy: choose one of them.")
+
+
+def test_a_required_package_is_given() -> None:
+    assert require("torch", extra="all", purpose="this test") is torch
+
+
+def test_a_required_package_that_is_missing_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "rdkit", None)  # as where it is not installed
+    with pytest.raises(MissingExtraError) as caught:
+        require("rdkit", extra="chem", purpose="reading molecules")
+    assert str(caught.value) == (
+        "reading molecules needs the package `rdkit`, which is not installed. "
+        "Remedy: pip install 'edgewise[chem]'."
+    )
+    assert isinstance(caught.value, ImportError)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class EdgewiseError(Exception):
@@ -61,6 +63,29 @@ class MissingExtraError(EdgewiseError, ImportError):
             f"{purpose} needs the package `{package}`, which is not installed. "
             f"Remedy: pip install 'edgewise[{extra}]'."
         )
+
+
+def require(package: str, *, extra: str, purpose: str) -> Any:
+    """Import an optional package, as ``require("scipy", extra="graphs", purpose="reading X")``.
+
+    Called where the package is used, before the imports from it.
+
+    Args:
+        package: its name in an import statement.
+        extra: the extra of Edgewise that installs it.
+        purpose: what it is needed for; the error begins with this.
+
+    Returns:
+        The package.
+
+    Raises:
+        MissingExtraError: it cannot be imported.
+
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(package, extra, purpose) from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgewise.cli.table import tested
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.graphs import Graph
 from edgewise.graphs.draw import draw_matrix, draw_nodes
 from edgewise.runs import Comparison
@@ -25,10 +25,9 @@ def picture(found: Comparison) -> Figure:
         MissingExtraError: Matplotlib is not installed.
 
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing a report") from error
+    require("matplotlib", extra="plot", purpose="drawing a report")
+    from matplotlib.figure import Figure
+
     graphs = [outcome.graph for outcome in found.outcomes if outcome.graph is not None]
     width = max(9.6, 2.4 * len(graphs))
     figure = Figure(figsize=(width, 8.8 if graphs else 4.2), layout="constrained")

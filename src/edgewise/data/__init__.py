@@ -100,3 +100,7 @@ __all__ = [
     "wiki_summaries",
     "wikitext2",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,3 +12,7 @@ from edgewise.decoding.continuation import Continuation
 from edgewise.decoding.generate import generate
 
 __all__ = ["Choose", "Continuation", "Greedy", "Sample", "beam_search", "generate"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -64,3 +64,7 @@ __all__ = [
     "scaled_positions",
     "sinusoidal_positions",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

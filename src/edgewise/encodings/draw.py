@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.biases import EdgeTerms, Projected, TableBias
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.graphs import Graph, complete
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ def draw(
         length: how many positions to show.
         width: of the features that an added encoding was made for, or of a head.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing an encoding") from error
+    require("matplotlib", extra="plot", purpose="drawing an encoding")
+    from matplotlib.figure import Figure
+
     from edgewise.encodings import RELATIVE, TURNED
 
     if isinstance(encoding, tuple(RELATIVE.values())):

@@ -99,7 +99,8 @@ class Dense:
             elements = problem.width + problem.value_width
             moved = nodes * (40e-9 + 0.95e-9 * elements)
             masked = 0.0 if problem.full else 1.5e-9
-            return 125e-6 + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
+            looks = 0.0 if problem.full and problem.grid == problem.num_edges else 45e-6
+            return 125e-6 + looks + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
         masked = 0.0 if problem.full else 8e-9
         each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
         if not (problem.score is None or isinstance(problem.score, Dot)):

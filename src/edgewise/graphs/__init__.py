@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edgewise.graphs import parse as _parse
 from edgewise.graphs.batch import batch, membership
 from edgewise.graphs.blocks import Blocks as blocks
 from edgewise.graphs.causal import Causal as causal
@@ -10,6 +9,7 @@ from edgewise.graphs.complete import Complete as complete
 from edgewise.graphs.convert import check_graph, from_dense, from_networkx, from_pyg, from_scipy
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
+from edgewise.graphs.expression import parse_expression
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
@@ -37,7 +37,7 @@ PATTERNS: dict[str, type[Pattern]] = {
 
 def parse(text: str) -> Pattern:
     """The pattern that a text such as ``"window(4) | hubs([0])"`` describes."""
-    return _parse.parse(text, PATTERNS)
+    return parse_expression(text, PATTERNS)
 
 
 __all__ = [
@@ -67,3 +67,7 @@ __all__ = [
     "virtual",
     "window",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import ArgumentError, require
 from edgewise.graphs.graph import Graph
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ MOST_LINES = 4000  # beyond this a picture is a blot, and slow
 
 def draw(graph: Graph, path: str | Path | None = None) -> Figure:
     """The graph and its matrix side by side; saved too, where ``path`` names a file."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing a graph") from error
+    require("matplotlib", extra="plot", purpose="drawing a graph")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     draw_nodes(graph, left)

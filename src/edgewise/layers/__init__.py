@@ -94,3 +94,7 @@ __all__ = [
     "members_of",
     "refuse_edge_attr",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

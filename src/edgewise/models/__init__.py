@@ -187,3 +187,7 @@ __all__ = [
     "transformer_encoder",
     "vit",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

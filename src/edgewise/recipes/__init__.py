@@ -68,3 +68,7 @@ def find(name: str) -> Recipe:
 
 
 __all__ = ["RECIPES", "Protocol", "Recipe", "find"]
+
+
+def __dir__() -> list[str]:
+    return __all__

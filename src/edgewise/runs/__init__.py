@@ -26,3 +26,7 @@ __all__ = [
     "with_values",
     "write",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -53,3 +53,7 @@ __all__ = [
     "text_classification",
     "translation",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgewise.decoding import generate
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.tasks.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ class Captioning(NextToken):
     smoothing: float = 0.0
 
     def writing_metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.text_metrics import Exact
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "captions") from error
+        require("torchmetrics", extra="train", purpose="captions")
+        from edgewise.tasks.text_metrics import Exact
+
         return {"exact": Exact()}
 
     def write(self, model: Any, batch: Any) -> list[str]:

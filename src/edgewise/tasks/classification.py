@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_share
 from edgewise.tasks.task import Task
 
@@ -34,9 +34,8 @@ class Classification(Task):
         return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from torchmetrics.classification import MulticlassAccuracy
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        require("torchmetrics", extra="train", purpose="accuracy")
+        from torchmetrics.classification import MulticlassAccuracy
+
         # Labels were checked when the data were loaded; micro is the share of right answers.
         return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

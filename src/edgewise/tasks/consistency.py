@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_from_zero, check_positive
 from edgewise.tasks.task import Task
 
@@ -60,8 +60,7 @@ class Consistency(Task):
         return known + self.weight * apart
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.view_accuracy import ViewAccuracy
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        require("torchmetrics", extra="train", purpose="accuracy")
+        from edgewise.tasks.view_accuracy import ViewAccuracy
+
         return {"accuracy": ViewAccuracy()}

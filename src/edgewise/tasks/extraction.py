@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.batches import Article
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.layers import ExtractiveSummarizer
 from edgewise.ranges import check_least
 from edgewise.rouge import oracle, words
@@ -61,13 +61,13 @@ class Extraction(Task):
         return F.binary_cross_entropy_with_logits(outputs, target)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.link_metrics import LinkAUC
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "summaries") from error
+        require("torchmetrics", extra="train", purpose="summaries")
+        from edgewise.tasks.link_metrics import LinkAUC
+
         return {"auc": LinkAUC()}
 
     def writing_metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="ROUGE")
         from edgewise.tasks.rouge_metric import ROUGES, Rouge
 
         def lead(article: Article) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
@@ -38,8 +38,7 @@ class Forecast(Task):
         return F.huber_loss(outputs, target[..., 0], delta=self.delta)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "errors of a forecast") from error
+        require("torchmetrics", extra="train", purpose="errors of a forecast")
+        from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
+
         return {"mae": AbsoluteDifference(), "seasonal_ratio": SeasonalRatio()}

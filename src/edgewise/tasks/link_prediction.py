@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_least
 from edgewise.tasks.task import Task
 
@@ -34,8 +34,7 @@ class LinkPrediction(Task):
         return F.binary_cross_entropy_with_logits(outputs, target)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.link_metrics import LinkAUC, LinkHits, LinkMRR
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "link prediction") from error
+        require("torchmetrics", extra="train", purpose="link prediction")
+        from edgewise.tasks.link_metrics import LinkAUC, LinkHits, LinkMRR
+
         return {"auc": LinkAUC(), f"hits@{self.hits}": LinkHits(self.hits), "mrr": LinkMRR()}

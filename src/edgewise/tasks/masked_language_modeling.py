@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.tasks.language_modeling import LanguageModeling
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ class MaskedLanguageModeling(LanguageModeling):
     """
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from torchmetrics.classification import MulticlassAccuracy
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        require("torchmetrics", extra="train", purpose="accuracy")
+        from torchmetrics.classification import MulticlassAccuracy
+
         return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

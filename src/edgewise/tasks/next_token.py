@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_share
 from edgewise.tasks.task import Task
 
@@ -38,8 +38,7 @@ class NextToken(Task):
         return F.cross_entropy(outputs, target, label_smoothing=self.smoothing)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.text_metrics import TokenAccuracy
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "accuracy") from error
+        require("torchmetrics", extra="train", purpose="accuracy")
+        from edgewise.tasks.text_metrics import TokenAccuracy
+
         return {"accuracy": TokenAccuracy()}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
@@ -51,8 +51,7 @@ class Recommendation(Task):
         return F.softplus(others[user, 0] - outputs[user, item]).mean()
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.ranking_metrics import NDCG, Recall
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "recommendation") from error
+        require("torchmetrics", extra="train", purpose="recommendation")
+        from edgewise.tasks.ranking_metrics import NDCG, Recall
+
         return {f"recall@{self.k}": Recall(self.k), f"ndcg@{self.k}": NDCG(self.k)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError, unknown_name
+from edgewise.errors import require, unknown_name
 from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
@@ -45,10 +45,9 @@ class Regression(Task):
         return (F.mse_loss if self.kind == "mse" else F.l1_loss)(outputs, target)
 
     def metrics(self) -> dict[str, Metric]:
-        try:
-            from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError, R2Score
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "errors of a regression") from error
+        require("torchmetrics", extra="train", purpose="errors of a regression")
+        from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError, R2Score
+
         return {
             "rmse": MeanSquaredError(squared=False),
             "mae": MeanAbsoluteError(),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from edgewise.batches import WritingBatch
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 
 ORDER = 4  # BLEU counts runs of one to four words
 
@@ -86,8 +86,4 @@ def bleu_signature() -> str:
 
 
 def _sacrebleu() -> Any:
-    try:
-        from sacrebleu import metrics
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "train", "BLEU") from error
-    return metrics
+    return require("sacrebleu", extra="train", purpose="BLEU").metrics

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from edgewise.decoding import beam_search
-from edgewise.errors import ArgumentError, MissingExtraError
+from edgewise.errors import ArgumentError, require
 from edgewise.layers import EncoderDecoderModel, Seq2SeqLanguageModel
 from edgewise.ranges import check_least
 from edgewise.tasks.next_token import NextToken
@@ -53,10 +53,9 @@ class Translation(NextToken):
         return Seq2SeqLanguageModel(model)
 
     def writing_metrics(self) -> dict[str, Metric]:
-        try:
-            from edgewise.tasks.text_metrics import BLEU
-        except ImportError as error:
-            raise MissingExtraError("torchmetrics", "train", "BLEU") from error
+        require("torchmetrics", extra="train", purpose="BLEU")
+        from edgewise.tasks.text_metrics import BLEU
+
         return {"bleu": BLEU()}
 
     def write(self, model: Any, batch: Any) -> list[str]:

@@ -26,3 +26,7 @@ __all__ = [
     "place",
     "seed_everything",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

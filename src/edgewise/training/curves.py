@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.training.folder import Row
 
 if TYPE_CHECKING:
@@ -15,10 +15,9 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 def curves(rows: list[Row], best_epoch: int) -> Figure:
     """One panel for each metric, training and validation over the epochs; the best is marked."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot", "drawing learning curves") from error
+    require("matplotlib", extra="plot", purpose="drawing learning curves")
+    from matplotlib.figure import Figure
+
     names = [key.removeprefix("val/") for key in rows[0] if key.startswith("val/")]
     figure = Figure(figsize=(4.6 * len(names), 3.4), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]

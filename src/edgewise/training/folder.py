@@ -21,9 +21,9 @@ from edgewise.errors import (
     ArgumentError,
     EdgewiseError,
     MissingDataError,
-    MissingExtraError,
     RunExistsError,
     WriteError,
+    require,
 )
 from edgewise.training.interrupt import Interrupted
 
@@ -250,11 +250,10 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """``model.safetensors``, with the digest of what is in it."""
-        try:
-            from safetensors import SafetensorError
-            from safetensors.torch import save_file
-        except ImportError as error:
-            raise MissingExtraError("safetensors", "train", "saving weights") from error
+        require("safetensors", extra="train", purpose="saving weights")
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
         own = {name: value.detach().cpu().clone() for name, value in weights.items()}
 
         def fill(part: Path) -> None:
@@ -271,8 +270,10 @@ class RunFolder:
         Raises:
             MissingDataError: it is not there.
             ArgumentError: it is not as it was written.
+            MissingExtraError: safetensors is not installed.
 
         """
+        require("safetensors", extra="train", purpose="reading weights")
         from safetensors import safe_open
 
         with (

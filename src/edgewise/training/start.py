@@ -7,7 +7,7 @@ from types import ModuleType
 
 from torch import nn
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.training.folder import RunFolder
 from edgewise.training.interfaces import Loader, Task
 from edgewise.training.optimizer import Optimizer
@@ -75,8 +75,8 @@ def evaluate(
 
 
 def _lightning() -> ModuleType:
-    try:
-        from edgewise.training import run
-    except ImportError as error:
-        raise MissingExtraError(error.name or "lightning", "train", "training") from error
+    for package in ("lightning", "torchmetrics", "safetensors", "rich"):
+        require(package, extra="train", purpose="training")
+    from edgewise.training import run
+
     return run

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.batches import Batch
 from edgewise.data.checks import check_features, check_labels, check_splits
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 from edgewise.ranges import check_least, check_share, check_shares
 
 CLASSES = 10
@@ -51,11 +51,10 @@ class Digits(Data):
         check_share("data.warp", self.warp, "choose for example 0.1")
 
     def load(self) -> Splits:
-        try:
-            from sklearn.datasets import load_digits
-            from sklearn.model_selection import train_test_split
-        except ImportError as error:
-            raise MissingExtraError("scikit-learn", "train", "the data set digits") from error
+        require("sklearn", extra="train", purpose="the data set digits")
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
         digits = load_digits()
         images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
         labels = torch.as_tensor(digits.target, dtype=torch.long)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import MissingExtraError
+from edgewise.errors import require
 
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B", "Si")
 HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
@@ -42,10 +42,9 @@ def rdkit() -> ModuleType:
         MissingExtraError: RDKit is not installed.
 
     """
-    try:
-        from rdkit import Chem
-    except ImportError as error:
-        raise MissingExtraError("rdkit", "chem", "reading molecules") from error
+    require("rdkit", extra="chem", purpose="reading molecules")
+    from rdkit import Chem
+
     module: ModuleType = Chem
     return module
 

@@ -19,7 +19,7 @@ from edgewise.data.checks import check_features
 from edgewise.data.files import naming
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.table import read_table
-from edgewise.errors import ArgumentError, MissingExtraError, unknown_name
+from edgewise.errors import ArgumentError, require, unknown_name
 from edgewise.ranges import check_least, check_shares
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -126,10 +126,9 @@ def _of_table(path: Path, column: str) -> Tensor:
 
 
 def _bundled(name: Bundled) -> Tensor:
-    try:
-        from statsmodels import datasets
-    except ImportError as error:
-        raise MissingExtraError("statsmodels", "series", f"the series {name}") from error
+    require("statsmodels", extra="series", purpose=f"the series {name}")
+    from statsmodels import datasets
+
     table = getattr(datasets, name).load_pandas().data
     if name == "co2":
         table = table.interpolate()

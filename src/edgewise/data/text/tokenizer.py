@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from edgewise.data.reading import read_text
-from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -166,11 +166,7 @@ def vocabulary_hash(tokenizer: Tokenizer) -> str:
 
 
 def _library() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise MissingExtraError("tokenizers", "text", "reading text") from error
-    return tokenizers
+    return require("tokenizers", extra="text", purpose="reading text")
 
 
 def _check_names(kind: Kind, special: Sequence[Special]) -> None:

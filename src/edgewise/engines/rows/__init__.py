@@ -55,7 +55,7 @@ class Rows:
         each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
         if isinstance(problem.score, Additive):
             each += 0.5e-9 * heads * problem.width
-        return 330e-6 + 0.2e-6 * nodes + edges * each
+        return 230e-6 + 0.2e-6 * nodes + edges * each
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

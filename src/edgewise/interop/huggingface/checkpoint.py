@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError, MissingDataError, MissingExtraError
+from edgewise.errors import ArgumentError, MissingDataError, require
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -120,10 +120,9 @@ def _modern(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpo
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise MissingExtraError("safetensors", "text", "reading weights") from error
+    require("safetensors", extra="text", purpose="reading weights")
+    from safetensors.torch import load_file
+
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():

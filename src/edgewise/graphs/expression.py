@@ -13,7 +13,7 @@ OPERATORS = {ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.Sub: operat
 METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
 
 
-def parse(text: str, patterns: dict[str, Any]) -> Pattern:
+def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     """Read what ``repr(pattern)`` writes: calls of ``patterns``, joined by ``|``, ``&`` and ``-``.
 
     Nothing else of Python is evaluated.
