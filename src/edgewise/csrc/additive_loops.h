@@ -25,7 +25,7 @@ EW_INLINE double erf_of(double x) { return __builtin_erf(x); }
 struct Smooth {  // tanh, GELU (exact) or SiLU
   template <int N> static EW_INLINE Vec<A, N> normal_distribution(Vec<A, N> z) {
     Vec<A, N> r;
-    for (int i = 0; i < N; ++i) r[i] = A(0.5) * (1 + erf_of(z[i] * A(0.70710678118654752)));
+    EW_EACH (i, N) r[i] = A(0.5) * (1 + erf_of(z[i] * A(0.70710678118654752)));
     return r;
   }
   template <int N> static EW_INLINE Vec<A, N> sigmoid(Vec<A, N> z) {

@@ -64,9 +64,7 @@ struct Aggregate {
   }
   // Which of the numbers x, as they would be stored, are the extreme.
   template <int N> static EW_INLINE auto reach(Vec<A, N> x, const T* extreme) {
-    T stored[N];
-    store<N>(stored, x);
-    return load<N>(stored) == load<N>(extreme);
+    return as_stored<N>(x, extreme) == load<N>(extreme);
   }
 };
 
@@ -85,12 +83,14 @@ struct AggregateForward : Aggregate {
   // NaN wins, as in torch.amax.
   struct Greatest {
     template <class X> EW_INLINE X operator()(X x, X y) const {
-      return (x == x) & ((y != y) | (y > x)) ? y : x;
+      const X more = y <= x ? x : y;
+      return x == x ? more : x;
     }
   };
   struct Least {
     template <class X> EW_INLINE X operator()(X x, X y) const {
-      return (x == x) & ((y != y) | (y < x)) ? y : x;
+      const X less = y >= x ? x : y;
+      return x == x ? less : x;
     }
   };
   template <class Better> void take_extreme(const Row& row, A first, Better better) {

@@ -181,7 +181,7 @@ struct Attend : AttendScratch {
 
   // ---- gain and bias ----
 
-  i64 term_row(const ew_term& t, i32 edge) {
+  EW_INLINE i64 term_row(const ew_term& t, i32 edge) {
     if (!t.index_bits) return edge;
     const i64 row = t.index_bits == 32 ? static_cast<const i32*>(t.index)[edge]
                                        : static_cast<const i64*>(t.index)[edge];
@@ -221,12 +221,15 @@ struct Attend : AttendScratch {
   // From a number for each place of a period to one for each head, repeated.
   template <class Op> EW_INLINE void fold(A* x, Op op) const {
     if (hp == period) return;
-    for (int h = 0; h < hp; ++h)
-      for (int i = h + hp; i < period; i += hp) x[h] = op(x[h], x[i]);
+    for (int h = 0; h < hp; ++h) {
+      A all = x[h];
+      for (int i = h + hp; i < period; i += hp) all = op(all, x[i]);
+      x[h] = all;
+    }
     repeat(x);
   }
-  EW_INLINE void repeat(A* x) const {
-    for (int i = hp; i < period; ++i) x[i] = x[i - hp];
+  EW_INLINE void repeat(A* x) const {  // a number of heads below a vector's is a power of two
+    for (int i = hp; i < period; ++i) x[i] = x[i & (hp - 1)];
   }
 
   // weights = exp(scores - greatest), with greatest (0 where nothing may be read) and total

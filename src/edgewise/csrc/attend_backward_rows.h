@@ -160,7 +160,7 @@ struct AttendBackwardRows : Attend {
           if (times) g *= load<N>(times + at + h);
           if (t.width > 1 || H == 1) store<N>(to + h, sums ? load<N>(to + h) + g : g);
           else
-            EW_EACH (k, N) sum += g[k];
+            EW_EACH (k, N) sum += lane(g, k);
         }
         if (t.width < H) *to = sums ? *to + sum : sum;
       }

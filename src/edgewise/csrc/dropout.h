@@ -34,7 +34,8 @@ struct Dropout {
   // `keep` where a weight is kept, 0 where it is dropped, for N pairs of an edge and a head
   template <int N> EW_INLINE Vec<A, N> factor(Vec<u32, N> edge_and_head) const {
     const Vec<u32, N> drawn = mix(mix(edge_and_head) ^ member);
-    return __builtin_convertvector(drawn >= threshold, Vec<A, N>) * -keep;
+    if constexpr (N == 1) return drawn >= threshold ? keep : A(0);
+    else return __builtin_convertvector(drawn >= threshold, Vec<A, N>) * -keep;  // true is -1
   }
 };
 

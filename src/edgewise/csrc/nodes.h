@@ -18,7 +18,7 @@ EW_OUTLINE void widen_row(A* to, const T* from, int n, A scale = 1) {
   in_blocks<kWidth>(
       n, [&](auto lanes, int i) { store<lanes>(to + i, load<lanes>(from + i) * scale); });
 }
-EW_OUTLINE void narrow_row(T* to, const A* from, int n, A scale = 1) {
+EW_INLINE void narrow_row(T* to, const A* from, int n, A scale = 1) {
   in_blocks<kWidth>(
       n, [&](auto lanes, int i) { store<lanes>(to + i, load<lanes>(from + i) * scale); });
 }

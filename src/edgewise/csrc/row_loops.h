@@ -42,17 +42,18 @@ EW_INLINE void dot_step(const Vec<A, kLanesOf<D>>* x, const T* y, i64 stride, Ed
     const T* row = y + i64(edges.index[e + b]) * stride;
     fetch_ahead(y, stride, edges, e + b, Heads * D);
     EW_EACH (h, Heads) {
-      Vec<A, N> sum{};
-      EW_EACH (v, PerHead) sum += x[h * PerHead + v] * load<N>(row + h * D + v * N);
+      Vec<A, N> sum = x[h * PerHead] * load<N>(row + h * D);
+      EW_EACH (v, PerHead - 1) sum += x[h * PerHead + v + 1] * load<N>(row + h * D + (v + 1) * N);
       part[b * Heads + h] = sum;
     }
   }
   const Vec<A, Sums> sums = sum_each<A, N, Sums>(part);
-  EW_EACH (b, Count)
-    EW_EACH (h, Heads) {
-      A* to = scores + i64(e + b) * hp + h;
-      *to = add ? *to + sums[b * Heads + h] : sums[b * Heads + h];
-    }
+  scores += i64(e) * hp;
+  if (add) {
+    EW_EACH (i, Sums) scores[i64(i / Heads) * hp + i % Heads] += lane(sums, i);
+  } else {
+    EW_EACH (i, Sums) scores[i64(i / Heads) * hp + i % Heads] = lane(sums, i);
+  }
 }
 
 template <int D>

@@ -47,6 +47,10 @@ struct f16 {
 template <class A, int L> struct VecOf {
   typedef A type __attribute__((vector_size(L * sizeof(A))));
 };
+// A vector of one lane is a number: compilers handle real vectors of one lane badly.
+template <class A> struct VecOf<A, 1> {
+  typedef A type;
+};
 template <class A, int L> using Vec = typename VecOf<A, L>::type;
 template <class A> constexpr int kLanes = kVectorBytes / int(sizeof(A));
 
@@ -64,6 +68,10 @@ template <class To, class From> EW_INLINE To bitcast(const From& from) {
   __builtin_memcpy(&to, &from, sizeof(To));
   return to;
 }
+
+EW_INLINE float lane(float v, int) { return v; }
+EW_INLINE double lane(double v, int) { return v; }
+template <class V> EW_INLINE auto lane(const V& v, int i) { return v[i]; }
 
 template <class A, int L> EW_INLINE Vec<A, L> splat(A x) { return x - Vec<A, L>{}; }
 
@@ -109,17 +117,33 @@ template <> struct Narrow<f16> {
 
 // ---- vectors ----
 
+// A vector anywhere in an array of A. Unlike memcpy, a store of one leaves the compiler what it knows
+// of everything that is no A: pointers and sizes stay in registers in the loops that write rows.
+template <class A, int L> struct LooseOf {
+  typedef A type __attribute__((vector_size(L * sizeof(A)), aligned(alignof(A))));
+};
+template <class A> struct LooseOf<A, 1> {
+  typedef A type;
+};
 template <int L, class A> EW_INLINE Vec<A, L> load_same(const A* p) {
-  Vec<A, L> v;
-  __builtin_memcpy(&v, p, sizeof(v));
-  return v;
+  return *reinterpret_cast<const typename LooseOf<A, L>::type*>(p);
+}
+template <int L, class A> EW_INLINE void store_same(A* p, Vec<A, L> v) {
+  *reinterpret_cast<typename LooseOf<A, L>::type*>(p) = v;
 }
 template <int L> EW_INLINE Vec<float, L> load(const float* p) { return load_same<L>(p); }
 template <int L> EW_INLINE Vec<double, L> load(const double* p) { return load_same<L>(p); }
 template <int L> EW_INLINE Vec<float, L> load(const bf16* p) {
-  Vec<uint16_t, L> half;
-  __builtin_memcpy(&half, p, sizeof(half));
-  return bitcast<Vec<float, L>>(__builtin_convertvector(half, Vec<u32, L>) << 16);
+#if defined(__AVX512F__)  // by name: the compiler converts halves and joins them
+  if constexpr (L == 16)
+    return bitcast<Vec<float, L>>(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+#endif
+  if constexpr (L == 1) return widen(*p);
+  else {
+    const Vec<uint16_t, L> half = load_same<L>(&p->bits);
+    return bitcast<Vec<float, L>>(__builtin_convertvector(half, Vec<u32, L>) << 16);
+  }
 }
 template <int L> EW_INLINE Vec<float, L> load(const f16* p) {
 #if defined(__AVX512F__)
@@ -130,23 +154,24 @@ template <int L> EW_INLINE Vec<float, L> load(const f16* p) {
   if constexpr (L == 8)
     return bitcast<Vec<float, L>>(_mm256_cvtph_ps(bitcast<__m128i>(load_same<8>(&p->bits))));
 #endif
-  Vec<float, L> v;
-  EW_EACH (i, L) v[i] = widen(p[i]);
-  return v;
+  if constexpr (L == 1) return widen(*p);
+  else {
+    Vec<float, L> v;
+    EW_EACH (i, L) v[i] = widen(p[i]);
+    return v;
+  }
 }
 
-template <int L> EW_INLINE void store(float* p, Vec<float, L> v) {
-  __builtin_memcpy(p, &v, sizeof(v));
-}
-template <int L> EW_INLINE void store(double* p, Vec<double, L> v) {
-  __builtin_memcpy(p, &v, sizeof(v));
-}
-template <int L> EW_INLINE void store(bf16* p, Vec<float, L> v) {
+template <int L> EW_INLINE void store(float* p, Vec<float, L> v) { store_same<L>(p, v); }
+template <int L> EW_INLINE void store(double* p, Vec<double, L> v) { store_same<L>(p, v); }
+template <int L> EW_INLINE Vec<u32, L> rounded_bf16(Vec<float, L> v) {
   const Vec<u32, L> bits = bitcast<Vec<u32, L>>(v);
   const Vec<u32, L> even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const Vec<u32, L> rounded = v == v ? even : (bits >> 16) | 0x40;
-  const Vec<uint16_t, L> half = __builtin_convertvector(rounded, Vec<uint16_t, L>);
-  __builtin_memcpy(p, &half, sizeof(half));
+  return v == v ? even : (bits >> 16) | 0x40;
+}
+template <int L> EW_INLINE void store(bf16* p, Vec<float, L> v) {
+  if constexpr (L == 1) *p = Narrow<bf16>::of(v);
+  else store_same<L>(&p->bits, __builtin_convertvector(rounded_bf16<L>(v), Vec<uint16_t, L>));
 }
 template <int L> EW_INLINE void store(f16* p, Vec<float, L> v) {
 #if defined(__AVX512F__)
@@ -157,7 +182,19 @@ template <int L> EW_INLINE void store(f16* p, Vec<float, L> v) {
   if constexpr (L == 8)
     return _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(bitcast<__m256>(v), 0));
 #endif
-  EW_EACH (i, L) p[i] = Narrow<f16>::of(v[i]);
+  EW_EACH (i, L) p[i] = Narrow<f16>::of(lane(v, i));
+}
+
+// What a number will be when it is read again.
+template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const float*) { return v; }
+template <int L> EW_INLINE auto as_stored(Vec<double, L> v, const double*) { return v; }
+template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const bf16*) {
+  return bitcast<Vec<float, L>>(rounded_bf16<L>(v) << 16);
+}
+template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const f16*) {
+  f16 stored[L];
+  store<L>(stored, v);
+  return load<L>(stored);
 }
 
 // The first n < L lanes; the rest are zero and their memory is not touched.
@@ -221,6 +258,7 @@ template <class Op, int L, int G, class V, int... I> EW_INLINE auto fold_groups(
 }
 template <class Op, int L, int G, class A> EW_INLINE Vec<A, G> fold_all(Vec<A, L> v) {
   if constexpr (L == G) return v;
+  else if constexpr (L == 2) return Op::of(v[0], v[1]);
   else
     return fold_all<Op, L / 2, G, A>(fold_groups<Op, L, G>(v, typename MakeLanes<L / 2>::type{}));
 }
@@ -238,10 +276,10 @@ template <class A, int L, int R> EW_INLINE auto sum_each(const Vec<A, L>* x) {
   return fold_each<Plus, A, L, R>(x);
 }
 template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
-  if constexpr (L == 1) return v[0];
+  if constexpr (L == 1) return v;
   else {
     Vec<A, L> x[1] = {v};
-    return sum_each<A, L, 1>(x)[0];
+    return sum_each<A, L, 1>(x);
   }
 }
 

@@ -22,14 +22,18 @@ constexpr int kBlock = 64, kTile = 128;
 // ---- products ----
 
 // The left side of a product: kGroup rows of `depth` numbers.
-struct ByRows {  // a[r, k]
+struct Rows {  // a[r, k]
   const A* first;
   i64 row;
-  EW_INLINE const A& operator()(int r, i64 k) const { return first[r * row + k]; }
+  EW_INLINE A operator()(int r, i64 k) const { return first[r * row + k]; }
 };
-struct ByColumns {  // a[k, r], a tile read across
+struct TileRows {  // a[r, k] of a tile
   const A* first;
-  EW_INLINE const A& operator()(int r, i64 k) const { return first[k * kTile + r]; }
+  EW_INLINE A operator()(int r, i64 k) const { return first[r * kTile + k]; }
+};
+struct TileColumns {  // a[k, r] of a tile, read across
+  const A* first;
+  EW_INLINE A operator()(int r, i64 k) const { return first[k * kTile + r]; }
 };
 // The other two: rows `row` numbers apart.
 template <class P> struct Matrix {
@@ -56,7 +60,7 @@ EW_INLINE void product_of(Left a, Matrix<const A> b, Matrix<A> c, int depth) {
 }
 // The same for any number of columns, a multiple of the vector.
 template <bool Add, class Left>
-EW_OUTLINE void product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth) {
+EW_INLINE void product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth) {
   for (; columns >= 2 * kWidth; columns -= 2 * kWidth) {
     product_of<Add, 2>(a, b, c, depth);
     b.first += 2 * kWidth, c.first += 2 * kWidth;
@@ -112,7 +116,7 @@ struct HeadRows {
 };
 
 // to[i, d], with zeros up to whole vectors along d and whole groups along i; whether all is finite
-EW_OUTLINE bool pack(A* to, int row, HeadRows x, A scale) {
+EW_INLINE bool pack(A* to, int row, HeadRows x, A scale) {
   const int whole = x.width / kWidth * kWidth, rest = x.width - whole;
   Vector wrong{};  // x - x is 0, or NaN
   for (int i = 0; i < x.n; ++i, to += row) {
@@ -131,7 +135,7 @@ EW_OUTLINE bool pack(A* to, int row, HeadRows x, A scale) {
   return sum_lanes<kWidth, A>(wrong) == 0;
 }
 // to[d, i], with zeros up to whole vectors along i
-EW_OUTLINE void pack_transposed(A* to, HeadRows x) {
+EW_INLINE void pack_transposed(A* to, HeadRows x) {
   for (int i = 0; i < x.n; i += kWidth) {
     const int rows = x.n - i < kWidth ? x.n - i : kWidth;
     int d = 0;
@@ -297,7 +301,7 @@ struct TilesForward : Tiles {
     const Range wide = read.whole();
     if (read.empty()) return;
     A* const s = weights + g * kTile;
-    product<false>(ByRows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+    product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
                    wide.end - wide.begin, D);
     Vector lanes[kGroup];
     for (int r = 0; r < kGroup; ++r) {
@@ -312,11 +316,11 @@ struct TilesForward : Tiles {
         lanes[r] = x > lanes[r] ? x : lanes[r];
       }
     }
-    using Rows = Vec<A, kGroup>;
-    const Rows before = load<kGroup>(most + g);
-    const Rows here = fold_each<Greater, A, kWidth, kGroup>(lanes),
+    using Each = Vec<A, kGroup>;  // a number for each row of the group
+    const Each before = load<kGroup>(most + g);
+    const Each here = fold_each<Greater, A, kWidth, kGroup>(lanes),
                now = here > before ? here : before;
-    const Rows shift = now == -kInf<A> ? Rows{} : now, fade = exp_vec<kGroup>(before - shift);
+    const Each shift = now == -kInf<A> ? Each{} : now, fade = exp_vec<kGroup>(before - shift);
     for (int r = 0; r < kGroup; ++r) {
       lanes[r] = Vector{};
       for (int j = wide.begin; j < wide.end; j += kWidth) {
@@ -326,15 +330,15 @@ struct TilesForward : Tiles {
       }
     }
     store<kGroup>(most + g, now);
-    const Rows sums = fold_each<Plus, A, kWidth, kGroup>(lanes);
+    const Each sums = fold_each<Plus, A, kWidth, kGroup>(lanes);
     store<kGroup>(total + g, load<kGroup>(total + g) * fade + sums);
     if (a.dropout > 0) drop(b, h, begin + g, count, first, wide, s);
     for (int r = 0; more && r < kGroup; ++r) {
       A* const to = out + (g + r) * Vp;
       for (int d = 0; d < Vp; d += kWidth) store<kWidth>(to + d, load<kWidth>(to + d) * fade[r]);
     }
-    add_product(ByRows{s + read.begin, kTile}, {value + read.begin * Vp, Vp}, {out + g * Vp, Vp},
-                Vp, read.end - read.begin, finite_value);
+    add_product(TileRows{s + read.begin}, {value + read.begin * Vp, Vp}, {out + g * Vp, Vp}, Vp,
+                read.end - read.begin, finite_value);
   }
   void drop(i64 b, int h, int row, int count, int first, Range wide, A* s) const {
     const Mask kept = mask(b, h);
@@ -428,9 +432,9 @@ struct TilesBackward : Tiles {
           }
           if (!reads(g)) continue;
           const int depth = (run < n ? run : n) - g;
-          add_product(ByColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
+          add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
                       {grad_value + j * Vp, Vp}, Vp, depth, finite_grad);
-          add_product(ByColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
+          add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
                       {grad_key + j * Dp, Dp}, Dp, depth, finite_query);
         }
       }
@@ -452,10 +456,10 @@ struct TilesBackward : Tiles {
     if (read.empty()) return {0, 0};
     A *const s = weights + g * kTile, *const ds = grads + g * kTile;
     const int columns = wide.end - wide.begin;
-    product<false>(ByRows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+    product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
                    columns, D);
-    product<false>(ByRows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
-                   {ds + wide.begin, kTile}, columns, Dv);
+    product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile}, {ds + wide.begin, kTile},
+                   columns, Dv);
     const Mask kept = mask(b, h);
     for (int r = 0; r < count; ++r) {
       const int i = begin + g + r;
@@ -481,7 +485,7 @@ struct TilesBackward : Tiles {
         store<kWidth>(to_grad, by);
       }
     }
-    add_product(ByRows{ds + read.begin, kTile}, {key + read.begin * Dp, Dp},
+    add_product(TileRows{ds + read.begin}, {key + read.begin * Dp, Dp},
                 {grad_query + i64(begin - first_row + g) * Dp, Dp}, Dp, read.end - read.begin,
                 finite_key);
     return read;
