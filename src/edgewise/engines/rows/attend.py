@@ -87,7 +87,7 @@ ARGUMENTS = (
 
 
 class RowsAttend(KernelOperator):
-    """Output, log-sum-exp, and greatest score and sum of exponentials ``[B, N_dst, 2, H]``."""
+    """Output, log-sum-exp, and greatest score and 1 / sum of exponentials ``[B, N_dst, 2, H]``."""
 
     name = "rows_attend"
     arguments = ARGUMENTS
@@ -205,7 +205,10 @@ def _room_for_pieces(job: Job, side: Side, given: Given) -> None:
 
 
 def _one_sided(given: Given) -> bool:
-    """Whether an edge's score cannot be computed from its source's end (see attend.h)."""
+    """Whether an edge's score cannot be computed from its source's end.
+
+    See ``csrc/attend_backward_columns.h``.
+    """
     if "edge_value" in given or "edge_value_features" in given:
         return True
     return given["score"] == 1 and ("edge_key" in given or "edge_key_features" in given)
