@@ -160,6 +160,7 @@ class KernelOperator(ABC):
         self.names = tuple(argument.name for argument in self.arguments)
         self.puts = {a.name: a.put for a in self.arguments if a.put is not left_out}
         self.leaves = self.names[: self.differentiable]
+        self.lists = [a.name for a in self.arguments if a.schema == "Tensor[]"]
         schema = ", ".join(f"{argument.schema} {argument.name}" for argument in self.arguments)
         made = ", ".join(["Tensor"] * len(self.results))
         self.operator = torch.library.custom_op(
@@ -187,8 +188,8 @@ class KernelOperator(ABC):
         leaves = [name for name in self.leaves if name in given]
         tensors = [given[name] for name in leaves]
         if watched(tensors):
-            shown = [getattr(x, "tensors", x) for x in map(given.get, self.names)]
-            results = self.operator(*shown)
+            shown = {name: getattr(given[name], "tensors", given[name]) for name in self.lists}
+            results = self.operator(*map({**given, **shown}.get, self.names))
             return results if isinstance(results, tuple) else (results,)
         if wants_gradient(tensors):
             return _Eager.apply(self, given, leaves, *tensors)  # type: ignore[no-any-return, no-untyped-call]
