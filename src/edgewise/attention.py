@@ -83,8 +83,7 @@ def attend(
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
     """
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        check_nodes(name, x)
+    _check_all_nodes(query, key, value)
     check_layout(layout, query, key, graph)
     if layout == "HND":
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
@@ -215,9 +214,13 @@ def prepare(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> tuple[AttentionCall, Graph]:
     """The checked call and the bound graph; draws a seed where weights are dropped."""
+    _check_all_nodes(query, key, value)
+    return _call(query, key, value, graph, **options)
+
+
+def _check_all_nodes(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_nodes(name, x)
-    return _call(query, key, value, graph, **options)
 
 
 def _call(

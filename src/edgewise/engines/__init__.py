@@ -6,11 +6,11 @@ from typing import Any
 
 from edgewise.engines.dense import Dense
 from edgewise.engines.plan import EdgeEngine, Engine
-from edgewise.engines.reference import Reference
+from edgewise.engines.reference import REFERENCE
 from edgewise.engines.rows import Rows
 from edgewise.engines.tiles import Tiles
 
-ROWS, REFERENCE = Rows(), Reference()
+ROWS = Rows()
 
 ENGINES: dict[str, Engine[Any]] = {
     "dense": Dense(),

@@ -13,10 +13,9 @@ from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
-from edgewise.engines.reference import EdgeLayout, Reference, expand, wide
+from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.scores import Dot
 
-REFERENCE = Reference()
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 

@@ -106,6 +106,10 @@ class Reference:
         return out.to(value.dtype)
 
 
+REFERENCE = Reference()
+"""The one that other engines leave calls to."""
+
+
 def wide(x: Tensor) -> Tensor:
     """16-bit floats as float32, others as they are."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
