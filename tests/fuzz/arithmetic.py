@@ -72,6 +72,12 @@ class Bounded:
     def __add__(self, other: Bounded) -> Bounded:
         return self._made(self.value + other.value, self.error + other.error)
 
+    def apart(self, other: Bounded) -> Bounded:
+        """``self + other``, which may be carried as two terms to the end and be added up there."""
+        size = np.abs(self.value) + np.abs(other.value)
+        both = self + other
+        return Bounded(both.value, both.error + self.rounding.unit * size, self.rounding)
+
     def __sub__(self, other: Bounded) -> Bounded:
         return self._made(self.value - other.value, self.error + other.error)
 

@@ -107,14 +107,14 @@ class Attention:
         rounding: Rounding,
         *,
         out: Array | None = None,
-        lse: Array | None = None,
+        lse: Array | Bounded | None = None,
         weights: Array | None = None,
-        scores: Array | None = None,
+        scores: Array | Bounded | None = None,
     ) -> dict[str, Bounded]:
         """The gradient of each argument, given that of some results."""
         call, found = self.call, dict[str, Bounded]()
         if scores is not None:
-            self._from_scores(Bounded.of(scores, rounding), found, rounding)
+            self._from_scores(_bounded(scores, rounding), found, rounding)
             return found
         weight = self.weights.within(rounding)
         share = Bounded.of(np.zeros(weight.value.shape), rounding)
@@ -132,9 +132,22 @@ class Attention:
         mean = _by_node(weight * share, call.target, call.num_targets).at(-2, call.target)
         change = share - mean
         if lse is not None:
-            change = change + Bounded.of(lse, rounding).at(-2, call.target)
+            change = change + _bounded(lse, rounding).at(-2, call.target)
         self._from_scores((weight * change).only(self.live), found, rounding)
         return found
+
+    def gradients_by_lse(self, rounding: Rounding, *, weights: Bounded) -> dict[str, Bounded]:
+        """The gradient of each argument where weights are made as ``exp(score - lse)``.
+
+        What goes through the score and what goes through the sum meet only in the argument, so
+        what cancels there has been rounded twice.
+        """
+        direct = self.weights.within(rounding) * weights
+        zero = Bounded.of(0.0, rounding)
+        through = zero - _by_node(direct, self.call.target, self.call.num_targets)
+        by_score = self.gradients(rounding, scores=direct.only(self.live))
+        by_sum = self.gradients(rounding, lse=through)
+        return {name: by_score[name] + by_sum[name] for name in by_score}
 
     def _from_scores(self, ds: Bounded, found: dict[str, Bounded], rounding: Rounding) -> None:
         call = self.call
@@ -173,7 +186,7 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     if call.score.name != "none":
         parts["query"] = Bounded.of(call.query, rounding).at(-3, call.target)
         key = Bounded.of(call.key, rounding).at(-3, call.source)
-        parts["key"] = key if call.edge_key is None else key + call.term("edge_key", rounding)
+        parts["key"] = key if call.edge_key is None else key.apart(call.term("edge_key", rounding))
         raw = raw + _score(parts["query"], parts["key"], call)
     scores = raw
     if call.gain is not None:
@@ -201,7 +214,7 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     if call.value is not None:
         value = Bounded.of(call.value, rounding).at(-3, call.source)
         if call.edge_value is not None:
-            value = value + call.term("edge_value", rounding)
+            value = value.apart(call.term("edge_value", rounding))
         parts["value"] = value
         given = weights if call.kept is None else weights * Bounded.of(call.kept, rounding)
         matrix = _matrix(call.target, call.num_targets)
@@ -369,6 +382,10 @@ def _by_node(x: Bounded, node: Index, count: int) -> Bounded:
 def _matrix(node: Index, count: int) -> Array:
     """``[count, E]``: 1 where the edge is at the node."""
     return (node == np.arange(count)[:, None]).astype(np.float64)
+
+
+def _bounded(x: Array | Bounded, rounding: Rounding) -> Bounded:
+    return x.within(rounding) if isinstance(x, Bounded) else Bounded.of(x, rounding)
 
 
 def _sums(matrix: Array, x: Array) -> Array:
