@@ -191,10 +191,11 @@ import sys, torch, numpy
 before = set(sys.modules)
 import edgewise
 new = {{name.split(".")[0] for name in set(sys.modules) - before}}
-print(sorted(new & set({EXTRAS!r})))
+print(sorted(new & set({EXTRAS!r})), "torch._dynamo" in sys.modules)
 """
     done = run(code)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+    # PyTorch's compiler takes longer to import than all the rest, and few compile.
+    assert done.stdout.strip() == "[] False", done.stdout + done.stderr
 
 
 def test_the_block_blocks() -> None:

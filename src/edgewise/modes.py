@@ -41,9 +41,12 @@ def while_tracing(function: F) -> F:
 
     It gets objects as they are, and the code is compiled again for others. What compiled code
     makes itself has none of its attributes yet.
+
+    This is ``torch.compiler.assume_constant_result``, which would import the compiler for it:
+    two seconds for everybody who imports Edgewise and compiles nothing.
     """
-    marked: F = torch.compiler.assume_constant_result(function)
-    return marked
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def _inside() -> bool:

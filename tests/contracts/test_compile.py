@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.graphs import Pattern
-from edgewise.graphs.graph import _bind
+from edgewise.graphs.graph import bound_graphs
 
 # The compiler looks at the gradients of what it goes on from, after a break.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:
 @pytest.fixture(autouse=True)
 def _afresh() -> Iterator[None]:
     torch._dynamo.reset()
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     yield
     torch._dynamo.reset()
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from edgewise.graphs.graph import _bind
+from edgewise.graphs.graph import bound_graphs
 
 
 @pytest.fixture(autouse=True)
 def _forget_choices() -> Iterator[None]:
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     yield
-    _bind.cache_clear()
+    bound_graphs.cache_clear()

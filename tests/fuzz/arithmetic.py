@@ -36,7 +36,7 @@ class Rounding:
 
 
 EXACT = Rounding(0.0, 0.0)
-MOST_EXPONENT = 50.0
+MOST_EXPONENT = 300.0
 """Errors of an exponent beyond this say no more than that nothing is known."""
 
 

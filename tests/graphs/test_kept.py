@@ -14,14 +14,14 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.graphs import Graph
 from edgewise.graphs.bound import MOST_BYTES, MOST_GRAPHS, BoundGraphs, held_bytes
-from edgewise.graphs.graph import _bind
+from edgewise.graphs.graph import bound_graphs
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     yield
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
 
 
 def test_binding_again_gives_the_same_graph() -> None:
@@ -36,15 +36,15 @@ def test_binding_again_gives_the_same_graph() -> None:
 
 
 def test_many_lengths_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bind, "most_bytes", MOST_BYTES // 8)
+    monkeypatch.setattr(bound_graphs, "most_bytes", MOST_BYTES // 8)
     lengths = range(300, 332)
     for n in lengths:
         x = torch.randn(n, 1, 1)
         ew.attention_weights(x, x, graphs.causal())
     newest = graphs.causal().bind(lengths[-1])
     assert held_bytes(newest) > 16 * newest.num_edges, "the list of edges is part of it"
-    assert 32 * held_bytes(newest) > 2 * _bind.most_bytes, "all of them would be too many"
-    assert _bind.held() <= _bind.most_bytes + held_bytes(newest)
+    assert 32 * held_bytes(newest) > 2 * bound_graphs.most_bytes, "all of them would be too many"
+    assert bound_graphs.held() <= bound_graphs.most_bytes + held_bytes(newest)
 
 
 def test_the_graph_used_longest_ago_goes_first() -> None:
@@ -78,7 +78,7 @@ def test_one_graph_larger_than_the_limit_is_kept_while_it_is_in_use() -> None:
 def test_there_are_never_too_many() -> None:
     for n in range(3 * MOST_GRAPHS):
         graphs.causal().bind(n)
-    assert len(_bind._entries) == MOST_GRAPHS
+    assert len(bound_graphs._entries) == MOST_GRAPHS
 
 
 def test_shared_memory_counts_once() -> None:

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 import edgewise as ew
 from edgewise import graphs
 from edgewise.graphs import Pattern
-from edgewise.graphs.graph import _bind
+from edgewise.graphs.graph import bound_graphs
 from tests.errors import refused
 
 N = 12
@@ -34,9 +34,9 @@ EVERY = pytest.mark.parametrize("name", MAKERS)
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     yield
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
 
 
 def features(**options: object) -> Tensor:
@@ -131,7 +131,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:
     expected = trains(MAKERS[name]())
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     graph = MAKERS[name]()
     MODES[mode](graph)
     torch.testing.assert_close(trains(graph), expected, rtol=1e-5, atol=1e-6)
@@ -140,7 +140,7 @@ def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:
 @EVERY
 def test_a_graph_made_in_inference_mode_trains(name: str) -> None:
     expected = trains(MAKERS[name]())
-    _bind.cache_clear()
+    bound_graphs.cache_clear()
     with torch.inference_mode():
         graph = MAKERS[name]()
         in_inference_mode(graph)

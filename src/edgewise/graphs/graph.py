@@ -44,8 +44,10 @@ class Pattern(ABC):
         """
         num_sources = num_targets if num_sources is None else num_sources
         if torch.compiler.is_dynamo_compiling():
-            return _bind_in_compiled(self, index(num_targets), index(num_sources))
-        return _bind(self, num_targets, num_sources)
+            from edgewise.graphs.traced import bind_traced
+
+            return bind_traced(self, index(num_targets), index(num_sources))
+        return bound_graphs(self, num_targets, num_sources)
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
@@ -128,48 +130,7 @@ def _written(value: Any) -> str:
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-_bind = BoundGraphs()
-
-
-class Traced:
-    """The graphs that compiled code found patterns bound to, each an attribute."""
-
-
-TRACED = Traced()
-
-
-@while_tracing
-def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Bind now, while ``torch.compile`` traces, and tell the name in ``TRACED``.
-
-    A pattern that is made in the code itself does not exist yet, and neither do its fields: None.
-    """
-    if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
-        return None
-    graph = _bind(pattern, num_targets, num_sources)
-    name = f"graph_{id(graph)}"
-    setattr(TRACED, name, graph)
-    return name
-
-
-def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    return _bind(pattern, num_targets, num_sources)
-
-
-_bind_after_a_break = torch.compiler.disable(
-    _bind_eagerly, reason="make patterns outside of compiled code, which then binds them"
-)
-
-
-def _bind_in_compiled(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Code is compiled for each of the sizes, as graphs have no others than numbers."""
-    name = _bind_while_tracing(pattern, num_targets, num_sources)
-    graph: Graph = (
-        _bind_after_a_break(pattern, num_targets, num_sources)
-        if name is None
-        else getattr(TRACED, name)
-    )
-    return graph
+bound_graphs = BoundGraphs()
 
 
 @while_tracing
