@@ -48,7 +48,8 @@ def test_a_room_is_imported_when_it_is_first_used() -> None:
 import sys
 import edgewise as ew
 loaded = [room for room in {ROOMS} if f"edgewise.{{room}}" in sys.modules]
-assert loaded == ["graphs"], loaded
+assert loaded == [], loaded
+assert "torch" not in sys.modules
 assert ew.models is sys.modules["edgewise.models"]
 assert "models" in vars(ew)  # the next use asks nobody
 """
@@ -93,8 +94,36 @@ def test_completion_shows_the_public_names(name: str) -> None:
 def test_type_checkers_are_told_of_every_room() -> None:
     tree = ast.parse(Path(ew.__file__).read_text())
     (block,) = [node for node in tree.body if for_type_checkers(node)]
-    (statement,) = block.body
-    assert [alias.name for alias in statement.names] == [r for r in ROOMS if r != "graphs"]
+    rooms, *others = block.body
+    assert [alias.name for alias in rooms.names] == ROOMS
+    assert sorted(alias.name for other in others for alias in other.names) == sorted(ew._HOMES)
+    homes = {alias.name: other.module for other in others for alias in other.names}
+    assert homes == {name: f"edgewise.{home}" for name, home in ew._HOMES.items()}
+    assert sorted([*ROOMS, *ew._HOMES]) == ew.__all__
+
+
+def test_a_name_may_be_used_first_in_compiled_code() -> None:
+    code = """
+import torch
+import edgewise as ew
+q = torch.ones(4, 1, 2)
+graph = ew.graphs.causal().bind(4)
+step = torch.compile(lambda q: ew.attend(q, q, q, graph), fullgraph=True, backend="eager")
+assert torch.equal(step(q), q)
+"""
+    run(code)
+
+
+def test_the_command_says_that_idle_threads_sleep_before_pytorch_asks() -> None:
+    code = """
+import os, sys
+os.environ.pop("OMP_WAIT_POLICY", None)
+import edgewise
+assert "torch" not in sys.modules
+import edgewise.cli
+assert os.environ["OMP_WAIT_POLICY"] == "passive"
+"""
+    run(code)
 
 
 @pytest.mark.parametrize("room", FULL)

@@ -1,6 +1,7 @@
 """Edgewise: attention over a graph, and every architecture of two fields on top of it.
 
-The rooms (``ew.models``, ``ew.layers``, ``ew.data`` …) are imported when they are first used.
+Everything is imported when it is first used: the rooms (``ew.models``, ``ew.layers``, …), and
+PyTorch, so that the command ``edgewise`` can tell it how to wait.
 """
 
 from __future__ import annotations
@@ -8,21 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from edgewise import graphs
-from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
-from edgewise.biases import Projected, TableBias
-from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
-from edgewise.engines.merge import merge as merge_attention
-from edgewise.engines.plan import using_engine
-from edgewise.errors import ArgumentError, EdgewiseError
-from edgewise.graphs import Graph, Pattern
-from edgewise.scores import Additive, Dot
-
 if TYPE_CHECKING:
     from edgewise import (
         data,
         decoding,
         encodings,
+        graphs,
         interop,
         layers,
         models,
@@ -31,6 +23,14 @@ if TYPE_CHECKING:
         tasks,
         training,
     )
+    from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
+    from edgewise.biases import Projected, TableBias
+    from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
+    from edgewise.engines.merge import merge_attention
+    from edgewise.engines.plan import using_engine
+    from edgewise.errors import ArgumentError, EdgewiseError
+    from edgewise.graphs import Graph, Pattern
+    from edgewise.scores import Additive, Dot
 
 __version__ = "0.1.0"
 
@@ -65,12 +65,37 @@ __all__ = [
     "using_engine",
 ]
 
+_HOMES = {
+    "Additive": "scores",
+    "ArgumentError": "errors",
+    "Dot": "scores",
+    "EdgewiseError": "errors",
+    "Graph": "graphs",
+    "Pattern": "graphs",
+    "Projected": "biases",
+    "TableBias": "biases",
+    "aggregate": "attention",
+    "attend": "attention",
+    "attend_with_lse": "attention",
+    "attention_weights": "edge_steps",
+    "edge_scores": "edge_steps",
+    "edge_softmax": "edge_steps",
+    "explain_plan": "attention",
+    "merge_attention": "engines.merge",
+    "using_engine": "engines.plan",
+}
+"""The module that defines each name; what is not here is a room."""
+
 if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> object:
-        if name in __all__:  # and is not there yet: a room
+        if name not in __all__:
+            raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+        if name not in _HOMES:
             return importlib.import_module(f"edgewise.{name}")
-        raise AttributeError(f"module 'edgewise' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"edgewise.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,7 @@ from edgewise.checks import (
 )
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.merge import merge, merge_seconds
+from edgewise.engines.merge import merge_attention, merge_seconds
 from edgewise.engines.native.operator import transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import unknown_name
@@ -112,7 +112,7 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
         merging = merge_seconds(len(parts), elements)
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
             pairs = zip(parts, plans, strict=True)
-            return merge([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
+            return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
     chosen = ENGINES[whole.engine]
     return chosen.attend(call, layout_of(graph, chosen.layout))
 

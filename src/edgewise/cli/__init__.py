@@ -8,6 +8,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+# Threads that have nothing to do sleep. PyTorch's would spin for milliseconds, and where another
+# process has the core that they wait for, a training takes ten times as long for it. OpenMP reads
+# this once, when PyTorch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from edgewise.cli.parser import parse
 from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training import Interrupted

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     r"""Attention over a disjoint union from the attention over its parts.
 
     With outputs :math:`o_p` and log-sum-exps :math:`\ell_p` of the parts,
