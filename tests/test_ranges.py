@@ -53,13 +53,20 @@ def test_shares_leave_something(shares: tuple[float, float]) -> None:
 
 
 @checked(types=0)
-def made(width: int, *, types: int = 0, heads: int | None = None, dropout: float = 0.0) -> int:
+def made(
+    width: int | tuple[int, int], *, types: int = 0, heads: int | None = None, dropout: float = 0.0
+) -> int:
     """A model, say."""
-    return width + types + (heads or 0) + int(dropout)
+    return (
+        sum(width if isinstance(width, tuple) else (width,)) + types + (heads or 0) + int(dropout)
+    )
 
 
 def test_a_function_that_checks_its_arguments() -> None:
     assert made(1, types=0, heads=None, dropout=1) == 2
+    assert made((1, 2)) == 3
+    with refused("width", expected="at least 1", got="0", remedy="choose"):
+        made((1, 0))
     assert made.__name__ == "made"
     assert made.__doc__ == "A model, say."
     bad = [("width", 0, "at least 1"), ("types", -1, "at least 0"), ("heads", 0, "at least 1")]

@@ -74,7 +74,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 if kinds[name].startswith("int") and value is not None:
-                    _check_size(name, value, least.get(name, 1))
+                    for size in value if isinstance(value, tuple) else (value,):
+                        _check_size(name, size, least.get(name, 1))
                 elif name in SHARES:
                     _check(0 <= value <= 1, name, "a share from 0 to 1", value, "choose 0.1, say")
                 elif kinds[name] == "float":

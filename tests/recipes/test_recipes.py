@@ -1,0 +1,43 @@
+"""Every recipe starts: its model is made with what its data decide, and takes a batch."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from edgewise.recipes import RECIPES
+from edgewise.runs.train import prepare
+from tests.places import needs
+
+DATA = {
+    "bert-wikitext": "wikitext-2",
+    "caption-digits": "MNIST",
+    "gat-cora": "Cora",
+    "gat-enzymes": "ENZYMES",
+    "gcn-cora": "Cora",
+    "gin-mutag": "MUTAG",
+    "gpt-shakespeare": "tinyshakespeare",
+    "ionic-liquids-co2": "ionic_liquids",
+    "lightgcn-gowalla": "gowalla",
+    "sage-facebook": "ego_facebook",
+    "sst2": "SST2",
+    "tag-ewt": "UD_English-EWT",
+    "transformer-multi30k": "multi30k",
+}
+
+
+LONG = ("bert-wikitext", "transformer-multi30k")
+"""Their vocabularies take half a minute to learn: `make accuracy` starts them."""
+
+
+def cases() -> list[ParameterSet]:
+    found = [pytest.param(name) for name in ("digits", "forecast")]
+    for name, folder in DATA.items():
+        marks = [needs(folder), *([pytest.mark.accuracy] if name in LONG else [])]
+        found.append(pytest.param(name, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("name", cases())
+def test_starts(name: str) -> None:
+    prepare(RECIPES[name])  # with a trial of its loss on a batch
