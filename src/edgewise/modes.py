@@ -25,7 +25,15 @@ def outside_modes() -> AbstractContextManager[object]:
     """
     if torch.compiler.is_dynamo_compiling():  # its tensors are real when the code runs
         return nullcontext()
-    return _outside() if _inside() else torch.no_grad()
+    inside = (
+        torch.is_inference_mode_enabled()
+        or torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._is_any_autocast_enabled()
+    )
+    return _outside() if inside else torch.no_grad()  # to leave none takes far less time
 
 
 def lasting(tensor: Tensor) -> Tensor:
@@ -47,18 +55,6 @@ def while_tracing(function: F) -> F:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
-
-
-def _inside() -> bool:
-    """Whether any mode is on: to leave none takes far less time."""
-    return bool(
-        torch.is_inference_mode_enabled()
-        or torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._ops._len_torch_dispatch_stack_pre_dispatch()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._is_any_autocast_enabled()
-    )
 
 
 @contextmanager

@@ -301,7 +301,8 @@ class Graph(Pattern):
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
-                return self.cached(function, lambda: function(self))
+                with outside_modes():
+                    self._cache[function] = function(self)
             kept: T = self._cache[function]
             return kept
         name = _derive_while_tracing(self, function)

@@ -20,10 +20,10 @@ class Structure:
     size: int
     members: dict[str, tuple[int, str]]
 
-    def packer(self, first: str, count: int) -> tuple[int, struct.Struct]:
+    def packer(self, first: str, count: int | None) -> tuple[int, struct.Struct]:
         """The offset of a member, and what packs it and those after it, so many in all."""
         start = list(self.members).index(first)
-        places = list(self.members.values())[start : start + count]
+        places = list(self.members.values())[start:][:count]
         packed = struct.Struct("@" + "".join([letter for _, letter in places]))
         assert packed.size == places[-1][0] - places[0][0] + struct.calcsize(places[-1][1])
         return places[0][0], packed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Iterator
 from ctypes import c_int32, c_int64, c_void_p
@@ -51,6 +52,12 @@ def structures() -> dict[str, Structure]:
     """The structures of the C interface that the loaded library was compiled with."""
     loaded = library()
     return {} if loaded is None else parse(loaded.ew_abi().decode())
+
+
+@cache
+def packer(structure: str, first: str, count: int | None = None) -> tuple[int, struct.Struct]:
+    """The offset of a member, and what packs it and those after it: so many, or all the rest."""
+    return structures()[structure].packer(first, count)
 
 
 def instruction_set() -> str:

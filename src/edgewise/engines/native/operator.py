@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
@@ -68,8 +67,8 @@ class Job:
 
     def put(self, name: str, *values: Any) -> None:
         """Write numbers to the member of this name and those after it."""
-        offset, pack_into = _packer(self.structure, name, len(values))
-        pack_into(self.buffer, offset, *values)
+        offset, packed = library.packer(self.structure, name, len(values))
+        packed.pack_into(self.buffer, offset, *values)
 
     def array(self, name: str, x: Tensor) -> None:
         """A dense tensor, by its address."""
@@ -85,8 +84,8 @@ class Job:
             x = x.contiguous()
             member, node, _, _ = x.stride()
         self.kept.append(x)
-        offset, pack_into = _packer(self.structure, name + ".data", 3)
-        pack_into(self.buffer, offset, x.data_ptr(), member if batch > 1 else 0, node)
+        offset, packed = library.packer(self.structure, name + ".data", 3)
+        packed.pack_into(self.buffer, offset, x.data_ptr(), member if batch > 1 else 0, node)
 
     def address(self, x: Tensor) -> int:
         """Where the numbers of a dense copy are."""
@@ -113,12 +112,6 @@ LEAST_WORK = 200_000
 def threads_for(work: int) -> int:
     """How many threads share so many multiplications."""
     return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
-
-
-@cache
-def _packer(structure: str, first: str, count: int) -> tuple[int, Callable[..., None]]:
-    offset, packed = library.structures()[structure].packer(first, count)
-    return offset, packed.pack_into
 
 
 class KernelOperator(ABC):

@@ -43,15 +43,21 @@ def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor,
             got=f"{rows} × {columns} nodes, {row.numel()} edges",
             remedy="divide the graph into parts",
         )
+    edges = row.numel()
     with outside_modes():  # as a layout keeps what is made here
         row, column = row.contiguous(), column.contiguous()
-        pointer, sorted_column, edge = (
-            torch.empty(size, dtype=torch.int32, device="cpu")
-            for size in (rows + 1, row.numel(), row.numel())
-        )
+        pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
+        sorted_column = torch.empty(edges, dtype=torch.int32, device="cpu")
+        edge = torch.empty(edges, dtype=torch.int32, device="cpu")
     status = loaded.ew_sort(
-        *map(c_int64, (rows, columns, row.numel())),
-        *(c_void_p(x.data_ptr()) for x in (row, column, pointer, sorted_column, edge)),
+        c_int64(rows),
+        c_int64(columns),
+        c_int64(edges),
+        c_void_p(row.data_ptr()),
+        c_void_p(column.data_ptr()),
+        c_void_p(pointer.data_ptr()),
+        c_void_p(sorted_column.data_ptr()),
+        c_void_p(edge.data_ptr()),
     )
     if status:
         raise _bad_layout(f"an edge outside of {rows} × {columns} nodes")
@@ -89,31 +95,31 @@ class Side:
             ArgumentError: pointers that fall, or an index out of range.
 
         """
-        pointer, column, edge = tensors
+        pointer, column, edge = self.tensors = list(tensors)
         loaded = library.library()
         assert loaded is not None
-        if any(x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1 for x in tensors):
-            raise _bad_layout("arrays that are not contiguous int32")
+        for x in self.tensors:
+            if x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1:
+                raise _bad_layout("arrays that are not contiguous int32")
         if pointer.numel() < 1 or column.numel() != edge.numel():
             raise _bad_layout("arrays of lengths that do not fit")
-        self.tensors = list(tensors)
         self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
         sizes = (self.rows, columns, self.edges)
-        arrays = [c_void_p(x.data_ptr()) for x in tensors]
+        starts = c_void_p(pointer.data_ptr())
+        arrays = (starts, c_void_p(column.data_ptr()), c_void_p(edge.data_ptr()))
         if loaded.ew_check_side(*map(c_int64, sizes), *arrays):
             raise _bad_layout("pointers that fall, or an index out of range")
         counts = (c_int64 * 4)()
         rows, piece = c_int64(self.rows), c_int32(PIECE)
-        loaded.ew_divide(rows, arrays[0], piece, None, None, counts)
+        loaded.ew_divide(rows, starts, piece, None, None, counts)
         chunks, merges, self.slots, longest = counts
         with outside_modes():
             self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
             self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
         work = (c_void_p(self.chunk.data_ptr()), c_void_p(self.merge.data_ptr()))
-        loaded.ew_divide(rows, arrays[0], piece, *work, counts)
-        addresses = [x.data_ptr() for x in (*tensors, self.chunk, self.merge)]
-        declared = library.structures()["ew_side"]
-        _, packed = declared.packer("rows", len(declared.members))
+        loaded.ew_divide(rows, starts, piece, *work, counts)
+        addresses = [x.value or 0 for x in (*arrays, *work)]
+        _, packed = library.packer("ew_side", "rows")
         values = packed.pack(*sizes, chunks, merges, self.slots, longest, 0, *addresses)
         self.structure = create_string_buffer(values, len(values))
         self.address = addressof(self.structure)
