@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.data import Batch, Loader
 from edgewise.tasks import classification
-from edgewise.training import Optimizer, RunFolder, Trainer, constant, evaluate, fit
+from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, evaluate, fit
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -33,8 +33,8 @@ class Job:
             self.loaders,
             RunFolder(path),
             optimizer=Optimizer("adam", lr=trainer.pop("lr", 0.1)),
-            schedule=constant(),
-            trainer=Trainer(**{"accelerator": "cpu", "epochs": 4, **trainer}),
+            schedule=ConstantSchedule(),
+            trainer=TrainerSettings(**{"accelerator": "cpu", "epochs": 4, **trainer}),
         )
 
 
@@ -179,7 +179,7 @@ def test_what_another_process_has_is_not_written_twice():
     """A test batch of which nothing counts; see ``Loader.share``."""
     from torchmetrics import SumMetric
 
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
     class Written(SumMetric):
         def update(self, texts, _batch):
@@ -194,7 +194,7 @@ def test_what_another_process_has_is_not_written_twice():
 
     examples = Loader(lambda i: Batch((torch.ones(len(i), 2),), i % 2), 3, 1)
     examples.share(1, 2)
-    module = Fitting(nn.Linear(2, 2).eval(), Writing())
+    module = TrainingModule(nn.Linear(2, 2).eval(), Writing())
     for number, batch in enumerate(examples):
         module.test_step(batch, number)
-    assert module.finish("test")["test/texts"] == 1
+    assert module.written["texts"].compute() == 1

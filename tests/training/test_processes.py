@@ -17,7 +17,7 @@ from edgewise.data import Batch, Loader
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from edgewise.tasks import classification
-from edgewise.training import Optimizer, RunFolder, Trainer, constant, fit
+from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, fit
 from tests.errors import refused
 from tests.training.test_resume import assert_same
 
@@ -122,6 +122,6 @@ def test_fit_alone_starts_no_processes(tmp_path: Path) -> None:
             {"train": loader, "val": loader, "test": loader},
             RunFolder(tmp_path),
             optimizer=Optimizer(),
-            schedule=constant(),
-            trainer=Trainer(devices=2, accelerator="cpu"),
+            schedule=ConstantSchedule(),
+            trainer=TrainerSettings(devices=2, accelerator="cpu"),
         )

@@ -9,7 +9,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 # The accuracy on 500 papers ties and jumps; the loss on them tells epochs apart.
-BY_LOSS = training.Trainer(epochs=200, monitor="val/loss", better="lower")
+BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", better="lower")
 
 
 def _ten_seeds(reference: str) -> Protocol:
@@ -26,7 +26,7 @@ gcn_cora = Recipe(
     task=tasks.classification(),
     # Only the first convolution decays; layer 0 is the dropout before it.
     optimizer=training.Optimizer("adam", lr=0.01, weight_decay=5e-4, decay_only=r"^layers\.1\."),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=BY_LOSS,
     protocol=_ten_seeds("81.5 % (Kipf and Welling, 2017)"),
 )
@@ -38,7 +38,7 @@ gat_cora = Recipe(
     data=data.planetoid(name="Cora"),
     task=tasks.classification(),
     optimizer=training.Optimizer("adam", lr=0.005, weight_decay=5e-4),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=600, patience=100),
     protocol=_ten_seeds("83.0 ± 0.7 % (Veličković et al., 2018)"),
 )
@@ -50,7 +50,7 @@ magna_cora = Recipe(
     data=data.planetoid(name="Cora"),
     task=tasks.classification(),
     optimizer=training.Optimizer("adam", lr=2e-3, weight_decay=5e-4),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, patience=100),
     protocol=_ten_seeds("85.4 ± 0.6 % (Wang et al., 2021; 6 blocks of width 512)"),
 )
@@ -62,7 +62,7 @@ grand_cora = Recipe(
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.consistency(weight=1.0, temperature=0.5),
     optimizer=training.Optimizer("adam", lr=0.02, weight_decay=5e-4),
-    schedule=training.cosine(warmup=0.0),
+    schedule=training.CosineSchedule(warmup=0.0),
     trainer=replace(BY_LOSS, epochs=500),
     protocol=_ten_seeds("85.4 % (GRAND; Feng et al., 2020)"),
 )

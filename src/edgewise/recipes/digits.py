@@ -15,8 +15,8 @@ digits = Recipe(
     data=data.digits(batch_size=32, warp=0.15),
     task=tasks.classification(),
     optimizer=training.Optimizer(name="adamw", lr=3e-3, weight_decay=0.05),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=50, clip_norm=1.0, monitor="val/loss", better="lower"),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=50, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
         "none by this split",

@@ -14,8 +14,8 @@ sage_facebook = Recipe(
     data=data.ego_facebook(),
     task=tasks.link_prediction(),
     optimizer=training.Optimizer("adam", lr=0.01),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=40, monitor="val/auc"),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=40, monitor="val/auc"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
         "none for this split",

@@ -16,8 +16,8 @@ gin_esol = Recipe(
     data=data.esol(bonds=False),
     task=tasks.regression(),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(epochs=60, monitor="val/rmse", better="lower", clip_norm=5.0),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(epochs=60, monitor="val/rmse", better="lower", clip_norm=5.0),
     protocol=Protocol(("test/rmse",), "none by this split", BY_FOLDS, folds=True),
 )
 
@@ -28,8 +28,8 @@ attentive_esol = Recipe(
     data=data.esol(),
     task=tasks.regression(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
         epochs=50, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
     ),
     protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP in one study)", BY_FOLDS, folds=True),

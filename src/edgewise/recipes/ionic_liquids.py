@@ -14,8 +14,8 @@ ionic_liquids_co2 = Recipe(
     data=data.ionic_liquids(descriptors=True, batch_size=512),
     task=tasks.regression(kind="mae"),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
         epochs=15, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
     ),
     protocol=Protocol(

@@ -18,8 +18,8 @@ bert_wikitext = Recipe(
     data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
     task=tasks.masked_language_modeling(),
     optimizer=training.Optimizer(lr=2e-3, weight_decay=0.01, beta2=0.98),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
         "none",
@@ -34,8 +34,8 @@ sst2 = Recipe(
     data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.text_classification(pool="mean", dropout=0.3),
     optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=5, clip_norm=1.0),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
         "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
@@ -51,7 +51,7 @@ tag_ewt = Recipe(
     data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
     task=tasks.tagging(dropout=0.2),
     optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=6, clip_norm=1.0),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=6, clip_norm=1.0),
     protocol=Protocol(("test/accuracy",), "none", "universal tags, the published test sentences"),
 )

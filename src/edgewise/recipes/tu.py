@@ -20,8 +20,8 @@ gin_mutag = Recipe(
     data=data.tu(name="MUTAG"),
     task=tasks.classification(),
     optimizer=training.Optimizer("adamw", lr=0.01, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(epochs=60, monitor="train/loss", better="lower", average=0.9),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(epochs=60, monitor="train/loss", better="lower", average=0.9),
     protocol=Protocol(
         ("test/accuracy",),
         "89.4 ± 5.6 % (Xu et al., 2019; epoch chosen on the test folds)",
@@ -37,8 +37,8 @@ gat_enzymes = Recipe(
     data=data.tu(name="ENZYMES"),
     task=tasks.classification(),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(epochs=100, monitor="val/accuracy"),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(epochs=100, monitor="val/accuracy"),
     protocol=Protocol(
         ("test/accuracy",),
         "59.6 ± 4.5 % (GIN; Errica et al., 2020, fair protocol)",

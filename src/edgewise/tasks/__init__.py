@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgewise.base_task import Task
 from edgewise.tasks.captioning import Captioning as captioning
 from edgewise.tasks.classification import Classification as classification
 from edgewise.tasks.consistency import Consistency as consistency
@@ -14,7 +15,6 @@ from edgewise.tasks.masked_language_modeling import (
 )
 from edgewise.tasks.recommendation import Recommendation as recommendation
 from edgewise.tasks.regression import Regression as regression
-from edgewise.tasks.task import Task
 from edgewise.tasks.text_classification import Tagging as tagging
 from edgewise.tasks.text_classification import TextClassification as text_classification
 from edgewise.tasks.translation import Translation as translation

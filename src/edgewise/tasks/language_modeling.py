@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.base_task import Task
 from edgewise.layers import LanguageModel
-from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:
