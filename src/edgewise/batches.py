@@ -14,6 +14,9 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 
+UNLABELLED = -100
+"""The class number of a node whose class is not known: PyTorch's own ``ignore_index``."""
+
 
 @dataclass(frozen=True)
 class Batch:

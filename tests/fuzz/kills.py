@@ -51,7 +51,7 @@ def text(folder: Path) -> Recipe:
         summary="",
         model=partial(models.gpt, dropout=0.2, length=24),
         data=data.text_files(paths=(str(source),), kind="words", context=24, batch_size=4),
-        task=tasks.language_modeling(),
+        task=tasks.LanguageModeling(),
         optimizer=training.Optimizer(lr=1e-2),
         schedule=training.CosineSchedule(),
         trainer=training.TrainerSettings(accumulate=3, average_last=2),

@@ -56,7 +56,7 @@ def language(files: dict[str, str], **values: object) -> Recipe:
             summary="",
             model=partial(models.gpt, **SIZES, dropout=0.2),
             data=data.text_files(paths=(files["text"],), kind="words", context=12, batch_size=8),
-            task=tasks.language_modeling(),
+            task=tasks.LanguageModeling(),
             optimizer=training.Optimizer(lr=1e-2),
             schedule=training.CosineSchedule(),
             trainer=training.TrainerSettings(
@@ -75,7 +75,7 @@ def labels(files: dict[str, str], **values: object) -> Recipe:
             recipe,
             name="labels",
             data=data.tsv(**three, kind="words", vocabulary_size=None, batch_size=8),
-            task=tasks.text_classification(),
+            task=tasks.TextClassification(),
         ),
         values,
     )
@@ -157,7 +157,7 @@ def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
     masked = replace(
         language(files),
         model=partial(models.bert, **SIZES, dropout=0.2),
-        task=tasks.masked_language_modeling(),
+        task=tasks.MaskedLanguageModeling(),
         data=data.masked_text(
             sources=(),
             paths=(files["text"],),

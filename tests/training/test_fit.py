@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from edgewise.data import Batch, Loader
-from edgewise.tasks import classification
+from edgewise.tasks import Classification
 from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, evaluate, fit
 from tests.errors import refused
 
@@ -29,7 +29,7 @@ class Job:
         path.mkdir()
         return fit(
             self.model,
-            classification(),
+            Classification(),
             self.loaders,
             RunFolder(path),
             optimizer=Optimizer("adam", lr=trainer.pop("lr", 0.1)),
@@ -96,7 +96,7 @@ def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
     assert metrics["best_epoch"] == losses.index(choose(losses))
     fresh = nn.Linear(2, 2)
     RunFolder(tmp_path / "run").load_weights(fresh)
-    again = evaluate(fresh, classification(), job.loaders, accelerator="cpu")
+    again = evaluate(fresh, Classification(), job.loaders, accelerator="cpu")
     assert again == {name: value for name, value in metrics.items() if name in again}
 
 
@@ -185,7 +185,7 @@ def test_what_another_process_has_is_not_written_twice():
         def update(self, texts, _batch):
             super().update(float(len(texts)))
 
-    class Writing(type(classification())):
+    class Writing(type(Classification())):
         def writing_metrics(self):
             return {"texts": Written()}
 

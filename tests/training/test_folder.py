@@ -15,7 +15,7 @@ from torch import nn
 
 from edgewise.data import Batch, Loader
 from edgewise.errors import ArgumentError, EdgewiseError, MissingDataError, WriteError
-from edgewise.tasks import classification
+from edgewise.tasks import Classification
 from edgewise.training import (
     ConstantSchedule,
     Interrupted,
@@ -38,7 +38,7 @@ def go(folder: RunFolder, model: nn.Module | None = None, lr: float = 1e-3) -> N
     loader = Loader(lambda i: Batch((torch.ones(len(i), 2) * i[:, None],), i % 2), 8, 2)
     fit(
         model or nn.Linear(2, 2),
-        classification(),
+        Classification(),
         {"train": loader, "val": loader, "test": loader},
         folder,
         optimizer=Optimizer(lr=lr),

@@ -19,7 +19,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from edgewise.data import Batch
 from edgewise.errors import RunExistsError
-from edgewise.tasks import classification
+from edgewise.tasks import Classification
 from edgewise.training import (
     Interrupted,
     Optimizer,
@@ -48,7 +48,7 @@ def go(path: Path, given: dict[str, Any] | None = None, **more: Any) -> dict[str
     settings = {"epochs": 3, "accelerator": "cpu", **more.pop("trainer", {})}
     return fit(
         more.pop("model", None) or nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2)),
-        classification(),
+        Classification(),
         given or loaders(),
         RunFolder(path),
         optimizer=Optimizer(lr=0.05),
@@ -96,7 +96,7 @@ def test_a_progress_bar_of_ones_own_replaces_ours(
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*many workers")  # Lightning's own
 def test_the_module_with_lightnings_own_trainer(tmp_path: Path) -> None:
-    module = TrainingModule(nn.Linear(3, 2), classification(), Optimizer(lr=0.05))
+    module = TrainingModule(nn.Linear(3, 2), Classification(), Optimizer(lr=0.05))
     trainer = lightning.Trainer(
         max_epochs=2,
         accelerator="cpu",

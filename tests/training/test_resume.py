@@ -14,9 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgewise import tasks
 from edgewise.recipes import Recipe, find
 from edgewise.runs import train, with_values
-from edgewise.training import Interrupted, NoamSchedule, RunFolder
+from edgewise.tasks import Task
+from edgewise.training import Interrupted, NoamSchedule, RunFolder, TrainingModule
 
 pytest.importorskip("lightning")
 
@@ -211,6 +213,29 @@ def test_finished_run_is_not_trained_again(unbroken: Path, monkeypatch: pytest.M
     metrics = train(RECIPE, unbroken, resume=True)
     assert metrics == RunFolder(unbroken).read_json("metrics.json")
     assert not RunFolder(unbroken).checkpoint.exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*called before the ``update``")  # here no step follows
+@pytest.mark.parametrize(
+    ("task", "target"),
+    [
+        (tasks.Classification(), torch.tensor([0, 1, 1])),
+        (tasks.Consistency(), torch.tensor([0, -100, 1])),
+        (tasks.Forecast(), torch.arange(18.0).view(3, 3, 2)),
+    ],
+    ids=["plain", "wrapper", "quotient"],
+)
+def test_the_metrics_of_a_begun_epoch_are_saved(task: Task, target: torch.Tensor) -> None:
+    """Also those that are made of others, in a wrapper or a quotient."""
+    begun, continued = (TrainingModule(torch.nn.Identity(), task).train_metrics for _ in range(2))
+    outputs = torch.randn(3, 3)
+    for name, metric in begun.items():
+        if name != "loss":
+            metric.update(outputs, target)
+    continued.load_state_dict(begun.state_dict())
+    for name, metric in begun.items():
+        if name != "loss":
+            assert float(continued[name].compute()) == float(metric.compute()), name
 
 
 def test_a_signal_that_lightning_saw_first_is_named() -> None:

@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("lightning", reason="Lightning is not installed")
 
 from edgewise import recipes, runs
-from edgewise.tasks import regression
+from edgewise.tasks import Regression
 from edgewise.training import RunFolder, TrainerSettings, TrainingModule
 from edgewise.training.weight_averaging import LastAverage, MovingAverage
 from tests.errors import refused
@@ -19,7 +19,7 @@ from tests.errors import refused
 
 def test_the_average_by_its_formula() -> None:
     model = torch.nn.BatchNorm1d(1)
-    average, module = MovingAverage(0.75), TrainingModule(model, regression())
+    average, module = MovingAverage(0.75), TrainingModule(model, Regression())
     average.setup(None, module, "fit")
     values, expected = [4.0, 8.0, 3.0, 1.0, 5.0, 9.0], None
     for step, value in enumerate(values, 1):
@@ -51,7 +51,7 @@ def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path
 
 def test_the_mean_of_the_last_epochs() -> None:
     model = torch.nn.BatchNorm1d(1)
-    average, module = LastAverage(2), TrainingModule(model, regression())
+    average, module = LastAverage(2), TrainingModule(model, Regression())
     for value, mean in ((4.0, 4.0), (8.0, 6.0), (3.0, 5.5)):
         torch.nn.init.constant_(model.weight, value)
         model.num_batches_tracked.fill_(int(value))

@@ -39,6 +39,6 @@ class Forecast(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a forecast")
-        from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
+        from edgewise.tasks.forecast_metrics import ForecastError, seasonal_ratio
 
-        return {"mae": AbsoluteDifference(), "seasonal_ratio": SeasonalRatio()}
+        return {"mae": ForecastError(), "seasonal_ratio": seasonal_ratio()}

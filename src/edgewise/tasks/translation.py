@@ -13,26 +13,27 @@ from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, require
 from edgewise.layers import EncoderDecoderModel, Seq2SeqLanguageModel
 from edgewise.ranges import check_least
-from edgewise.tasks.next_token import NextToken
+from edgewise.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
 
 @dataclass(frozen=True)
-class Translation(NextToken):
+class Translation(Classification):
     """Outputs are scores ``[M, vocabulary]`` of the target's tokens, and targets these ``[M]``.
 
     The test split is also translated by beam search, for BLEU as sacrebleu measures it.
 
     Attributes:
-        smoothing: see :class:`NextToken`.
+        label_smoothing: see :class:`Classification`.
         beams: how many beginnings of a translation are kept.
         length_penalty: see :func:`edgewise.decoding.beam_search`.
         most: tokens that a translation has at most, for each token of the longest source beside it.
 
     """
 
+    label_smoothing: float = 0.1
     beams: int = 5
     length_penalty: float = 1.0
     most: float = 2.0

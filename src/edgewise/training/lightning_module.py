@@ -79,8 +79,9 @@ class TrainingModule(lightning.LightningModule):
         self.train_metrics, self.val_metrics, self.test_metrics = (
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
-        for _, metric in _each(self.train_metrics):
-            metric.persistent(True)  # so that an epoch that is continued reports all its batches
+        for metric in self.train_metrics.modules():
+            if isinstance(metric, Metric):  # also those that others are made of
+                metric.persistent(True)  # so that an epoch that is continued reports all of it
         self.written = nn.ModuleDict(task.writing_metrics())
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
