@@ -14,7 +14,7 @@ from edgewise.data import digits as Digits
 from edgewise.errors import EdgewiseError, MissingDataError, RunExistsError
 from edgewise.recipes import find
 from edgewise.runs import compare, evaluate_run, train, train_seeds, with_values
-from edgewise.tasks import classification as Classification
+from edgewise.tasks import Classification
 from edgewise.training import Interrupted
 from tests.errors import refused
 
