@@ -1,4 +1,4 @@
-"""The next word of a caption; at the end, captions written word by word."""
+"""Image captioning: cross-entropy of the next word; at the end, captions written word by word."""
 
 from __future__ import annotations
 

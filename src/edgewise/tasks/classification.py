@@ -1,4 +1,4 @@
-"""One class of several for each output: cross-entropy and accuracy."""
+"""Classification, one class of several for each output: cross-entropy and accuracy."""
 
 from __future__ import annotations
 

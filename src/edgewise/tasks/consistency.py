@@ -1,4 +1,4 @@
-"""Few labels and many nodes without one: several random views of a node have to agree."""
+"""Consistency regularisation for few labels: several random views of a node have to agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sentences make a summary? A score for each, a sigmoid loss, and ROUGE against lead-3."""
+"""Extractive summarisation: a score for each sentence, a sigmoid loss, and ROUGE beside lead-3."""
 
 from __future__ import annotations
 

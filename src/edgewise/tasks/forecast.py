@@ -1,4 +1,4 @@
-"""What comes next in a series: absolute errors, and how they compare with the last season's."""
+"""Time-series forecasting: Huber's loss, absolute errors, and these beside the last season's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of forecasts, as they are and beside those of the last season repeated."""
+"""Mean absolute error of forecasts, as it is and beside that of the last season repeated."""
 
 from __future__ import annotations
 

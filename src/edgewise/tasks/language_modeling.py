@@ -1,4 +1,4 @@
-"""Which token comes next: cross-entropy in nats a token, perplexity and bits."""
+"""Causal language modelling: cross-entropy of the next token in nats, perplexity and bits."""
 
 from __future__ import annotations
 

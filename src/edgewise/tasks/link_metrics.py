@@ -1,4 +1,4 @@
-r"""How well edges are told from other pairs: three numbers of the same two lists of scores.
+r"""AUC, hits@k and MRR of links: how well edges are told from other pairs, by their scores.
 
 With r_e the number of non-edges that score above edge e, and half of those that score the same:
 

@@ -1,4 +1,4 @@
-"""Is there an edge? Binary cross-entropy, area under the curve, hits@k and reciprocal rank."""
+"""Link prediction: binary cross-entropy, area under the curve, hits@k and mean reciprocal rank."""
 
 from __future__ import annotations
 

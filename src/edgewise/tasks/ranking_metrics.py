@@ -1,4 +1,4 @@
-r"""How good the k best items of each user are, averaged over users.
+r"""recall@k and nDCG@k of rankings: how good the k best items of each user are, on average.
 
 - recall@k: the share of the user's items that are among them;
 - nDCG@k: :math:`\sum_r [\text{item at rank } r \text{ is the user's}] / \log_2(r + 1)`, over what

@@ -1,4 +1,4 @@
-"""Which items next? A softmax over drawn items, and recall and nDCG of the best k."""
+"""Item recommendation: a sampled softmax over items, recall@k and nDCG@k."""
 
 from __future__ import annotations
 

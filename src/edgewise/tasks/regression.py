@@ -1,4 +1,4 @@
-"""Numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
+"""Regression, numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good the texts are that a model has written: BLEU, and those without a mistake."""
+"""BLEU and exact match of the texts that a model has written."""
 
 from __future__ import annotations
 

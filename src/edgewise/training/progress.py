@@ -18,7 +18,11 @@ BAR_EVERY, LINE_EVERY = 0.1, 10.0  # seconds
 
 
 class ProgressDisplay(ProgressBar):
-    """Epochs done, the monitored metric and its best value, on the standard error."""
+    """Epochs done, the monitored metric and its best value, on the standard error.
+
+    Lightning's bars are of the batches of one epoch. Where the output is a file, 200 epochs of one
+    batch wrote 1001 lines with its TQDMProgressBar, and with RichProgressBar one, of the last.
+    """
 
     def __init__(self, title: str, history: History) -> None:
         super().__init__()
