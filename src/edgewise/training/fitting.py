@@ -162,12 +162,20 @@ def evaluate(
     accelerator: str = "auto",
     logger: Logger | Iterable[Logger] | None = None,
 ) -> dict[str, float]:
-    """Loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``."""
+    """Loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
+
+    Raises:
+        ArgumentError: one of the loaders is missing, or its batches are of another kind.
+        MissingExtraError: Lightning is not installed.
+
+    """
     _require_lightning()
     import lightning.pytorch as lightning
 
     from edgewise.training.lightning_module import TrainingModule
 
+    for split in ("val", "test"):
+        _count(loaders, split)
     module = TrainingModule(model, task)
     with _quiet(), _as_interrupted():
         trainer = lightning.Trainer(
