@@ -30,9 +30,9 @@ def gat_links(num_nodes: int) -> nn.Module:
 
 
 CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
-    "hollywood-sage": (models.link_predictor, data.hollywood_actors(), tasks.link_prediction()),
-    "hollywood-gat": (gat_links, data.hollywood_actors(), tasks.link_prediction()),
-    "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.recommendation()),
+    "hollywood-sage": (models.link_predictor, data.hollywood_actors(), tasks.LinkPrediction()),
+    "hollywood-gat": (gat_links, data.hollywood_actors(), tasks.LinkPrediction()),
+    "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.Recommendation()),
 }
 
 

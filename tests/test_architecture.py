@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases", "ranges", "modes", "batches"},
+    {"scores", "biases", "ranges", "modes", "batches", "base_task"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from edgewise import encodings, graphs, recipes, runs
+from edgewise import encodings, graphs, recipes, runs, training
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
 from edgewise.runs.train import prepare
@@ -125,6 +126,38 @@ def test_the_code_of_the_hugging_face_page_runs(
     exec(writing, scope)
     for kind in huggingface.FAMILIES:
         assert f"`{kind}`" in page, kind
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of a Trainer's own
+def test_the_code_of_the_training_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightning")
+    pytest.importorskip("torch_geometric")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "training.md").read_text()
+    own, rings, task, trainer = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(own, scope)
+    assert scope["metrics"]["test/accuracy"] > 0.8
+    assert (tmp_path / "runs" / "mine" / "metrics.json").is_file()
+    exec(rings, scope)
+    assert scope["metrics"]["test/accuracy"] > 0.8
+    exec(task, scope)
+    exec(trainer, scope)
+    assert scope["module"].measured["val/accuracy"] > 0.5
+    relative = scope["Relative"]()
+    ones = DataLoader(TensorDataset(torch.ones(4, 8), torch.ones(4, 1)))
+    loaders = {"train": ones, "val": ones, "test": ones}
+    metrics = training.fit(
+        torch.nn.Linear(8, 1),
+        relative,
+        loaders,
+        training.RunFolder(tmp_path / "runs" / "relative"),
+        optimizer=training.Optimizer(lr=0.01),
+        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", better="lower"),
+    )
+    assert metrics["test/mape"] < 5
 
 
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""ROUGE: how many runs of words two texts share (Lin, 2004); F1, without stemming.
+"""The sentences that a greedy search for ROUGE takes: labels of summaries, and what can be reached.
 
-The same numbers as the package ``rouge-score``, which is no longer kept up. Unknown words, which
-WikiText writes as ``<unk>``, count as none.
+ROUGE counts the runs of words that two texts share (Lin, 2004); F1, without stemming. Unknown
+words, which WikiText writes as ``<unk>``, count as none. torchmetrics' ROUGE, which measures what a
+model writes, has no score of bags that grow by a sentence at a time.
 """
 
 from __future__ import annotations
@@ -27,25 +28,8 @@ def grams(of: Sequence[str], n: int) -> Grams:
 
 def score(written: Grams, wanted: Grams) -> float:
     """F1 of two bags: of what they share, each as often as in the one that has it less often."""
-    return _f1((written & wanted).total(), written.total(), wanted.total())
-
-
-def rouge_n(written: str, wanted: str, n: int) -> float:
-    """ROUGE-N, of runs of n words."""
-    return score(grams(words(written), n), grams(words(wanted), n))
-
-
-def rouge_l(written: str, wanted: str) -> float:
-    """ROUGE-L, of the longest row of words that both have in the same order."""
-    own, other = words(written), words(wanted)
-    lengths = [0] * (len(other) + 1)
-    for word in own:
-        before = 0
-        for place, reference in enumerate(other, 1):
-            kept = lengths[place]
-            lengths[place] = before + 1 if word == reference else max(kept, lengths[place - 1])
-            before = kept
-    return _f1(lengths[-1], len(own), len(other))
+    shared = (written & wanted).total()
+    return 2 * shared / (written.total() + wanted.total()) if shared else 0.0
 
 
 def oracle(article: Article, most: int) -> list[int]:
@@ -68,7 +52,3 @@ def oracle(article: Article, most: int) -> list[int]:
         taken.append(place)
         held = [held[n] + own[place][n] for n in (0, 1)]
     return sorted(taken)
-
-
-def _f1(shared: int, written: int, wanted: int) -> float:
-    return 2 * shared / (written + wanted) if shared else 0.0

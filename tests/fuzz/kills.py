@@ -51,10 +51,10 @@ def text(folder: Path) -> Recipe:
         summary="",
         model=partial(models.gpt, dropout=0.2, length=24),
         data=data.text_files(paths=(str(source),), kind="words", context=24, batch_size=4),
-        task=tasks.language_modeling(),
+        task=tasks.LanguageModeling(),
         optimizer=training.Optimizer(lr=1e-2),
-        schedule=training.cosine(),
-        trainer=training.Trainer(accumulate=3, average_last=2),
+        schedule=training.CosineSchedule(),
+        trainer=training.TrainerSettings(accumulate=3, average_last=2),
     )
     return with_values(recipe, {**TRAINER, **SMALL, "trainer.epochs": 4})
 

@@ -56,10 +56,10 @@ def language(files: dict[str, str], **values: object) -> Recipe:
             summary="",
             model=partial(models.gpt, **SIZES, dropout=0.2),
             data=data.text_files(paths=(files["text"],), kind="words", context=12, batch_size=8),
-            task=tasks.language_modeling(),
+            task=tasks.LanguageModeling(),
             optimizer=training.Optimizer(lr=1e-2),
-            schedule=training.cosine(),
-            trainer=training.Trainer(
+            schedule=training.CosineSchedule(),
+            trainer=training.TrainerSettings(
                 epochs=2, monitor="val/loss", better="lower", accelerator="cpu", save_every=0
             ),
         ),
@@ -75,7 +75,7 @@ def labels(files: dict[str, str], **values: object) -> Recipe:
             recipe,
             name="labels",
             data=data.tsv(**three, kind="words", vocabulary_size=None, batch_size=8),
-            task=tasks.text_classification(),
+            task=tasks.TextClassification(),
         ),
         values,
     )
@@ -157,7 +157,7 @@ def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
     masked = replace(
         language(files),
         model=partial(models.bert, **SIZES, dropout=0.2),
-        task=tasks.masked_language_modeling(),
+        task=tasks.MaskedLanguageModeling(),
         data=data.masked_text(
             sources=(),
             paths=(files["text"],),
@@ -177,18 +177,18 @@ def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
 
 def broken(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train, break at a step, and continue."""
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
-    monkeypatch.setattr("edgewise.training.saver.LEAST_SHARE", 0)
-    original, done = Fitting.training_step, []
+    monkeypatch.setattr("edgewise.training.checkpoint.LEAST_SHARE", 0)
+    original, done = TrainingModule.training_step, []
 
-    def training_step(self: Fitting, batch: object, batch_idx: int) -> torch.Tensor:
+    def training_step(self: TrainingModule, batch: object, batch_idx: int) -> torch.Tensor:
         if self.global_step == step and not done:
             done.append(step)
             raise KeyboardInterrupt
         return original(self, batch, batch_idx)
 
-    monkeypatch.setattr(Fitting, "training_step", training_step)
+    monkeypatch.setattr(TrainingModule, "training_step", training_step)
     with pytest.raises(Interrupted):
         train(recipe, folder)
     train(recipe, folder, resume=True)

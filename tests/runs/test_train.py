@@ -14,7 +14,7 @@ from edgewise.data import digits as Digits
 from edgewise.errors import EdgewiseError, MissingDataError, RunExistsError
 from edgewise.recipes import find
 from edgewise.runs import compare, evaluate_run, train, train_seeds, with_values
-from edgewise.tasks import classification as Classification
+from edgewise.tasks import Classification
 from edgewise.training import Interrupted
 from tests.errors import refused
 
@@ -163,12 +163,12 @@ def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypat
 
 
 def test_what_fails_before_the_first_checkpoint_leaves_nothing(tmp_path, monkeypatch):
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
     def training_step(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Fitting, "training_step", training_step)
+    monkeypatch.setattr(TrainingModule, "training_step", training_step)
     for start in (
         lambda: train(TINY, tmp_path / "deep" / "run"),
         lambda: train_seeds(TINY, 2, tmp_path / "run"),
@@ -194,9 +194,9 @@ def test_resuming_as_another_recipe(tmp_path):
 
 
 def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
-    original = Fitting.training_step
+    original = TrainingModule.training_step
 
     def breaks_in_the_second_run(self, batch, batch_idx):
         if (tmp_path / "runs" / "seed-1").exists():
@@ -204,7 +204,7 @@ def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
         return original(self, batch, batch_idx)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fitting, "training_step", breaks_in_the_second_run)
+        patch.setattr(TrainingModule, "training_step", breaks_in_the_second_run)
         with pytest.raises(Interrupted):
             train_seeds(TINY, 2, tmp_path / "runs")
     done = (tmp_path / "runs" / "seed-0" / "metrics.json").stat().st_mtime_ns

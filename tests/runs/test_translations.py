@@ -37,10 +37,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         summary="",
         model=partial(models.transformer, width=32, depth=1, heads=2, feed_forward=32, dropout=0.0),
         data=data.parallel(folder=str(folder), vocabulary_size=60, batch_size=200),
-        task=tasks.translation(beams=2),
+        task=tasks.Translation(beams=2),
         optimizer=training.Optimizer("adam", lr=5e-3),
-        schedule=training.cosine(warmup=0.1),
-        trainer=training.Trainer(epochs=30, monitor="val/loss", better="lower", accelerator="cpu"),
+        schedule=training.CosineSchedule(warmup=0.1),
+        trainer=training.TrainerSettings(
+            epochs=30, monitor="val/loss", better="lower", accelerator="cpu"
+        ),
     )
     assert train(recipe, folder / "run")["test/bleu"] > 50
     return folder / "run"

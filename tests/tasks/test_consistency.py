@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from edgewise.tasks import consistency
+from edgewise.tasks import Consistency
 from tests.errors import refused
 
 LOG3 = math.log(3)
@@ -19,13 +19,13 @@ TARGET = torch.tensor([-100, 0])
 def test_loss_by_hand():
     # Node 0: the views say 3/4 and 1/4, their mean is even; node 1: sharpened 9/10 against 3/4.
     apart = (2 * 2 * 0.25**2 + 2 * 2 * 0.15**2) / 4
-    loss = consistency(weight=0.5, temperature=0.5).loss(VIEWS, TARGET)
+    loss = Consistency(weight=0.5, temperature=0.5).loss(VIEWS, TARGET)
     assert float(loss) == pytest.approx(-math.log(3 / 4) + 0.5 * apart, abs=1e-6)
 
 
 def test_unlabelled_nodes_have_a_gradient_and_the_common_answer_has_none():
     views = VIEWS.clone().requires_grad_()
-    task = consistency()
+    task = Consistency()
     task.loss(views, TARGET).backward()
     assert (views.grad[0] != 0).all()
     moved = VIEWS.clone().requires_grad_()
@@ -40,12 +40,12 @@ def test_without_views_it_is_cross_entropy():
     outputs, target = torch.randn(4, 3), torch.tensor([0, 2, -100, 1])
     known = target >= 0
     expected = F.cross_entropy(outputs[known], target[known])
-    torch.testing.assert_close(consistency().loss(outputs, target), expected)
+    torch.testing.assert_close(Consistency().loss(outputs, target), expected)
 
 
 def test_accuracy_is_of_the_mean_view_where_the_label_is_known():
     pytest.importorskip("torchmetrics")
-    metric = consistency().metrics()["accuracy"]
+    metric = Consistency().metrics()["accuracy"]
     views = torch.tensor([[[4.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]], [[0.0, 9.0]] * 2])
     metric.update(views, torch.tensor([0, 0, -100]))
     assert float(metric.compute()) == 0.5
@@ -56,4 +56,4 @@ def test_accuracy_is_of_the_mean_view_where_the_label_is_known():
 @pytest.mark.parametrize(("field", "value"), [("weight", -1.0), ("temperature", 0.0)])
 def test_bad_field(field, value):
     with refused(f"task.{field}", expected="a number", got=str(value), remedy="choose"):
-        consistency(**{field: value})
+        Consistency(**{field: value})

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from edgewise.tasks import link_prediction
+from edgewise.tasks import LinkPrediction
 from tests.errors import refused
 
 SCORES = torch.tensor([3.0, 1.0, 0.0, 2.0, 1.0, -1.0])
@@ -17,7 +17,7 @@ TARGET = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
 
 def measured(scores, target, **fields):
     pytest.importorskip("torchmetrics")
-    metrics = link_prediction(**fields).metrics()
+    metrics = LinkPrediction(**fields).metrics()
     for metric in metrics.values():
         for piece in range(0, len(scores), 4):
             metric.update(scores[piece : piece + 4], target[piece : piece + 4])
@@ -25,7 +25,7 @@ def measured(scores, target, **fields):
 
 
 def test_loss():
-    loss = link_prediction().loss(torch.tensor([0.0, math.log(3)]), torch.tensor([1.0, 0.0]))
+    loss = LinkPrediction().loss(torch.tensor([0.0, math.log(3)]), torch.tensor([1.0, 0.0]))
     assert float(loss) == pytest.approx(-(math.log(1 / 2) + math.log(1 / 4)) / 2)
 
 
@@ -52,4 +52,4 @@ def test_scores_that_tell_nothing():
 
 def test_bad_field():
     with refused("task.hits", expected="at least 1", got="0", remedy="50"):
-        link_prediction(hits=0)
+        LinkPrediction(hits=0)

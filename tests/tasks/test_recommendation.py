@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from edgewise.tasks import recommendation
+from edgewise.tasks import Recommendation
 from tests.errors import refused
 
 # Known items do not count: 9 and 8 are not recommended. Ranks of the wanted: 1 and 3; and none.
@@ -17,7 +17,7 @@ TARGET = torch.tensor([[-1, 1, 0, 1, 0], [1, -1, 0, 0, 0]], dtype=torch.int8)
 
 def measured(*batches, k=3):
     pytest.importorskip("torchmetrics")
-    metrics = recommendation(k=k).metrics()
+    metrics = Recommendation(k=k).metrics()
     for metric in metrics.values():
         for outputs, target in batches:
             metric.update(outputs, target)
@@ -53,12 +53,12 @@ def test_one_right_column():
 
 def test_loss_in_training_is_the_softmax_of_the_own_item():
     outputs = torch.tensor([[0.1 * math.log(3), 0.0]])
-    loss = recommendation(temperature=0.1).loss(outputs, torch.tensor([0]))
+    loss = Recommendation(temperature=0.1).loss(outputs, torch.tensor([0]))
     assert float(loss) == pytest.approx(-math.log(3 / 4), abs=1e-6)
 
 
 def test_loss_where_all_items_are_ranked_sets_each_wanted_against_the_unwanted():
-    loss = recommendation(temperature=1.0).loss(SCORES, TARGET)
+    loss = Recommendation(temperature=1.0).loss(SCORES, TARGET)
     others = math.log(math.exp(4) + math.exp(2)), math.log(sum(math.exp(s) for s in (4, 3, 2)))
     pairs = [(5, others[0]), (3, others[0]), (1, others[1])]
     expected = sum(math.log1p(math.exp(rest - own)) for own, rest in pairs) / 3
@@ -68,4 +68,4 @@ def test_loss_where_all_items_are_ranked_sets_each_wanted_against_the_unwanted()
 @pytest.mark.parametrize(("field", "value"), [("temperature", 0.0), ("k", 0)])
 def test_bad_field(field, value):
     with refused(f"task.{field}", expected="above 0", got=str(value), remedy="choose"):
-        recommendation(**{field: value})
+        Recommendation(**{field: value})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.tasks import regression
+from edgewise.tasks import Regression
 from tests.errors import refused
 
 OUTPUT, TARGET = torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([[1.0], [4.0], [4.0]])
@@ -15,12 +15,12 @@ OUTPUT, TARGET = torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([[1.0], [4.0]
     ("kind", "expected"), [("mse", 8 / 3), ("mae", 4 / 3), ("huber", 2 * (1 * (2 - 0.5)) / 3)]
 )
 def test_losses(kind: str, expected: float) -> None:
-    assert float(regression(kind=kind).loss(OUTPUT, TARGET)) == pytest.approx(expected)
+    assert float(Regression(kind=kind).loss(OUTPUT, TARGET)) == pytest.approx(expected)
 
 
 def test_metrics_over_several_batches() -> None:
     values = {}
-    for name, metric in regression().metrics().items():
+    for name, metric in Regression().metrics().items():
         metric.update(OUTPUT[:1], TARGET[:1])
         metric.update(OUTPUT[1:], TARGET[1:])
         values[name] = float(metric.compute())
@@ -29,9 +29,9 @@ def test_metrics_over_several_batches() -> None:
 
 def test_an_unknown_loss_suggests_the_nearest() -> None:
     with refused("task.kind", expected="mse", got="'rmse'", remedy="'mse'"):
-        regression(kind="rmse")
+        Regression(kind="rmse")
 
 
 def test_hubers_delta_is_above_zero() -> None:
     with refused("task.delta", expected="above 0", got="0", remedy="choose"):
-        regression(kind="huber", delta=0)
+        Regression(kind="huber", delta=0)

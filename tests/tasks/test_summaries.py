@@ -9,7 +9,7 @@ from edgewise import models, tasks
 from edgewise.batches import Article, SummaryBatch
 from edgewise.data.text.wiki_summaries import articles, sentences_of
 from edgewise.layers import ExtractiveSummarizer, Tokens
-from edgewise.rouge import oracle, rouge_l, rouge_n
+from edgewise.rouge import oracle
 from tests.errors import refused
 from tests.places import needs
 
@@ -52,21 +52,31 @@ def test_a_stop_inside_a_word_ends_no_sentence() -> None:
     assert sentences_of("No. 1 was St. John . the next") == ["No. 1 was St. John . the next"]
 
 
+def rouge(kind: str, written: str, wanted: str) -> float:
+    from edgewise.tasks.rouge_metric import Rouge
+
+    metric = Rouge(kind)
+    metric.update([written], SummaryBatch((), torch.empty(0), articles=(Article("", (), wanted),)))
+    return float(metric.compute())
+
+
 def test_rouge_by_hand() -> None:
+    pytest.importorskip("torchmetrics")
     written, wanted = "The cat sat on the mat .", "the cat lay on a mat"
-    assert rouge_n(written, wanted, 1) == pytest.approx(2 * 4 / (6 + 6))  # the, cat, on, mat
-    assert rouge_n(written, wanted, 2) == pytest.approx(2 * 1 / (5 + 5))  # the cat
-    assert rouge_l(written, wanted) == pytest.approx(2 * 4 / 12)
-    assert rouge_l("mat the cat", wanted) == pytest.approx(2 * 2 / 9)  # not mat, which is elsewhere
-    assert rouge_n("the the the", "the", 1) == pytest.approx(2 * 1 / 4), "each as often as in both"
-    assert rouge_n("", wanted, 1) == rouge_n("<unk>", "unk", 1) == rouge_l("dog", wanted) == 0
+    assert rouge("rouge1", written, wanted) == pytest.approx(2 * 4 / 12)  # the, cat, on, mat
+    assert rouge("rouge2", written, wanted) == pytest.approx(2 * 1 / 10)  # the cat
+    assert rouge("rougeL", written, wanted) == pytest.approx(2 * 4 / 12)
+    assert rouge("rougeL", "mat the cat", wanted) == pytest.approx(2 * 2 / 9)  # mat is elsewhere
+    assert rouge("rouge1", "the the the", "the") == pytest.approx(2 * 1 / 4), "as often as in both"
+    assert rouge("rouge1", "", wanted) == rouge("rougeL", "dog", wanted) == 0
+    assert rouge("rouge1", "<unk>", "unk") == 0, "an unknown word is none"
 
 
 def test_rouge_is_the_packages() -> None:
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
     texts = "A dog, aged 3, ran home; the dog's home.", "the dog ran to its home, aged 3 or 4"
     theirs = scorer.RougeScorer(["rouge1", "rouge2", "rougeL"]).score(texts[1], texts[0])
-    ours = [rouge_n(*texts, 1), rouge_n(*texts, 2), rouge_l(*texts)]
+    ours = [rouge(kind, *texts) for kind in ("rouge1", "rouge2", "rougeL")]
     assert ours == pytest.approx([theirs[name].fmeasure for name in ("rouge1", "rouge2", "rougeL")])
 
 
@@ -102,7 +112,7 @@ def test_the_best_sentences_in_their_order_are_the_summary() -> None:
     one = Article("A", ("a b .", "c d .", "e f ."), "e f a b")
     two = Article("B", ("g .", "h ."), "g")
     batch = SummaryBatch((), torch.empty(5), articles=(one, two))
-    task = tasks.extraction(chosen=2)
+    task = tasks.Extraction(chosen=2)
     written = task.write(lambda: torch.tensor([1.0, -1.0, 3.0, 0.0, 2.0]), batch)
     assert written == ["a b . e f .", "g . h ."]
     meters = task.writing_metrics()
@@ -117,14 +127,14 @@ def test_the_best_sentences_in_their_order_are_the_summary() -> None:
 
 def test_an_article_of_fewer_sentences_is_all_of_its_summary() -> None:
     batch = SummaryBatch((), torch.empty(2), articles=(Article("B", ("g .", "h ."), "g"),))
-    written = tasks.extraction(chosen=3).write(lambda: torch.tensor([0.0, 2.0]), batch)
+    written = tasks.Extraction(chosen=3).write(lambda: torch.tensor([0.0, 2.0]), batch)
     assert written == ["g . h ."]
 
 
 @pytest.mark.parametrize("field", ["chosen", "heads"])
 def test_bad_fields(field: str) -> None:
     with refused(f"task.{field}", expected="at least 1", got="0", remedy="larger"):
-        tasks.extraction(**{field: 0})
+        tasks.Extraction(**{field: 0})
 
 
 @needs("wikitext-2")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from edgewise import models
 from edgewise.batches import Batch
 from edgewise.layers import LanguageModel, TextClassifier, TokenClassifier, Tokens
-from edgewise.tasks import language_modeling, masked_language_modeling, tagging, text_classification
+from edgewise.tasks import LanguageModeling, MaskedLanguageModeling, Tagging, TextClassification
 from tests.errors import refused
 
 
@@ -37,9 +37,9 @@ def test_causal_loss_by_hand():
     text = torch.tensor([[0, 1, 0, 2]])
     batch = Batch((Tokens(text[:, :-1]),), text[:, 1:].flatten())
     by_hand = -(math.log(1 / 4) + math.log(2 / 5) + math.log(1 / 6)) / 3
-    loss = float(scores(language_modeling(), batch))
+    loss = float(scores(LanguageModeling(), batch))
     assert loss == pytest.approx(by_hand)
-    follows = language_modeling().from_loss(loss)
+    follows = LanguageModeling().from_loss(loss)
     assert follows["bits"] == pytest.approx(by_hand / math.log(2))
     assert follows["perplexity"] == pytest.approx((4 * 5 / 2 * 6) ** (1 / 3))
 
@@ -50,12 +50,12 @@ def test_masked_loss_by_hand():
     shown = torch.tensor([[0, 0, 2], [1, 1, 0]])
     batch = Batch((Tokens(shown), torch.tensor([2, 5])), torch.tensor([1, 0]))
     by_hand = -(math.log(1 / 6) + math.log(2 / 6)) / 2
-    assert float(scores(masked_language_modeling(), batch)) == pytest.approx(by_hand)
+    assert float(scores(MaskedLanguageModeling(), batch)) == pytest.approx(by_hand)
 
 
 def test_masked_accuracy_is_the_share_that_is_found():
     pytest.importorskip("torchmetrics")
-    found = masked_language_modeling().metrics()["accuracy"]
+    found = MaskedLanguageModeling().metrics()["accuracy"]
     found.update(torch.eye(3), torch.tensor([0, 1, 0]))
     assert float(found.compute()) == pytest.approx(2 / 3)
 
@@ -66,13 +66,13 @@ def test_what_a_task_puts_on_a_model():
 
     told = {"longest": 6, "out_width": 5}
     tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
-    net = language_modeling().complete(bert(), {"longest": 6})
+    net = LanguageModeling().complete(bert(), {"longest": 6})
     assert isinstance(net, LanguageModel)
     assert net(tokens).shape == (6, 11)
-    net = text_classification(pool="class").complete(bert(), told)
+    net = TextClassification(pool="class").complete(bert(), told)
     assert isinstance(net, TextClassifier)
     assert net(tokens).shape == (2, 5)
-    net = tagging().complete(bert(), told)
+    net = Tagging().complete(bert(), told)
     assert isinstance(net, TokenClassifier)
     assert net(tokens, torch.tensor([1, 3, 2])).shape == (3, 5)
 
@@ -80,21 +80,21 @@ def test_what_a_task_puts_on_a_model():
 def test_texts_longer_than_learned_positions_reach():
     short = models.gpt(11, width=8, depth=1, heads=2, length=6)
     with refused("model.length", expected="at least 7", got="6", remedy="cut longer texts"):
-        language_modeling().complete(short, {"longest": 7})
+        LanguageModeling().complete(short, {"longest": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
     with refused("model.length", expected="at least 7", got="6", remedy="raise it"):
-        tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
+        Tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
-    assert language_modeling().complete(endless, {"longest": 7})
+    assert LanguageModeling().complete(endless, {"longest": 7})
 
 
 def test_a_model_of_another_kind():
     net = nn.Linear(2, 2)
     with refused("model", expected="bert or gpt", got="Linear", remedy="of one kind"):
-        language_modeling().complete(net, {"longest": 7})
+        LanguageModeling().complete(net, {"longest": 7})
 
 
-@pytest.mark.parametrize("task", [text_classification, tagging])
+@pytest.mark.parametrize("task", [TextClassification, Tagging])
 def test_dropout_out_of_range(task):
     with refused("task.dropout", expected="from 0", got="1.0", remedy="0.1"):
         task(dropout=1.0)

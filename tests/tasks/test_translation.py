@@ -22,7 +22,9 @@ def test_smoothed_loss_by_its_formula() -> None:
     share = scores.log_softmax(-1)
     right = share[torch.arange(5), target]
     expected = -(0.8 * right + 0.2 * share.mean(-1)).mean()
-    torch.testing.assert_close(tasks.translation(smoothing=0.2).loss(scores, target), expected)
+    torch.testing.assert_close(
+        tasks.Translation(label_smoothing=0.2).loss(scores, target), expected
+    )
 
 
 def test_bleu_is_sacrebleus_of_the_whole_split() -> None:
@@ -32,7 +34,7 @@ def test_bleu_is_sacrebleus_of_the_whole_split() -> None:
         bleu.update(WRITTEN[part], batch)
     whole = sacrebleu.corpus_bleu(WRITTEN, [list(WANTED)])
     assert float(bleu.compute()) == pytest.approx(whole.score)
-    assert tasks.translation().notes()["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
+    assert tasks.Translation().notes()["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
 
 
 def test_nothing_written_is_no_error() -> None:
@@ -51,7 +53,7 @@ def test_exact_counts_captions_without_any_mistake() -> None:
 def test_translations_are_what_the_model_likes_best() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)
-    task, begin, end = tasks.translation(beams=2, most=2.0), 1, 2
+    task, begin, end = tasks.Translation(beams=2, max_length_ratio=2.0), 1, 2
     model = Seq2SeqLanguageModel(
         models.transformer(9, width=16, depth=1, heads=2, dropout=0.0, order="pre")
     )
@@ -84,8 +86,9 @@ def test_translations_are_what_the_model_likes_best() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("smoothing", 1.0), ("smoothing", -0.1), ("beams", 0), ("most", 0.5)]
+    ("field", "value"),
+    [("label_smoothing", 1.0), ("label_smoothing", -0.1), ("beams", 0), ("max_length_ratio", 0.5)],
 )
 def test_bad_fields(field: str, value: float) -> None:
     with refused(f"task.{field}", expected="", got=repr(value), remedy="choose for example"):
-        tasks.translation(**{field: value})
+        tasks.Translation(**{field: value})

@@ -15,13 +15,22 @@ from torch import nn
 
 from edgewise.data import Batch, Loader
 from edgewise.errors import ArgumentError, EdgewiseError, MissingDataError, WriteError
-from edgewise.tasks import classification
-from edgewise.training import Interrupted, Optimizer, RunFolder, Trainer, constant, fit
+from edgewise.tasks import Classification
+from edgewise.training import (
+    ConstantSchedule,
+    Interrupted,
+    Optimizer,
+    RunFolder,
+    TrainerSettings,
+    fit,
+)
 from tests.errors import refused
 
 pytest.importorskip("lightning")
 
-SETTINGS = Trainer(epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", better="lower")
+SETTINGS = TrainerSettings(
+    epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", better="lower"
+)
 
 
 def go(folder: RunFolder, model: nn.Module | None = None, lr: float = 1e-3) -> None:
@@ -29,11 +38,11 @@ def go(folder: RunFolder, model: nn.Module | None = None, lr: float = 1e-3) -> N
     loader = Loader(lambda i: Batch((torch.ones(len(i), 2) * i[:, None],), i % 2), 8, 2)
     fit(
         model or nn.Linear(2, 2),
-        classification(),
+        Classification(),
         {"train": loader, "val": loader, "test": loader},
         folder,
         optimizer=Optimizer(lr=lr),
-        schedule=constant(),
+        schedule=ConstantSchedule(),
         trainer=SETTINGS,
     )
 
@@ -41,17 +50,17 @@ def go(folder: RunFolder, model: nn.Module | None = None, lr: float = 1e-3) -> N
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """A folder with the checkpoint of a run that was stopped."""
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
-    def training_step(self: Fitting, batch: object, batch_idx: int) -> torch.Tensor:
+    def training_step(self: TrainingModule, batch: object, batch_idx: int) -> torch.Tensor:
         if self.global_step == 3:
             raise KeyboardInterrupt
         return original(self, batch, batch_idx)
 
-    original = Fitting.training_step
+    original = TrainingModule.training_step
     with monkeypatch.context() as patch:
-        patch.setattr(Fitting, "training_step", training_step)
-        patch.setattr("edgewise.training.saver.LEAST_SHARE", 0)
+        patch.setattr(TrainingModule, "training_step", training_step)
+        patch.setattr("edgewise.training.checkpoint.LEAST_SHARE", 0)
         with pytest.raises(Interrupted):
             go(RunFolder(tmp_path))
     assert RunFolder(tmp_path).checkpoint.is_file()

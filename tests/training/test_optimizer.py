@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.training import Optimizer, Trainer, constant, cosine, linear, noam
+from edgewise.training import (
+    ConstantSchedule,
+    CosineSchedule,
+    LinearSchedule,
+    NoamSchedule,
+    Optimizer,
+    TrainerSettings,
+)
 from tests.errors import refused
 
 
@@ -53,17 +60,17 @@ def test_bad_optimizer(fields, argument):
 
 
 def test_cosine_rises_and_falls():
-    factors = [cosine(warmup=0.2, floor=0.1).factor(step, 10) for step in range(10)]
+    factors = [CosineSchedule(warmup=0.2, floor=0.1).factor(step, 10) for step in range(10)]
     assert factors[:3] == [0.5, 1.0, 1.0]
     assert factors[6] == pytest.approx(0.1 + 0.9 / 2)
     assert factors[2:] == sorted(factors[2:], reverse=True)
-    assert cosine(warmup=0.2, floor=0.1).factor(10, 10) == pytest.approx(0.1)
-    assert cosine(warmup=0, floor=0).factor(0, 10) == 1
-    assert {constant().factor(step, 10) for step in range(10)} == {1}
+    assert CosineSchedule(warmup=0.2, floor=0.1).factor(10, 10) == pytest.approx(0.1)
+    assert CosineSchedule(warmup=0, floor=0).factor(0, 10) == 1
+    assert {ConstantSchedule().factor(step, 10) for step in range(10)} == {1}
 
 
 def test_linear_rises_and_falls_on_straight_lines():
-    factors = [linear(warmup=0.2, floor=0.1).factor(step, 10) for step in range(11)]
+    factors = [LinearSchedule(warmup=0.2, floor=0.1).factor(step, 10) for step in range(11)]
     assert factors[:3] == [0.5, 1.0, 1.0]
     assert factors[6] == pytest.approx(0.55)
     falls = [a - b for a, b in itertools.pairwise(factors[2:])]
@@ -74,14 +81,14 @@ def test_linear_rises_and_falls_on_straight_lines():
 def test_noam_is_the_formula_of_the_paper_in_units_of_its_peak():
     width, warmup, steps = 512, 40, 400
     paper = [width**-0.5 * min(t**-0.5, t * warmup**-1.5) for t in range(1, steps + 1)]
-    factors = [noam(warmup=warmup / steps).factor(step, steps) for step in range(steps)]
+    factors = [NoamSchedule(warmup=warmup / steps).factor(step, steps) for step in range(steps)]
     assert factors == pytest.approx([rate / max(paper) for rate in paper])
     assert max(factors) == factors[warmup - 1] == 1
-    assert noam(warmup=0.0).factor(3, 10) == 0.5
+    assert NoamSchedule(warmup=0.0).factor(3, 10) == 0.5
 
 
 @pytest.mark.parametrize("fields", [{"warmup": -0.1}, {"floor": 1.1}])
-@pytest.mark.parametrize("schedule", [cosine, linear])
+@pytest.mark.parametrize("schedule", [CosineSchedule, LinearSchedule])
 def test_bad_schedule(fields, schedule):
     with refused(f"schedule.{next(iter(fields))}", expected="from 0 to 1", got="", remedy="0.1"):
         schedule(**fields)
@@ -89,7 +96,7 @@ def test_bad_schedule(fields, schedule):
 
 def test_bad_warmup():
     with refused("schedule.warmup", expected="from 0 to 1", got="4000", remedy="0.1"):
-        noam(warmup=4000)
+        NoamSchedule(warmup=4000)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +111,11 @@ def test_bad_warmup():
 )
 def test_bad_trainer(fields, argument):
     with refused(argument, expected="", got="", remedy=""):
-        Trainer(**fields)
+        TrainerSettings(**fields)
 
 
 def test_metric_that_the_task_does_not_have():
     with refused(
         "trainer.monitor", expected="val/accuracy", got="'val/acuracy'", remedy="val/accuracy"
     ):
-        Trainer(monitor="val/acuracy").check(["accuracy"])
+        TrainerSettings(monitor="val/acuracy").check(["accuracy"])

@@ -14,9 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgewise import tasks
 from edgewise.recipes import Recipe, find
 from edgewise.runs import train, with_values
-from edgewise.training import Interrupted, RunFolder, noam
+from edgewise.tasks import Task
+from edgewise.training import Interrupted, NoamSchedule, RunFolder, TrainingModule
 
 pytest.importorskip("lightning")
 
@@ -39,7 +41,7 @@ RECIPE = with_values(find("digits"), SMALL)
 
 @pytest.fixture(autouse=True)
 def _save_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.training.saver.LEAST_SHARE", 0)
+    monkeypatch.setattr("edgewise.training.checkpoint.LEAST_SHARE", 0)
 
 
 def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:
@@ -72,18 +74,18 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def break_at(monkeypatch: pytest.MonkeyPatch, step: int, how: object) -> None:
     """Let ``how`` happen at the start of this step, once."""
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
-    original = Fitting.training_step
+    original = TrainingModule.training_step
 
-    def training_step(self: Fitting, batch: object, batch_idx: int) -> torch.Tensor:
+    def training_step(self: TrainingModule, batch: object, batch_idx: int) -> torch.Tensor:
         if self.global_step == step and not done:
             done.append(step)
             how()
         return original(self, batch, batch_idx)
 
     done: list[int] = []
-    monkeypatch.setattr(Fitting, "training_step", training_step)
+    monkeypatch.setattr(TrainingModule, "training_step", training_step)
 
 
 def ctrl_c() -> None:
@@ -154,14 +156,14 @@ def test_killed_after_the_last_epoch_of_a_run_without_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No epoch is added to a run that had stopped for want of progress."""
-    from edgewise.training import run as running
+    from edgewise.training import fitting
 
     stopping = with_values(RECIPE, {"trainer.patience": 1, "trainer.epochs": 50})
     stopping = with_values(stopping, {"optimizer.lr": 0.0})  # so the first epoch stays the best
     train(stopping, tmp_path / "whole")
     assert RunFolder(tmp_path / "whole").read_json("metrics.json")["epochs"] == 2
     with monkeypatch.context() as patch:
-        patch.setattr(running, "evaluate", lambda *_: ctrl_c())
+        patch.setattr(fitting, "evaluate", lambda *_, **__: ctrl_c())
         with pytest.raises(KeyboardInterrupt):
             train(stopping, tmp_path / "run")
     train(stopping, tmp_path / "run", resume=True)
@@ -178,26 +180,26 @@ SLOW = {
 
 def every_feature() -> Recipe:
     """Steps of several batches, a mean over epochs, and a rate of its own at each step."""
-    return replace(with_values(RECIPE, SLOW), schedule=noam(warmup=0.2))
+    return replace(with_values(RECIPE, SLOW), schedule=NoamSchedule(warmup=0.2))
 
 
 @pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
     whole = tmp_path / "whole"
     train(every_feature(), whole)
-    original, seen = Fitting.training_step, []
+    original, seen = TrainingModule.training_step, []
 
-    def training_step(self: Fitting, given: object, batch_idx: int) -> torch.Tensor:
+    def training_step(self: TrainingModule, given: object, batch_idx: int) -> torch.Tensor:
         seen.append(batch_idx)
         if len(seen) == batch + 1:
             ctrl_c()
         return original(self, given, batch_idx)
 
-    monkeypatch.setattr(Fitting, "training_step", training_step)
+    monkeypatch.setattr(TrainingModule, "training_step", training_step)
     with pytest.raises(Interrupted):
         train(every_feature(), tmp_path / "run")
     train(every_feature(), tmp_path / "run", resume=True)
@@ -213,11 +215,34 @@ def test_finished_run_is_not_trained_again(unbroken: Path, monkeypatch: pytest.M
     assert not RunFolder(unbroken).checkpoint.exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*called before the ``update``")  # here no step follows
+@pytest.mark.parametrize(
+    ("task", "target"),
+    [
+        (tasks.Classification(), torch.tensor([0, 1, 1])),
+        (tasks.Consistency(), torch.tensor([0, -100, 1])),
+        (tasks.Forecast(), torch.arange(18.0).view(3, 3, 2)),
+    ],
+    ids=["plain", "wrapper", "quotient"],
+)
+def test_the_metrics_of_a_begun_epoch_are_saved(task: Task, target: torch.Tensor) -> None:
+    """Also those that are made of others, in a wrapper or a quotient."""
+    begun, continued = (TrainingModule(torch.nn.Identity(), task).train_metrics for _ in range(2))
+    outputs = torch.randn(3, 3)
+    for name, metric in begun.items():
+        if name != "loss":
+            metric.update(outputs, target)
+    continued.load_state_dict(begun.state_dict())
+    for name, metric in begun.items():
+        if name != "loss":
+            assert float(continued[name].compute()) == float(metric.compute()), name
+
+
 def test_a_signal_that_lightning_saw_first_is_named() -> None:
     """Between two of its steps it ends a run with an exit of its own."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-    from edgewise.training.run import _as_interrupted
+    from edgewise.training.fitting import _as_interrupted
 
     for given, number in ((SIGTERMException(), signal.SIGTERM), (SystemExit(1), signal.SIGINT)):
         with pytest.raises(Interrupted) as stopped, _as_interrupted():

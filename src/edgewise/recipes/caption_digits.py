@@ -12,10 +12,10 @@ caption_digits = Recipe(
     summary="Patches of two to four MNIST digits in a row, captioned: three seven one",
     model=partial(models.captioner, patch=7, width=64, depth=4, heads=4, feed_forward=128),
     data=data.caption_digits(places=4, least=2, count=20_000, batch_size=64),
-    task=tasks.captioning(),
+    task=tasks.Captioning(),
     optimizer=training.Optimizer("adamw", lr=1.5e-3, weight_decay=0.05),
-    schedule=training.cosine(warmup=0.05),
-    trainer=training.Trainer(epochs=24, monitor="val/loss", better="lower", clip_norm=1.0),
+    schedule=training.CosineSchedule(warmup=0.05),
+    trainer=training.TrainerSettings(epochs=24, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(
         ("test/exact",), "none", "captions exactly right, digits of MNIST's test part; greedy"
     ),

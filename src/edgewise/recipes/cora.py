@@ -9,7 +9,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 # The accuracy on 500 papers ties and jumps; the loss on them tells epochs apart.
-BY_LOSS = training.Trainer(epochs=200, monitor="val/loss", better="lower")
+BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", better="lower")
 
 
 def _ten_seeds(reference: str) -> Protocol:
@@ -23,10 +23,10 @@ gcn_cora = Recipe(
     summary="Graph convolutional network on Cora: 82 % over ten seeds",
     model=partial(models.gcn, hidden=16, depth=2, dropout=0.5),
     data=data.planetoid(name="Cora"),
-    task=tasks.classification(),
+    task=tasks.Classification(),
     # Only the first convolution decays; layer 0 is the dropout before it.
     optimizer=training.Optimizer("adam", lr=0.01, weight_decay=5e-4, decay_only=r"^layers\.1\."),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=BY_LOSS,
     protocol=_ten_seeds("81.5 % (Kipf and Welling, 2017)"),
 )
@@ -36,9 +36,9 @@ gat_cora = Recipe(
     summary="Graph attention network on Cora: 83 % over ten seeds",
     model=partial(models.gat, hidden=8, heads=8, output_heads=1, dropout=0.6),
     data=data.planetoid(name="Cora"),
-    task=tasks.classification(),
+    task=tasks.Classification(),
     optimizer=training.Optimizer("adam", lr=0.005, weight_decay=5e-4),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=600, patience=100),
     protocol=_ten_seeds("83.0 ± 0.7 % (Veličković et al., 2018)"),
 )
@@ -48,9 +48,9 @@ magna_cora = Recipe(
     summary="Attention over several hops by diffusion, on Cora",
     model=partial(models.magna, hidden=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
     data=data.planetoid(name="Cora"),
-    task=tasks.classification(),
+    task=tasks.Classification(),
     optimizer=training.Optimizer("adam", lr=2e-3, weight_decay=5e-4),
-    schedule=training.constant(),
+    schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, patience=100),
     protocol=_ten_seeds("85.4 ± 0.6 % (Wang et al., 2021; 6 blocks of width 512)"),
 )
@@ -60,9 +60,9 @@ grand_cora = Recipe(
     summary="Random diffusions that must agree, on Cora: 84.5 % over ten seeds",
     model=partial(models.grand, hidden=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
-    task=tasks.consistency(weight=1.0, temperature=0.5),
+    task=tasks.Consistency(weight=1.0, temperature=0.5),
     optimizer=training.Optimizer("adam", lr=0.02, weight_decay=5e-4),
-    schedule=training.cosine(warmup=0.0),
+    schedule=training.CosineSchedule(warmup=0.0),
     trainer=replace(BY_LOSS, epochs=500),
     protocol=_ten_seeds("85.4 % (GRAND; Feng et al., 2020)"),
 )

@@ -13,10 +13,10 @@ digits = Recipe(
     model=partial(models.vit, patch=2, width=64, depth=2, heads=4, feed_forward=128),
     # 1257 images are few: without warping they are learned by heart, for 96 %.
     data=data.digits(batch_size=32, warp=0.15),
-    task=tasks.classification(),
+    task=tasks.Classification(),
     optimizer=training.Optimizer(name="adamw", lr=3e-3, weight_decay=0.05),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=50, clip_norm=1.0, monitor="val/loss", better="lower"),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=50, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
         "none by this split",

@@ -12,10 +12,10 @@ sage_facebook = Recipe(
     summary="GraphSAGE predicts friendships held out of ego-Facebook: AUC above 0.98",
     model=partial(models.link_predictor, width=64, depth=2),
     data=data.ego_facebook(),
-    task=tasks.link_prediction(),
+    task=tasks.LinkPrediction(),
     optimizer=training.Optimizer("adam", lr=0.01),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=40, monitor="val/auc"),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=40, monitor="val/auc"),
     protocol=Protocol(
         ("test/auc", "test/hits@50", "test/mrr"),
         "none for this split",

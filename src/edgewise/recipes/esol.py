@@ -14,10 +14,10 @@ gin_esol = Recipe(
     summary="Graph isomorphism network on ESOL; --folds gives the RMSE over 5 random folds",
     model=partial(models.graph_gin, hidden=64, depth=3, dropout=0.1, pool="mean"),
     data=data.esol(bonds=False),
-    task=tasks.regression(),
+    task=tasks.Regression(),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(epochs=60, monitor="val/rmse", better="lower", clip_norm=5.0),
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(epochs=60, monitor="val/rmse", better="lower", clip_norm=5.0),
     protocol=Protocol(("test/rmse",), "none by this split", BY_FOLDS, folds=True),
 )
 
@@ -26,10 +26,10 @@ attentive_esol = Recipe(
     summary="Molecule transformer on ESOL; --folds gives the RMSE over 5 random folds",
     model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.05),
     data=data.esol(),
-    task=tasks.regression(),
+    task=tasks.Regression(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
         epochs=50, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
     ),
     protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP in one study)", BY_FOLDS, folds=True),

@@ -12,10 +12,10 @@ forecast = Recipe(
     summary="Causal Transformer forecasts the CO2 of the next 52 weeks, against the last season",
     model=partial(models.forecaster, width=32, depth=2, heads=4, feed_forward=64, dropout=0.1),
     data=data.series(name="co2", history=156, horizon=52, batch_size=64),
-    task=tasks.forecast(),
+    task=tasks.Forecast(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
-    schedule=training.linear(warmup=0.1),
-    trainer=training.Trainer(epochs=15, monitor="val/mae", better="lower", clip_norm=1.0),
+    schedule=training.LinearSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=15, monitor="val/mae", better="lower", clip_norm=1.0),
     protocol=Protocol(
         ("test/mae", "test/seasonal_ratio"),
         "1.716 ppm: the last season repeated; 0.807: the same and its rise over the one before",

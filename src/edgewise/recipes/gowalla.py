@@ -13,10 +13,10 @@ lightgcn_gowalla = Recipe(
     summary="LightGCN recommends places on Gowalla, with a sampled softmax and few large batches",
     model=partial(models.lightgcn, width=64, hops=2),
     data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
-    task=tasks.recommendation(temperature=0.15),
+    task=tasks.Recommendation(temperature=0.15),
     optimizer=training.Optimizer("adam", lr=0.02),
-    schedule=training.cosine(warmup=0.0),
-    trainer=training.Trainer(epochs=32, monitor="val/recall@20"),
+    schedule=training.CosineSchedule(warmup=0.0),
+    trainer=training.TrainerSettings(epochs=32, monitor="val/recall@20"),
     protocol=Protocol(
         ("test/recall@20", "test/ndcg@20"),
         "0.1830, 0.1554 (LightGCN; He et al., 2020)",

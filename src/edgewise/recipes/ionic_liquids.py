@@ -12,10 +12,10 @@ ionic_liquids_co2 = Recipe(
     summary="Molecule transformer on CO2 in ionic liquids it has not seen; --folds: MAE and R²",
     model=partial(models.molecule_transformer, width=64, depth=3, heads=4, dropout=0.1),
     data=data.ionic_liquids(descriptors=True, batch_size=512),
-    task=tasks.regression(kind="mae"),
+    task=tasks.Regression(kind="mae"),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
-    schedule=training.cosine(),
-    trainer=training.Trainer(
+    schedule=training.CosineSchedule(),
+    trainer=training.TrainerSettings(
         epochs=15, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
     ),
     protocol=Protocol(

@@ -20,10 +20,10 @@ transformer_multi30k = Recipe(
         order="pre",
     ),
     data=data.multi30k(vocabulary_size=8000, batch_size=4096),
-    task=tasks.translation(smoothing=0.1, beams=5),
+    task=tasks.Translation(label_smoothing=0.1, beams=5),
     optimizer=training.Optimizer("adam", lr=1e-3),
-    schedule=training.cosine(warmup=0.1),
-    trainer=training.Trainer(epochs=12, monitor="val/loss", better="lower", clip_norm=1.0),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=12, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(
         ("test/bleu",),
         "41.0 (Transformer-Tiny, text alone, a long run)",

@@ -9,7 +9,7 @@ from typing import Any
 from edgewise.data import Data
 from edgewise.ranges import check_seed
 from edgewise.tasks import Task
-from edgewise.training import Optimizer, Schedule, Trainer
+from edgewise.training import Optimizer, Schedule, TrainerSettings
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Recipe:
     task: Task
     optimizer: Optimizer
     schedule: Schedule
-    trainer: Trainer
+    trainer: TrainerSettings
     seed: int = 0
     start: str = ""
     protocol: Protocol | None = None

@@ -25,10 +25,10 @@ gpt_shakespeare = Recipe(
     summary="GPT with nanoGPT's numbers for a CPU, 2000 steps",
     model=gpt,
     data=data.shakespeare(context=CONTEXT, stride=CONTEXT // 2, batch_size=12, windows=12 * 200),
-    task=tasks.language_modeling(),
+    task=tasks.LanguageModeling(),
     optimizer=training.Optimizer(lr=1e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
-    schedule=training.cosine(warmup=0.05, floor=0.1),
-    trainer=training.Trainer(epochs=10, clip_norm=1.0, **LAST),
+    schedule=training.CosineSchedule(warmup=0.05, floor=0.1),
+    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, **LAST),
     protocol=replace(PLAIN, seeds=3),
 )
 
@@ -37,10 +37,10 @@ gpt_shakespeare_best = Recipe(
     summary="As gpt-shakespeare in the same time, but rotary, gated, with a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
-    task=tasks.language_modeling(),
+    task=tasks.LanguageModeling(),
     optimizer=training.Optimizer(lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
-    schedule=training.cosine(warmup=0.05),
-    trainer=training.Trainer(epochs=8, clip_norm=1.0, average=0.99, **LAST),
+    schedule=training.CosineSchedule(warmup=0.05),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, average=0.99, **LAST),
     protocol=PLAIN,
 )
 

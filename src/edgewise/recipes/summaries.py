@@ -13,10 +13,10 @@ summarise_wikitext = Recipe(
     summary="BERT, small, chooses 3 sentences of a Wikipedia article as its lead; --from tunes",
     model=partial(trunk, dropout=0.2),
     data=data.wiki_summaries(),
-    task=tasks.extraction(),
+    task=tasks.Extraction(),
     optimizer=training.Optimizer(lr=3e-4, weight_decay=0.01),
-    schedule=training.linear(warmup=0.1),
-    trainer=training.Trainer(epochs=8, clip_norm=1.0, monitor="val/auc"),
+    schedule=training.LinearSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
     protocol=Protocol(
         ("test/rouge1", "test/rouge2", "test/rougeL"),
         "first three sentences .229, .060, .142; longest three .351, .082, .175",

@@ -19,7 +19,7 @@ from edgewise.ranges import check_from_zero
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.vocabulary import check_vocabulary
-from edgewise.tasks import language_modeling, translation
+from edgewise.tasks import LanguageModeling, Translation
 from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
         ArgumentError: it is no language model, the prompt is empty or has an unknown character.
     """
     check_from_zero("tokens", tokens, "choose for example 300")
-    recipe = _recipe(path, language_modeling, TextStream, "a language model, as gpt-shakespeare")
+    recipe = _recipe(path, LanguageModeling, TextStream, "a language model, as gpt-shakespeare")
     assert isinstance(recipe.data, TextStream)
     context = recipe.data.context
     model, tokenizer = _load(RunFolder(path), recipe, {"longest": context})
@@ -77,7 +77,7 @@ def translate(path: Path, texts: Sequence[str]) -> list[str]:
         MissingDataError: there is no such run, or it has not finished.
         ArgumentError: it is no run of translation.
     """
-    recipe = _recipe(path, translation, Parallel, "translation, as transformer-multi30k")
+    recipe = _recipe(path, Translation, Parallel, "translation, as transformer-multi30k")
     model, tokenizer = _load(RunFolder(path), recipe, {})
     found = [""] * len(texts)
     asked = [i for i, text in enumerate(texts) if text.strip()]

@@ -1,4 +1,10 @@
-"""Starts the processes that train one recipe together, and ends them together."""
+"""Starts the processes that train one recipe together, and ends them together.
+
+Each finds its rank in the environment, as under torchrun, which serves scripts of one's own as
+well. Not torchrun's own launcher: when it is killed its workers go on alone, and of the one that
+failed it gives an exit code and not what it said. Not Lightning's: it starts the program of the
+first process again, which in a notebook or a test is another one.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +38,25 @@ def launch(path: Path, devices: int, title: str) -> None:
 
     """
     with ExitStack() as files, interruptible() as request:
-        said, logged = (
+        outputs, errors = (
             [files.enter_context(TemporaryFile()) for _ in range(devices)] for _ in range(2)
         )
-        workers = _start(path, devices, title, said, logged)
-        told, first = None, 0
+        workers = _start(path, devices, title, outputs, errors)
+        sent, first = None, 0
         try:
             while any(code is None for code in _codes(workers)) and not any(_codes(workers)):
-                if request.signal is not None and told is None:
-                    told = request.signal
-                    workers[0].send_signal(told)  # they agree on the step after which they stop
+                if request.signal is not None and sent is None:
+                    sent = request.signal
+                    workers[0].send_signal(sent)  # they agree on the step after which they stop
                 time.sleep(0.05)
             # The cause: the others fail after it, as nobody answers them.
             first = next((rank for rank, code in enumerate(_codes(workers)) if code), 0)
         finally:
             _end(workers)
-        if told is not None and any(_codes(workers)):
-            raise Interrupted(told)
+        if sent is not None and any(_codes(workers)):
+            raise Interrupted(sent)
         if any(_codes(workers)):
-            text = _text(said[first]) or _text(logged[first]) or "see above"
+            text = _text(outputs[first]) or _text(errors[first]) or "see above"
             raise EdgewiseError(f"process {first} of {devices} has failed: {text}")
 
 
@@ -63,8 +69,8 @@ def _start(
     path: Path,
     devices: int,
     title: str,
-    said: Sequence[IO[bytes]],
-    logged: Sequence[IO[bytes]],
+    outputs: Sequence[IO[bytes]],
+    errors: Sequence[IO[bytes]],
 ) -> list[Worker]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -82,8 +88,8 @@ def _start(
             command,
             env={**os.environ, **common, "LOCAL_RANK": str(rank), "RANK": str(rank)},
             stdin=subprocess.PIPE,
-            stdout=said[rank],
-            stderr=logged[rank] if rank else None,  # the first one shows how far they are
+            stdout=outputs[rank],
+            stderr=errors[rank] if rank else None,  # the first one shows how far they are
             start_new_session=True,  # Ctrl-C comes to this process alone, which passes it on
         )
         for rank in range(devices)

@@ -14,14 +14,14 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, model_fields, recipe_fields, with_values
 from edgewise.tasks import TASKS
-from edgewise.training import SCHEDULES, Optimizer, RunFolder, Trainer
+from edgewise.training import SCHEDULES, Optimizer, RunFolder, TrainerSettings
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "data": DATA,
     "task": TASKS,
     "optimizer": {"optimizer": Optimizer},
     "schedule": SCHEDULES,
-    "trainer": {"trainer": Trainer},
+    "trainer": {"trainer": TrainerSettings},
 }
 """The classes that each part may be of, by the name in the record; ``use`` says which."""
 

@@ -23,7 +23,7 @@ from edgewise.runs.vocabulary import (
     vocabulary_record,
     with_vocabulary,
 )
-from edgewise.training import RunFolder, evaluate, fit, place, seed_everything
+from edgewise.training import RunFolder, evaluate, fit, rank_and_world_size, seed_everything
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -57,7 +57,7 @@ def train(
     with folder.claimed("recipe.json", record, resume=resume):
         keep_vocabulary(folder, tokenizer)
         title = title or recipe.name
-        if recipe.trainer.devices > 1 and place()[1] == 1:
+        if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
             del model, loaders
             launch(path, recipe.trainer.devices, title)
             return folder.read_json("metrics.json")

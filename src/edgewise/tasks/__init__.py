@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
-from edgewise.tasks.captioning import Captioning as captioning
-from edgewise.tasks.classification import Classification as classification
-from edgewise.tasks.consistency import Consistency as consistency
-from edgewise.tasks.extraction import Extraction as extraction
-from edgewise.tasks.forecast import Forecast as forecast
-from edgewise.tasks.language_modeling import LanguageModeling as language_modeling
-from edgewise.tasks.link_prediction import LinkPrediction as link_prediction
-from edgewise.tasks.masked_language_modeling import (
-    MaskedLanguageModeling as masked_language_modeling,
-)
-from edgewise.tasks.recommendation import Recommendation as recommendation
-from edgewise.tasks.regression import Regression as regression
-from edgewise.tasks.task import Task
-from edgewise.tasks.text_classification import Tagging as tagging
-from edgewise.tasks.text_classification import TextClassification as text_classification
-from edgewise.tasks.translation import Translation as translation
+from edgewise.base_task import Task
+from edgewise.tasks.captioning import Captioning
+from edgewise.tasks.classification import Classification
+from edgewise.tasks.consistency import Consistency
+from edgewise.tasks.extraction import Extraction
+from edgewise.tasks.forecast import Forecast
+from edgewise.tasks.language_modeling import LanguageModeling
+from edgewise.tasks.link_prediction import LinkPrediction
+from edgewise.tasks.masked_language_modeling import MaskedLanguageModeling
+from edgewise.tasks.recommendation import Recommendation
+from edgewise.tasks.regression import Regression
+from edgewise.tasks.text_classification import Tagging, TextClassification
+from edgewise.tasks.translation import Translation
 
 TASKS: dict[str, type[Task]] = {
-    "captioning": captioning,
-    "classification": classification,
-    "consistency": consistency,
-    "extraction": extraction,
-    "forecast": forecast,
-    "language_modeling": language_modeling,
-    "link_prediction": link_prediction,
-    "masked_language_modeling": masked_language_modeling,
-    "recommendation": recommendation,
-    "regression": regression,
-    "tagging": tagging,
-    "text_classification": text_classification,
-    "translation": translation,
+    "captioning": Captioning,
+    "classification": Classification,
+    "consistency": Consistency,
+    "extraction": Extraction,
+    "forecast": Forecast,
+    "language_modeling": LanguageModeling,
+    "link_prediction": LinkPrediction,
+    "masked_language_modeling": MaskedLanguageModeling,
+    "recommendation": Recommendation,
+    "regression": Regression,
+    "tagging": Tagging,
+    "text_classification": TextClassification,
+    "translation": Translation,
 }
 """Every task by the name that run folders use."""
 
 __all__ = [
     "TASKS",
+    "Captioning",
+    "Classification",
+    "Consistency",
+    "Extraction",
+    "Forecast",
+    "LanguageModeling",
+    "LinkPrediction",
+    "MaskedLanguageModeling",
+    "Recommendation",
+    "Regression",
+    "Tagging",
     "Task",
-    "captioning",
-    "classification",
-    "consistency",
-    "extraction",
-    "forecast",
-    "language_modeling",
-    "link_prediction",
-    "masked_language_modeling",
-    "recommendation",
-    "regression",
-    "tagging",
-    "text_classification",
-    "translation",
+    "TextClassification",
+    "Translation",
 ]
 
 

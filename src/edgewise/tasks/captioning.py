@@ -1,4 +1,4 @@
-"""The next word of a caption; at the end, captions written word by word."""
+"""Image captioning: cross-entropy of the next word; at the end, captions written word by word."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from edgewise.decoding import generate
 from edgewise.errors import require
-from edgewise.tasks.next_token import NextToken
+from edgewise.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
 
 @dataclass(frozen=True)
-class Captioning(NextToken):
+class Captioning(Classification):
     """Outputs are scores ``[M, vocabulary]`` of the captions' words, and targets these ``[M]``.
 
     The test split's captions are also written, and ``exact`` is the share without any mistake.
 
     Attributes:
-        smoothing: see :class:`NextToken`.
+        label_smoothing: see :class:`Classification`.
 
     """
-
-    smoothing: float = 0.0
 
     def writing_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="captions")

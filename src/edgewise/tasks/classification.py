@@ -1,4 +1,4 @@
-"""One class of several for each output: cross-entropy and accuracy."""
+"""Classification, one class of several for each output: cross-entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
 from edgewise.errors import require
 from edgewise.ranges import check_share
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

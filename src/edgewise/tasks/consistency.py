@@ -1,4 +1,4 @@
-"""Few labels and many nodes without one: several random views of a node have to agree."""
+"""Consistency regularisation for few labels: several random views of a node have to agree."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
+from edgewise.batches import UNLABELLED
 from edgewise.errors import require
 from edgewise.ranges import check_from_zero, check_positive
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
-
-UNLABELLED = -100  # PyTorch's own ignore_index
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,14 @@ class Consistency(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="accuracy")
-        from edgewise.tasks.view_accuracy import ViewAccuracy
+        from torchmetrics.classification import MulticlassAccuracy
+        from torchmetrics.wrappers import LambdaInputTransformer
 
-        return {"accuracy": ViewAccuracy()}
+        known = MulticlassAccuracy(average="micro", ignore_index=UNLABELLED, validate_args=False)
+        return {"accuracy": LambdaInputTransformer(known, transform_pred=_mean_view)}
+
+
+def _mean_view(outputs: Tensor) -> Tensor:
+    """Probabilities ``[N, classes]``, where outputs are of one view or of several."""
+    probability = outputs.softmax(-1)
+    return probability.mean(1) if outputs.dim() == 3 else probability

@@ -1,4 +1,4 @@
-"""Which sentences make a summary? A score for each, a sigmoid loss, and ROUGE against lead-3."""
+"""Extractive summarisation: a score for each sentence, a sigmoid loss, and ROUGE beside lead-3."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.base_task import Task
 from edgewise.batches import Article
 from edgewise.errors import require
 from edgewise.layers import ExtractiveSummarizer
 from edgewise.ranges import check_least
 from edgewise.rouge import oracle, words
-from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What comes next in a series: absolute errors, and how they compare with the last season's."""
+"""Time-series forecasting: Huber's loss, absolute errors, and these beside the last season's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
 from edgewise.errors import require
 from edgewise.ranges import check_positive
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -39,6 +39,6 @@ class Forecast(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a forecast")
-        from edgewise.tasks.forecast_metrics import AbsoluteDifference, SeasonalRatio
+        from edgewise.tasks.forecast_metrics import ForecastError, seasonal_ratio
 
-        return {"mae": AbsoluteDifference(), "seasonal_ratio": SeasonalRatio()}
+        return {"mae": ForecastError(), "seasonal_ratio": seasonal_ratio()}

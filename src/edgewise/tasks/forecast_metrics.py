@@ -1,38 +1,32 @@
-"""Errors of forecasts, as they are and beside those of the last season repeated."""
+"""Mean absolute error of forecasts, as it is and beside that of the last season repeated."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.regression import MeanAbsoluteError
 
 
-class AbsoluteDifference(Metric):
-    """The mean of |forecast - value|."""
-
-    full_state_update = False
-    own: Tensor
-    seasonal: Tensor
-    count: Tensor
+class ForecastError(MeanAbsoluteError):
+    """The mean of |forecast - value|, in float64."""
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("own", "seasonal", "count"):
-            self.add_state(name, torch.tensor(0.0, dtype=torch.double), dist_reduce_fx="sum")
+        self.set_dtype(torch.double)
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``."""
-        value, seasonal = target.double().unbind(-1)
-        self.own += (outputs - value).abs().sum()
-        self.seasonal += (seasonal - value).abs().sum()
-        self.count += value.numel()
-
-    def compute(self) -> Tensor:
-        return self.own / self.count
+        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: the value, and the last season's."""
+        super().update(outputs.double(), target[..., 0].double())
 
 
-class SeasonalRatio(AbsoluteDifference):
-    """The same over that of the last season repeated."""
+class SeasonalError(ForecastError):
+    """The same of the last season repeated."""
 
-    def compute(self) -> Tensor:
-        return self.own / self.seasonal
+    def update(self, outputs: Tensor, target: Tensor) -> None:  # noqa: ARG002 - of the target alone
+        super().update(target[..., 1], target)
+
+
+def seasonal_ratio() -> Metric:
+    """The error as a multiple of the last season's."""
+    return ForecastError() / SeasonalError()

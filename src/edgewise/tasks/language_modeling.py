@@ -1,4 +1,4 @@
-"""Which token comes next: cross-entropy in nats a token, perplexity and bits."""
+"""Causal language modelling: cross-entropy of the next token in nats, perplexity and bits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.base_task import Task
 from edgewise.layers import LanguageModel
-from edgewise.tasks.task import Task
 from edgewise.tasks.text import text_model
 
 if TYPE_CHECKING:

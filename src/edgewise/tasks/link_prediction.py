@@ -1,4 +1,4 @@
-"""Is there an edge? Binary cross-entropy, area under the curve, hits@k and reciprocal rank."""
+"""Link prediction: binary cross-entropy, area under the curve, hits@k and mean reciprocal rank."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
 from edgewise.errors import require
 from edgewise.ranges import check_least
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

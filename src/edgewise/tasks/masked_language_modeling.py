@@ -1,4 +1,4 @@
-"""Which token was hidden: cross-entropy at the masked places, and how many are found."""
+"""Masked language modelling: cross-entropy and accuracy at the masked places."""
 
 from __future__ import annotations
 

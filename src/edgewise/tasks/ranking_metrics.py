@@ -1,8 +1,11 @@
-r"""How good the k best items of each user are, averaged over users.
+r"""recall@k and nDCG@k of rankings: how good the k best items of each user are, on average.
 
 - recall@k: the share of the user's items that are among them;
 - nDCG@k: :math:`\sum_r [\text{item at rank } r \text{ is the user's}] / \log_2(r + 1)`, over what
   the best order would give (Järvelin and Kekäläinen, 2002).
+
+Not torchmetrics' retrieval metrics: they keep every score, target and user until the end (24 GB on
+Gowalla), take 8 ms a user, and average an item's gain over those that score the same.
 """
 
 from __future__ import annotations

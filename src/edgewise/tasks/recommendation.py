@@ -1,4 +1,4 @@
-"""Which items next? A softmax over drawn items, and recall and nDCG of the best k."""
+"""Item recommendation: a sampled softmax over items, recall@k and nDCG@k."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
 from edgewise.errors import require
 from edgewise.ranges import check_positive
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

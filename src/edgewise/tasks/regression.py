@@ -1,4 +1,4 @@
-"""Numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
+"""Regression, numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.base_task import Task
 from edgewise.errors import require, unknown_name
 from edgewise.ranges import check_positive
-from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

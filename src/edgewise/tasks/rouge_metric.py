@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import MeanMetric
+from torchmetrics.functional.text import rouge_score
 
 from edgewise.batches import Article, SummaryBatch
-from edgewise.rouge import rouge_l, rouge_n
+from edgewise.rouge import words
 
-ROUGES: dict[str, Callable[[str, str], float]] = {
-    "rouge1": lambda written, wanted: rouge_n(written, wanted, 1),
-    "rouge2": lambda written, wanted: rouge_n(written, wanted, 2),
-    "rougeL": rouge_l,
-}
+ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
-class Rouge(Metric):
-    """The mean over articles.
+class Rouge(MeanMetric):
+    """The mean of torchmetrics' ``rouge_score``: F1 without stemming, of Edgewise's words.
+
+    Its ROUGEScore keeps a list of articles, and fails where two processes have different
+    numbers of them.
 
     Args:
         kind: one of :data:`ROUGES`.
         other: a summary to be measured in place of what the model has chosen.
     """
 
-    full_state_update = False
-    total: Tensor
-    count: Tensor
-
     def __init__(self, kind: str, other: Callable[[Article], str] | None = None) -> None:
         super().__init__()
         self.kind, self.other = kind, other
-        self.add_state("total", torch.tensor(0.0, dtype=torch.double), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, texts: list[str], batch: SummaryBatch) -> None:
+    def update(self, texts: list[str], batch: SummaryBatch) -> None:  # type: ignore[override]
         """Add the summaries of a batch."""
-        for text, article in zip(texts, batch.articles, strict=True):
-            written = text if self.other is None else self.other(article)
-            self.total += ROUGES[self.kind](written, article.summary)
-            self.count += 1
-
-    def compute(self) -> Tensor:
-        return self.total / self.count
+        if self.other is not None:
+            texts = [self.other(article) for article in batch.articles]
+        wanted = [article.summary for article in batch.articles]
+        found = rouge_score(texts, wanted, tokenizer=words, normalizer=str, rouge_keys=self.kind)
+        super().update(found[f"{self.kind}_fmeasure"], len(wanted))

@@ -1,4 +1,4 @@
-"""What the tasks of texts put on a text model, and what they ask of it."""
+"""The check of a text model that the tasks of texts share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A label for each text, or for each of its words: a head, cross-entropy and accuracy."""
+"""Text classification and token tagging: a head, cross-entropy and accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good texts are: tokens guessed right, and BLEU of what a model has written."""
+"""BLEU and exact match of the texts that a model has written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import MeanMetric, Metric
 
 from edgewise.batches import WritingBatch
 from edgewise.errors import require
@@ -14,35 +14,12 @@ from edgewise.errors import require
 ORDER = 4  # BLEU counts runs of one to four words
 
 
-class Share(Metric):
-    """How many are right, of how many."""
-
-    full_state_update = False
-    right: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("right", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
-
-    def compute(self) -> Tensor:
-        return self.right / self.count
-
-
-class TokenAccuracy(Share):
-    """The share of tokens whose score is the highest."""
-
-    def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[M, vocabulary]`` and tokens ``[M]``."""
-        self.right += (outputs.argmax(-1) == target).sum()
-        self.count += target.numel()
-
-
 class BLEU(Metric):
     """sacrebleu's BLEU of the whole split, from 0 to 100 (Papineni et al., 2002; Post, 2018).
 
-    What is kept are sums over texts, so that processes can add them up.
+    What is kept are sums over texts, so that processes can add them up. torchmetrics'
+    SacreBLEUScore gives 0 where no run of four words matches, which sacrebleu smooths, and has no
+    signature to report.
     """
 
     full_state_update = False
@@ -69,13 +46,13 @@ class BLEU(Metric):
         return torch.tensor(score.score, dtype=torch.double)
 
 
-class Exact(Share):
+class Exact(MeanMetric):
     """The share of texts that are written to the last character as they were wanted."""
 
-    def update(self, texts: list[str], batch: WritingBatch) -> None:
+    def update(self, texts: list[str], batch: WritingBatch) -> None:  # type: ignore[override]
         """Add what was written for a batch."""
-        self.right += sum(a == b for a, b in zip(texts, batch.references, strict=True))
-        self.count += len(texts)
+        right = [float(a == b) for a, b in zip(texts, batch.references, strict=True)]
+        super().update(torch.tensor(right))
 
 
 def bleu_signature() -> str:

@@ -1,4 +1,4 @@
-"""The next token of a translation; at the end, translations found by beam search and their BLEU."""
+"""Machine translation: cross-entropy of the next token; at the end, beam search and BLEU."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, require
 from edgewise.layers import EncoderDecoderModel, Seq2SeqLanguageModel
 from edgewise.ranges import check_least
-from edgewise.tasks.next_token import NextToken
+from edgewise.tasks.classification import Classification
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
 
 @dataclass(frozen=True)
-class Translation(NextToken):
+class Translation(Classification):
     """Outputs are scores ``[M, vocabulary]`` of the target's tokens, and targets these ``[M]``.
 
     The test split is also translated by beam search, for BLEU as sacrebleu measures it.
 
     Attributes:
-        smoothing: see :class:`NextToken`.
+        label_smoothing: see :class:`Classification`.
         beams: how many beginnings of a translation are kept.
         length_penalty: see :func:`edgewise.decoding.beam_search`.
-        most: tokens that a translation has at most, for each token of the longest source beside it.
+        max_length_ratio: tokens that a translation has at most, for each token of the longest
+            source beside it.
 
     """
 
+    label_smoothing: float = 0.1
     beams: int = 5
     length_penalty: float = 1.0
-    most: float = 2.0
+    max_length_ratio: float = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, usual in (("beams", 5), ("most", 2.0)):
+        for name, usual in (("beams", 5), ("max_length_ratio", 2.0)):
             check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
@@ -65,7 +67,7 @@ class Translation(NextToken):
             model.model,
             batch.prompt,
             beams=self.beams,
-            max_new_tokens=round(self.most * longest),
+            max_new_tokens=round(self.max_length_ratio * longest),
             length_penalty=self.length_penalty,
             end=batch.end,
             padding=batch.padding,

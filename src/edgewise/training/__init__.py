@@ -1,31 +1,56 @@
-"""Training, on Lightning: how a model is fitted, watched, stopped, continued and written down."""
+"""Training, on Lightning: how a model is fitted, stopped, continued and written down."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from edgewise.errors import require
+from edgewise.training.distributed import rank_and_world_size
+from edgewise.training.fitting import evaluate, fit
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted
 from edgewise.training.optimizer import Optimizer
-from edgewise.training.place import place
-from edgewise.training.schedule import SCHEDULES, Schedule, constant, cosine, linear, noam
-from edgewise.training.settings import Trainer
-from edgewise.training.start import evaluate, fit, seed_everything
+from edgewise.training.rng import seed_everything
+from edgewise.training.schedule import (
+    SCHEDULES,
+    ConstantSchedule,
+    CosineSchedule,
+    LinearSchedule,
+    NoamSchedule,
+    Schedule,
+)
+from edgewise.training.settings import TrainerSettings
+
+if TYPE_CHECKING:
+    from edgewise.training.lightning_module import TrainingModule
 
 __all__ = [
     "SCHEDULES",
+    "ConstantSchedule",
+    "CosineSchedule",
     "Interrupted",
+    "LinearSchedule",
+    "NoamSchedule",
     "Optimizer",
     "RunFolder",
     "Schedule",
-    "Trainer",
-    "constant",
-    "cosine",
+    "TrainerSettings",
+    "TrainingModule",
     "evaluate",
     "fit",
-    "linear",
-    "noam",
-    "place",
+    "rank_and_world_size",
     "seed_everything",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The LightningModule, on first use: Lightning is not installed everywhere."""
+    if name == "TrainingModule":
+        require("lightning", extra="train", purpose="training")
+        from edgewise.training.lightning_module import TrainingModule
+
+        return TrainingModule
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

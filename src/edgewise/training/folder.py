@@ -60,6 +60,25 @@ class RunFolder:
         if self.path.exists():
             raise self._exists()
 
+    def make(self) -> None:
+        """Make the folder, where it is not there.
+
+        Raises:
+            WriteError: it cannot be made.
+
+        """
+        with _as_write_error(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def refuse_overwriting(self) -> None:
+        """Raise RunExistsError if the folder holds what a finished run has written."""
+        written = any(self.has(name) for name in ("log.csv", self.weights.name, "metrics.json"))
+        if self.has("metrics.json") or (written and not self.checkpoint.is_file()):
+            raise RunExistsError(
+                f"{self.path} holds a run that has finished, and a run is never overwritten. "
+                "Remedy: name another folder."
+            )
+
     def _exists(self) -> RunExistsError:
         return RunExistsError(
             f"{self.path} exists, and a run is never overwritten. Remedy: --resume continues it, "
@@ -95,8 +114,7 @@ class RunFolder:
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         claimed = False
         try:
-            with _as_write_error(self.path):
-                self.path.mkdir(parents=True, exist_ok=True)
+            self.make()
             if resume:
                 self.write_json(name, record)
             else:

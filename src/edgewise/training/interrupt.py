@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM end a run between two steps, so that it can be continued exactly."""
+"""Ctrl-C and SIGTERM end a run between two steps, so that it can be continued exactly.
+
+Lightning does so at SIGTERM alone: Ctrl-C raises KeyboardInterrupt in the middle of a step, after
+which weights and optimizer may be of different steps.
+"""
 
 from __future__ import annotations
 

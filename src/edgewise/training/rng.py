@@ -10,7 +10,11 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and PyTorch on every device."""
+    """Seed Python, NumPy and PyTorch on every device.
+
+    As Lightning's does, without Lightning, for seeds of 2³² and more, which it refuses, and without
+    leaving the seed in the environment.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

@@ -19,7 +19,7 @@ class Schedule(ABC):
 
 
 @dataclass(frozen=True)
-class Constant(Schedule):
+class ConstantSchedule(Schedule):
     """The same learning rate throughout."""
 
     def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - every schedule is told
@@ -86,7 +86,7 @@ class Falling(Warmed):
 
 
 @dataclass(frozen=True)
-class Cosine(Falling):
+class CosineSchedule(Falling):
     """A linear warm-up, then half a cosine down to ``floor`` (Loshchilov and Hutter, 2017)."""
 
     def left(self, done: float) -> float:
@@ -94,7 +94,7 @@ class Cosine(Falling):
 
 
 @dataclass(frozen=True)
-class Linear(Falling):
+class LinearSchedule(Falling):
     """A linear warm-up, then a straight line down to ``floor``, as BERT and RoBERTa train."""
 
     def left(self, done: float) -> float:
@@ -102,7 +102,7 @@ class Linear(Falling):
 
 
 @dataclass(frozen=True)
-class Noam(Warmed):
+class NoamSchedule(Warmed):
     r"""A linear warm-up, then :math:`\sqrt{w / t}` at step t after w steps of warm-up.
 
     The first Transformer's, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et al., 2017), in
@@ -113,12 +113,10 @@ class Noam(Warmed):
         return math.sqrt(max(math.ceil(rising), 1) / (step + 1))
 
 
-constant, cosine, linear, noam = Constant, Cosine, Linear, Noam
-
 SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "cosine": Cosine,
-    "linear": Linear,
-    "noam": Noam,
+    "constant": ConstantSchedule,
+    "cosine": CosineSchedule,
+    "linear": LinearSchedule,
+    "noam": NoamSchedule,
 }
 """Every schedule by the name that run folders use."""

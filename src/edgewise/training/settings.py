@@ -11,7 +11,7 @@ import torch
 
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.ranges import check_from_zero, check_least
-from edgewise.training.place import place
+from edgewise.training.distributed import rank_and_world_size
 
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
@@ -19,8 +19,11 @@ Precision = Literal["32", "bf16"]
 
 
 @dataclass(frozen=True)
-class Trainer:
-    """Settings of a run.
+class TrainerSettings:
+    """What Lightning's Trainer is told of a run: how long, what to monitor, when to stop.
+
+    A recipe has it as its ``trainer``, and the command line its fields as ``--trainer.epochs`` and
+    so on: by the name of what they set.
 
     Attributes:
         epochs: the most passes over the training data.
@@ -107,7 +110,8 @@ class Trainer:
         most, what = os.cpu_count() or 1, "processors"
         if self.accelerator != "cpu" and torch.accelerator.is_available():
             most, what = torch.accelerator.device_count(), "GPUs"
-        if self.devices > most and place()[1] == 1:  # else they have been started, on any machines
+        started = rank_and_world_size()[1] > 1  # on any machines
+        if self.devices > most and not started:
             raise ArgumentError(
                 "trainer.devices",
                 expected=f"at most {most}, the {what} of this machine",

@@ -52,13 +52,13 @@ def test_the_last_season_is_what_was_known(table: str) -> None:
 def test_errors_by_hand() -> None:
     target = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [0.0, 1.0]]])
     outputs = torch.tensor([[1.0, 3.0], [0.5, 0.5]])
-    mae, ratio = metrics.AbsoluteDifference(), metrics.SeasonalRatio()
+    mae, ratio = metrics.ForecastError(), metrics.seasonal_ratio()
     for meter in (mae, ratio):
         for out, wanted in zip(outputs, target, strict=True):
             meter.update(out[None], wanted[None])
     assert float(mae.compute()) == 2 / 4
     assert float(ratio.compute()) == 2 / 4
-    loss = tasks.forecast(delta=0.5).loss(outputs, target)
+    loss = tasks.Forecast(delta=0.5).loss(outputs, target)
     assert float(loss) == pytest.approx((0.5 * (1 - 0.25) + 2 * 0.125) / 4)
 
 

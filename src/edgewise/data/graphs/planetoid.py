@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from edgewise.batches import Batch
+from edgewise.batches import UNLABELLED, Batch
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
@@ -25,7 +25,6 @@ from edgewise.graphs import Graph, edges
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
-UNLABELLED = -100  # what PyTorch's cross-entropy ignores
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATED = 500
 ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"

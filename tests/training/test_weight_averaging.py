@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,29 +11,30 @@ import torch
 pytest.importorskip("lightning", reason="Lightning is not installed")
 
 from edgewise import recipes, runs
-from edgewise.tasks import regression
-from edgewise.training import RunFolder, Trainer
-from edgewise.training.average import LastAverage, MovingAverage
-from edgewise.training.module import Fitting
+from edgewise.tasks import Regression
+from edgewise.training import RunFolder, TrainerSettings, TrainingModule
+from edgewise.training.weight_averaging import LastAverage, MovingAverage
 from tests.errors import refused
 
 
 def test_the_average_by_its_formula() -> None:
-    model = torch.nn.Linear(1, 1, bias=False)
-    average, module = MovingAverage(0.75), Fitting(model, regression())
+    model = torch.nn.BatchNorm1d(1)
+    average, module = MovingAverage(0.75), TrainingModule(model, Regression())
+    average.setup(None, module, "fit")
     values, expected = [4.0, 8.0, 3.0, 1.0, 5.0, 9.0], None
     for step, value in enumerate(values, 1):
         torch.nn.init.constant_(model.weight, value)
-        average.after_step(None, module)
+        model.num_batches_tracked.fill_(step)
+        average.on_train_batch_end(SimpleNamespace(global_step=step), module, None, None, 0)
         share = max(1 / step, 0.25)
         expected = value if expected is None else expected + share * (value - expected)
-    average.on_validation_start(None, module)
+    average.on_validation_epoch_start(None, module)
     assert float(model.weight.detach()) == pytest.approx(expected)
-    average.on_train_epoch_end(None, module)
+    assert int(model.num_batches_tracked) == 6, "what is counted is not averaged"
+    average.on_validation_epoch_end(None, module)
+    assert float(model.weight.detach()) == pytest.approx(expected), "until it may have been kept"
+    average.on_validation_end(None, module)
     assert float(model.weight.detach()) == values[-1]
-    other = MovingAverage(0.75)
-    other.load_state_dict(average.state_dict())
-    assert (other.steps, float(other.average["weight"])) == (6, pytest.approx(expected))
 
 
 def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path) -> None:
@@ -49,14 +51,14 @@ def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path
 
 def test_the_mean_of_the_last_epochs() -> None:
     model = torch.nn.BatchNorm1d(1)
-    average, module = LastAverage(2), Fitting(model, regression())
+    average, module = LastAverage(2), TrainingModule(model, Regression())
     for value, mean in ((4.0, 4.0), (8.0, 6.0), (3.0, 5.5)):
         torch.nn.init.constant_(model.weight, value)
         model.num_batches_tracked.fill_(int(value))
         average.on_validation_start(None, module)
         assert float(model.weight.detach()) == mean
         assert int(model.num_batches_tracked) == value, "what is counted is not averaged"
-        average.on_train_epoch_end(None, module)
+        average.on_validation_end(None, module)
         assert float(model.weight.detach()) == value
     other = LastAverage(2)
     other.load_state_dict(average.state_dict())
@@ -66,10 +68,10 @@ def test_the_mean_of_the_last_epochs() -> None:
 def test_only_one_average() -> None:
     for fields in ({"average_last": -1}, {"average_last": 3, "average": 0.9}):
         with refused("trainer.average_last", expected="from 0", got="", remedy="10"):
-            Trainer(**fields)
+            TrainerSettings(**fields)
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
 def test_a_decay_is_from_zero_to_below_one(decay: float) -> None:
     with refused("trainer.average", expected="below 1", got=repr(decay), remedy="0.99"):
-        Trainer(average=decay)
+        TrainerSettings(average=decay)

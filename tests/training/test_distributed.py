@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from edgewise.data import Batch, Loader
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
-from edgewise.tasks import classification
-from edgewise.training import Optimizer, RunFolder, Trainer, constant, fit
+from edgewise.tasks import Classification
+from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, fit
 from tests.errors import refused
 from tests.training.test_resume import assert_same
 
@@ -118,10 +118,10 @@ def test_fit_alone_starts_no_processes(tmp_path: Path) -> None:
     with refused("trainer.devices", expected="1", got="2", remedy="torchrun --nproc-per-node 2"):
         fit(
             torch.nn.Linear(2, 2),
-            classification(),
+            Classification(),
             {"train": loader, "val": loader, "test": loader},
             RunFolder(tmp_path),
             optimizer=Optimizer(),
-            schedule=constant(),
-            trainer=Trainer(devices=2, accelerator="cpu"),
+            schedule=ConstantSchedule(),
+            trainer=TrainerSettings(devices=2, accelerator="cpu"),
         )

@@ -1,4 +1,4 @@
-"""What is remembered of the epochs: their numbers, and the weights of the best."""
+"""What is remembered of the epochs: their metrics, and the weights of the best."""
 
 # ruff: noqa: ARG002 - Lightning passes its hooks more than they need
 from __future__ import annotations
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.training.folder import Row
-from edgewise.training.module import Fitting
-from edgewise.training.settings import Trainer
+from edgewise.training.lightning_module import TrainingModule
+from edgewise.training.settings import TrainerSettings
 
 
 class Stopwatch:
@@ -40,14 +40,17 @@ class Stopwatch:
         return {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
 
 
-class Watch(lightning.Callback):
-    """Keeps a row of numbers for each epoch and the best weights, and stops without progress.
+class History(lightning.Callback):
+    """Keeps a row of metrics for each epoch and the weights of the best, as part of the checkpoint.
 
-    All in memory: a small graph's epoch takes less time than writing a file. They are part of the
-    checkpoint.
+    In place of Lightning's CSVLogger, which deletes the rows of earlier sittings when a run is
+    continued, and of its ModelCheckpoint, which writes a file at every better epoch: a small
+    graph's epoch takes less time. Both may be given to :func:`edgewise.training.fit` beside it.
+
+    Place it before a callback that puts an average of the weights in their place for validation.
     """
 
-    def __init__(self, settings: Trainer) -> None:
+    def __init__(self, settings: TrainerSettings) -> None:
         self.settings = settings
         self.rows: list[Row] = []
         self.best_epoch = -1
@@ -55,13 +58,8 @@ class Watch(lightning.Callback):
         self._clock = Stopwatch()
 
     @property
-    def seconds(self) -> float:
-        """Time spent in training, over all the sittings of a run."""
-        return self._clock.read()["seconds"]
-
-    @property
     def times(self) -> dict[str, float]:
-        """``seconds``, and the processors' ``cpu_seconds``, which no other work adds to."""
+        """``seconds`` over all sittings, and ``cpu_seconds``, which no other work adds to."""
         return self._clock.read()
 
     @property
@@ -81,32 +79,24 @@ class Watch(lightning.Callback):
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
         self._clock.start()
-        self._stop_without_progress(trainer)  # where it was killed after the last epoch
 
-    def on_train_epoch_end(
+    def on_validation_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        assert isinstance(pl_module, Fitting)
-        measured = {**pl_module.finish("train"), **pl_module.finish("val")}
-        epoch = len(self.rows)
+        assert isinstance(pl_module, TrainingModule)
+        measured, epoch = pl_module.measured, len(self.rows)
         _check_finite(measured["train/loss"], epoch)
         lr = trainer.optimizers[0].param_groups[0]["lr"]
-        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.seconds})
+        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
         if self.best_epoch < 0 or self._is_better(measured[self.settings.monitor]):
             self.best_epoch = epoch
             state = pl_module.model.state_dict()
             self.best_weights = {name: value.detach().clone() for name, value in state.items()}
-        self._stop_without_progress(trainer)
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(self.best):  # which every number compares false with
             return not math.isnan(value)
         return value > self.best if self.settings.better == "higher" else value < self.best
-
-    def _stop_without_progress(self, trainer: lightning.Trainer) -> None:
-        patience = self.settings.patience
-        if patience and len(self.rows) - 1 - self.best_epoch >= patience:
-            trainer.should_stop = True
 
 
 def _check_finite(loss: float, epoch: int) -> None:

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from edgewise.data import Batch, Loader
-from edgewise.tasks import classification
-from edgewise.training import Optimizer, RunFolder, Trainer, constant, evaluate, fit
+from edgewise.tasks import Classification
+from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, evaluate, fit
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -29,12 +29,12 @@ class Job:
         path.mkdir()
         return fit(
             self.model,
-            classification(),
+            Classification(),
             self.loaders,
             RunFolder(path),
             optimizer=Optimizer("adam", lr=trainer.pop("lr", 0.1)),
-            schedule=constant(),
-            trainer=Trainer(**{"accelerator": "cpu", "epochs": 4, **trainer}),
+            schedule=ConstantSchedule(),
+            trainer=TrainerSettings(**{"accelerator": "cpu", "epochs": 4, **trainer}),
         )
 
 
@@ -96,7 +96,7 @@ def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
     assert metrics["best_epoch"] == losses.index(choose(losses))
     fresh = nn.Linear(2, 2)
     RunFolder(tmp_path / "run").load_weights(fresh)
-    again = evaluate(fresh, classification(), job.loaders, accelerator="cpu")
+    again = evaluate(fresh, Classification(), job.loaders, accelerator="cpu")
     assert again == {name: value for name, value in metrics.items() if name in again}
 
 
@@ -179,13 +179,13 @@ def test_what_another_process_has_is_not_written_twice():
     """A test batch of which nothing counts; see ``Loader.share``."""
     from torchmetrics import SumMetric
 
-    from edgewise.training.module import Fitting
+    from edgewise.training import TrainingModule
 
     class Written(SumMetric):
         def update(self, texts, _batch):
             super().update(float(len(texts)))
 
-    class Writing(type(classification())):
+    class Writing(type(Classification())):
         def writing_metrics(self):
             return {"texts": Written()}
 
@@ -194,7 +194,7 @@ def test_what_another_process_has_is_not_written_twice():
 
     examples = Loader(lambda i: Batch((torch.ones(len(i), 2),), i % 2), 3, 1)
     examples.share(1, 2)
-    module = Fitting(nn.Linear(2, 2).eval(), Writing())
+    module = TrainingModule(nn.Linear(2, 2).eval(), Writing())
     for number, batch in enumerate(examples):
         module.test_step(batch, number)
-    assert module.finish("test")["test/texts"] == 1
+    assert module.written["texts"].compute() == 1

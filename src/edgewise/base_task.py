@@ -1,4 +1,4 @@
-"""What every task says."""
+"""The base of all tasks: what training asks of one, and what it may leave as it is."""
 
 from __future__ import annotations
 

@@ -1,0 +1,189 @@
+"""A user's own loaders, Lightning callbacks and loggers, without a recipe."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+pytest.importorskip("lightning")
+
+import lightning.pytorch as lightning
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import CSVLogger
+
+from edgewise.data import Batch
+from edgewise.errors import RunExistsError
+from edgewise.tasks import Classification
+from edgewise.training import (
+    Interrupted,
+    Optimizer,
+    RunFolder,
+    TrainerSettings,
+    TrainingModule,
+    fit,
+)
+from tests.errors import refused
+from tests.training.test_resume import assert_same
+
+
+def loaders(**train: Any) -> dict[str, DataLoader]:
+    generator = torch.Generator().manual_seed(3)
+    y = torch.arange(40) % 2
+    x = torch.randn(40, 3, generator=generator) + y[:, None]
+    return {
+        "train": DataLoader(TensorDataset(x, y), **{"batch_size": 8, "shuffle": True, **train}),
+        "val": DataLoader(TensorDataset(x, y), batch_size=40),
+        "test": DataLoader(TensorDataset(x, y), batch_size=40),
+    }
+
+
+def go(path: Path, given: dict[str, Any] | None = None, **more: Any) -> dict[str, float]:
+    torch.manual_seed(1)
+    settings = {"epochs": 3, "accelerator": "cpu", **more.pop("trainer", {})}
+    return fit(
+        more.pop("model", None) or nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2)),
+        Classification(),
+        given or loaders(),
+        RunFolder(path),
+        optimizer=Optimizer(lr=0.05),
+        trainer=TrainerSettings(**settings),
+        **more,
+    )
+
+
+class Seen(lightning.Callback):
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def on_validation_end(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        self.losses.append(trainer.callback_metrics["val/loss"].item())
+
+
+def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> None:
+    seen = Seen()
+    best = ModelCheckpoint(tmp_path / "best", monitor="val/loss")
+    metrics = go(
+        tmp_path / "run",
+        logger=CSVLogger(tmp_path / "logs", name=""),
+        callbacks=[seen, best, LearningRateMonitor()],
+    )
+    losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
+    assert seen.losses == losses
+    assert best.best_model_score == min(losses)
+    (table,) = (tmp_path / "logs").glob("*/metrics.csv")
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    logged = [float(row["val/loss"]) for row in rows if row["train/loss"]]
+    assert logged == losses
+    assert [float(row["test/loss"]) for row in rows if row["test/loss"]] == [metrics["test/loss"]]
+
+
+def test_a_progress_bar_of_ones_own_replaces_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    go(tmp_path / "ours")
+    assert "epoch 3/3" in capsys.readouterr().err
+    go(tmp_path / "run", callbacks=[RichProgressBar()])
+    assert "epoch 3/3" not in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*many workers")  # Lightning's own
+def test_the_module_with_lightnings_own_trainer(tmp_path: Path) -> None:
+    module = TrainingModule(nn.Linear(3, 2), Classification(), Optimizer(lr=0.05))
+    trainer = lightning.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        default_root_dir=tmp_path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        log_every_n_steps=1,
+    )
+    given = loaders()
+    trainer.fit(module, given["train"], given["val"])
+    assert {"train/loss", "val/accuracy"} <= module.measured.keys()
+
+
+class Stop(lightning.Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [5, 8, 10, 13])
+def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot tell how far it is, so an epoch that was broken is repeated, with its draws."""
+    monkeypatch.setattr("edgewise.training.checkpoint.LEAST_SHARE", 0)
+    often = {"save_every": 0}
+    go(tmp_path / "whole", trainer=often)
+    with pytest.raises(Interrupted):
+        go(tmp_path / "run", trainer=often, callbacks=[Stop(step)])
+    assert RunFolder(tmp_path / "run").checkpoint.is_file()
+    go(tmp_path / "run", trainer=often)
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_second_fit_does_not_overwrite(tmp_path: Path) -> None:
+    go(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(RunExistsError, match="has finished"):
+        go(tmp_path)
+    (tmp_path / "metrics.json").unlink()
+    before.pop("metrics.json")
+    with pytest.raises(RunExistsError, match="another folder"):
+        go(tmp_path)
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+class Stream(IterableDataset):
+    def __iter__(self) -> Any:
+        yield torch.ones(3), torch.tensor(0)
+
+
+def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    given = loaders()
+    with refused("loaders['test']", expected="a length", got="NoneType", remedy="train, val and"):
+        go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
+    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="how many"):
+        go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
+    for batch, kind in (({"x": 1}, "dict"), ([torch.ones(1)], "list of 1"), ((1, 2), "tuple of 2")):
+        one = DataLoader([0, 1], collate_fn=lambda _, batch=batch: batch)
+        with refused("loaders", expected="(input, ..., target)", got=kind, remedy="collate_fn"):
+            go(tmp_path / "run", {**given, "train": one})
+
+
+def test_a_loader_of_pyg(tmp_path: Path) -> None:
+    """Its ``collate_fn`` makes the batches."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.data import Batch as GraphBatch
+    from torch_geometric.data import Data
+
+    from edgewise.graphs import from_pyg
+    from edgewise.models import gin
+
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    graphs = [
+        Data(x=torch.randn(3, 3), edge_index=edge_index, y=torch.tensor([i % 2] * 3))
+        for i in range(12)
+    ]
+
+    def collate(some: list[Data]) -> Batch:
+        data = GraphBatch.from_data_list(some)
+        return Batch((data.x, from_pyg(data)), data.y)
+
+    one = DataLoader(graphs, batch_size=4, collate_fn=collate)
+    metrics = go(tmp_path / "run", {"train": one, "val": one, "test": one}, model=gin(3, 2))
+    assert metrics["epochs"] == 3
