@@ -17,7 +17,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases", "ranges", "modes", "batches"},
+    {"arguments"},
+    {"scores", "biases", "modes", "batches"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

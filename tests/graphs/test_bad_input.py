@@ -117,7 +117,7 @@ def test_parents_that_make_no_tree(parents: list[int]) -> None:
 def test_choices_that_are_none() -> None:
     with refused("neighbours", expected="4 (edges) or 8", got="6", remedy="power"):
         graphs.grid(2, 2, 6)
-    with refused("reads", expected="parent, children, both", got="'up'", remedy="direction"):
+    with refused("reads", expected="both, children, parent", got="'up'", remedy="choose one"):
         graphs.tree([-1], reads="up")
 
 

@@ -7,10 +7,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from edgewise import recipes, runs
+from edgewise.arguments import check_seed
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_seed
 from edgewise.training import RunFolder
 
 __all__ = [

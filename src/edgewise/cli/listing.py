@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
-from edgewise.ranges import check_least
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import recipe_fields
 from edgewise.runs.parsing import describe, show_value

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from edgewise.data.checks import check_features
+from edgewise.arguments import check_features
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Union
-from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals

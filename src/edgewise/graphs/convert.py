@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import described
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.graph import Pattern
@@ -42,7 +43,7 @@ def _described(thing: Any) -> tuple[str, str]:
         return f"a {name}", "use graphs.from_networkx(graph)"
     if not isinstance(thing, Tensor):
         return name, "name a pattern such as graphs.causal(), or use graphs.edges(edge_index, n)"
-    got = f"a Tensor of {thing.dtype} and shape {list(thing.shape)}"
+    got = f"a Tensor of {described(thing)}"
     two_rows = thing.dim() == 2 and len(thing) == 2 and thing.dtype != torch.bool
     if two_rows and (thing.shape[1] != 2 or not thing.dtype.is_floating_point):
         return got, "wrap explicit edges with graphs.edges(edge_index, num_nodes)"
@@ -61,15 +62,10 @@ def from_dense(matrix: Tensor) -> Edges:
     ``matrix != 0`` and pass them as ``weight``, ``gain`` or ``bias``.
     """
     if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
-        got = (
-            f"{matrix.dtype} {list(matrix.shape)}"
-            if isinstance(matrix, Tensor)
-            else type(matrix).__name__
-        )
         raise ArgumentError(
             "matrix",
             expected="a boolean tensor [num_targets, num_sources]",
-            got=got,
+            got=described(matrix),
             remedy="pass matrix != 0; rows are the nodes that read",
         )
     with outside_modes():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.graphs.counts import check_count
+from edgewise.arguments import check_count
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.modes import outside_modes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from edgewise.arguments import check_count
 from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.counts import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals

@@ -14,8 +14,8 @@ from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm
-from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern
 from edgewise.layers.attention import LayerTerms, MultiHeadAttention, Projections
 from edgewise.layers.sequential import GraphLayer
@@ -35,8 +35,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 def activation(name: str) -> nn.Module:
     """The non-linearity of this name."""
-    if name not in ACTIVATIONS:
-        raise unknown_name("activation", name, ACTIVATIONS)
+    check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
 
@@ -111,8 +110,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 def make_norm(norm: Norm, width: int) -> nn.Module:
     """The norm of this name, or what the callable makes, for this width."""
     if isinstance(norm, str):
-        if norm not in NORMS:
-            raise unknown_name("norm", norm, NORMS)
+        check_choice("norm", norm, NORMS)
         norm = NORMS[norm]
     return norm(width)
 

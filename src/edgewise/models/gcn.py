@@ -15,11 +15,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
-from edgewise.ranges import checked
 
 
 class GCNLayer(GraphLayer):

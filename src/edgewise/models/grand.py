@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr
 from edgewise.models.gcn import symmetric_weight
-from edgewise.ranges import checked
 
 
 class Grand(GraphLayer):

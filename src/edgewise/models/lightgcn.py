@@ -13,12 +13,12 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Recommender
 from edgewise.models.gcn import symmetric_weight
-from edgewise.ranges import checked
 
 
 class LightGCN(Recommender):

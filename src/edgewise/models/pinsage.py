@@ -14,12 +14,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
+from edgewise.arguments import check_least, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import GraphLayer, Recommender
-from edgewise.ranges import check_least, checked
 
 
 class ImportancePooling(GraphLayer):

@@ -15,6 +15,7 @@ from functools import partial
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -30,7 +31,6 @@ from edgewise.layers import (
 )
 from edgewise.layers.attention import Projections
 from edgewise.layers.transformer import Order
-from edgewise.ranges import checked
 
 
 @checked(depth=0)

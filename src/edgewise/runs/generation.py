@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from edgewise.arguments import check_from_zero
 from edgewise.data.text.parallel import Pairs, Parallel
 from edgewise.data.text.text_stream import TextStream
 from edgewise.data.text.tokenizer import FILE, load_tokenizer
 from edgewise.decoding import Choose, generate
 from edgewise.errors import ArgumentError
 from edgewise.layers import LanguageModel
-from edgewise.ranges import check_from_zero
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.vocabulary import check_vocabulary

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_type_hints
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import read_value
 
@@ -57,8 +57,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     known = recipe_fields(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        if name not in known:
-            raise unknown_name("field", name, known)
+        check_choice("field", name, known)
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)
     model = partial(recipe.model.func, **{**recipe.model.keywords, **changes.pop("model", {})})

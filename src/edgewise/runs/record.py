@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from edgewise import __version__
+from edgewise.arguments import check_choice
 from edgewise.data import DATA
-from edgewise.errors import ArgumentError, MissingDataError, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import describe, read_value, show_value
@@ -98,8 +99,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     try:
         parts = {part: _default(part, record[part]) for part in PARTS}
         use = record["model"]["use"]
-        if use not in MODELS:
-            raise unknown_name("model", use, MODELS)
+        check_choice("model", use, MODELS)
         bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
         values = {"seed": record["seed"], "from": record.get("from", "")}
         for part in ("model", *PARTS):
@@ -116,8 +116,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:
     use = record.get("use", part)
-    if use not in KINDS[part]:
-        raise unknown_name(part, use, KINDS[part])
+    check_choice(part, use, KINDS[part])
     return KINDS[part][use]()
 
 

@@ -6,8 +6,8 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+from edgewise.arguments import check_least
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_least
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.recipe_fields import recipe_fields, with_values
 from edgewise.runs.record import load_recipe, to_record

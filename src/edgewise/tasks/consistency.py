@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_from_zero, check_positive
 from edgewise.errors import require
-from edgewise.ranges import check_from_zero, check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_positive
 from edgewise.errors import require, unknown_name
-from edgewise.ranges import check_positive
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_shares
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_shares
 
 TRIES = 50  # rounds of drawing again the pairs that are edges
 

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.graphs.edge_files import Ids, read_interactions
@@ -20,7 +21,6 @@ from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
-from edgewise.ranges import check_least
 
 RANKED = 2048  # users whose scores of all items are in memory at once
 

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.graphs.edge_files import Edges, Ids
@@ -24,7 +25,6 @@ from edgewise.data.graphs.edge_splits import (
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
-from edgewise.ranges import check_least
 
 
 class Pairs(NamedTuple):

@@ -14,13 +14,13 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.batches import Batch
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
 from edgewise.data.reading import check_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, edges
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
@@ -53,8 +53,7 @@ class Planetoid(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     def __post_init__(self) -> None:
-        if self.name not in NAMES:
-            raise unknown_name("data.name", self.name, NAMES)
+        check_choice("data.name", self.name, NAMES)
 
     @property
     def files(self) -> list[str]:

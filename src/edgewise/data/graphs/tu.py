@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unreadable
 from edgewise.data.folds import Folds
@@ -20,7 +21,6 @@ from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import check_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.ranges import check_least
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 REQUIRED = ("A", "graph_indicator", "graph_labels")

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch, WritingBatch
 from edgewise.data.images.mnist import SIDE, read_mnist
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_least
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3

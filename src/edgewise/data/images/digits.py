@@ -13,11 +13,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import (
+    check_features,
+    check_labels,
+    check_least,
+    check_share,
+    check_shares,
+    check_splits,
+)
 from edgewise.batches import Batch
-from edgewise.data.checks import check_features, check_labels, check_splits
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import require
-from edgewise.ranges import check_least, check_share, check_shares
 
 CLASSES = 10
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
@@ -22,8 +23,7 @@ from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, pars
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
-from edgewise.errors import ArgumentError, unknown_name
-from edgewise.ranges import check_least
+from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
@@ -88,8 +88,7 @@ class Molecules(Data):
     def __post_init__(self) -> None:
         self._folds()
         for name, kind in (("split", By), ("invalid", Invalid)):
-            if getattr(self, name) not in get_args(kind):
-                raise unknown_name(f"data.{name}", getattr(self, name), get_args(kind))
+            check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:
             raise ArgumentError(
                 "data.descriptors",

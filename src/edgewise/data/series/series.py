@@ -14,13 +14,12 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_features, check_least, check_shares
 from edgewise.batches import Batch
-from edgewise.data.checks import check_features
 from edgewise.data.files import naming
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.table import read_table
-from edgewise.errors import ArgumentError, require, unknown_name
-from edgewise.ranges import check_least, check_shares
+from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
@@ -61,8 +60,7 @@ class Series(Data):
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
-        if self.name not in SEASONS:
-            raise unknown_name("data.name", self.name, get_args(Bundled))
+        check_choice("data.name", self.name, get_args(Bundled))
         # One value has no deviation, which a model divides by.
         for name, least in (("history", 2), ("horizon", 1), ("batch_size", 1)):
             check_least(f"data.{name}", getattr(self, name), least, "choose for example 52")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_share
 from edgewise.batches import Batch
 from edgewise.data.reading import raw_texts
 from edgewise.data.splits import Split, Splits, TextSplits
@@ -17,8 +18,6 @@ from edgewise.data.text.labelled_sentences import PARTS, numbered
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.text_data import TextData, shown_tokens
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
-from edgewise.errors import unknown_name
-from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,8 +50,7 @@ class EWT(TextData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tag not in get_args(Tag):
-            raise unknown_name("data.tag", self.tag, get_args(Tag))
+        check_choice("data.tag", self.tag, get_args(Tag))
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     def files(self) -> dict[str, tuple[str, str]]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_share
 from edgewise.batches import Batch
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.text_data import TextData, shown_tokens
 from edgewise.data.text.tokenizer import Kind, Special, encode_all
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_share
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

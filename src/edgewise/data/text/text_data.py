@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_least, check_shares
 from edgewise.data.splits import Data
 from edgewise.data.text.packed_texts import drop_words
 from edgewise.data.text.tokenizer import (
@@ -21,9 +22,7 @@ from edgewise.data.text.tokenizer import (
     special_id,
     train_tokenizer,
 )
-from edgewise.errors import unknown_name
 from edgewise.layers import Tokens
-from edgewise.ranges import check_least, check_shares
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,8 +49,7 @@ class TextData(Data, ABC):
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown_name("data.kind", self.kind, KINDS)
+        check_choice("data.kind", self.kind, KINDS)
         self.at_least("batch_size", 1, 32)
         if self.vocabulary_size is not None:
             self.at_least("vocabulary_size", 1, 8000)

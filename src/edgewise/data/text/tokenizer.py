@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import read_text
-from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError, require
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -170,11 +171,9 @@ def _library() -> Any:
 
 
 def _check_names(kind: Kind, special: Sequence[Special]) -> None:
-    if kind not in KINDS:
-        raise unknown_name("kind", kind, KINDS)
+    check_choice("kind", kind, KINDS)
     for name in special:
-        if name not in SPECIALS:
-            raise unknown_name("special", name, SPECIALS)
+        check_choice("special", name, SPECIALS)
 
 
 def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
@@ -229,13 +228,8 @@ def _counted(
 def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, most: int | None, tokens: list[str]
 ) -> Any:
-    if most is None:
-        raise ArgumentError(
-            "vocabulary_size",
-            expected=f"a number for the kind {kind}, whose tokens are merged one by one",
-            got="None",
-            remedy="choose for example 8000",
-        )
+    expected = f"a number for the kind {kind}, whose tokens are merged one by one"
+    most = check_given("vocabulary_size", most, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
         raise _no_text()
