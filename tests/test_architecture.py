@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"arguments"},
+    {"arguments", "ragged"},
     {"scores", "biases", "modes", "batches"},
     {"graphs", "engines"},
     {"checks", "layouts"},

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.batch import Sizes
+from edgewise.ragged import runs_and_positions
 
 
 def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
@@ -16,9 +17,7 @@ def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
 
 def packed_positions(sizes: Sizes) -> Tensor:
     """Positions in a packed batch: 0, 1, ... anew for every member, ``[sum of sizes]``."""
-    size = torch.as_tensor(sizes, dtype=torch.long)
-    first = size.cumsum(0) - size
-    return torch.arange(int(size.sum()), device=size.device) - first.repeat_interleave(size)
+    return runs_and_positions(torch.as_tensor(sizes, dtype=torch.long))[1]
 
 
 def offsets(graph: Graph) -> Tensor:

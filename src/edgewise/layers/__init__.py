@@ -11,6 +11,7 @@ from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
 from edgewise.layers.message_passing import MessagePassing
+from edgewise.layers.normalisation import symmetric_weight
 from edgewise.layers.output_heads import (
     ClassificationHead,
     ExtractiveSummarizer,
@@ -93,6 +94,7 @@ __all__ = [
     "learned_score",
     "members_of",
     "refuse_edge_attr",
+    "symmetric_weight",
 ]
 
 

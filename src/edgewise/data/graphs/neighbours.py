@@ -13,6 +13,8 @@ from edgewise.batches import Batch
 from edgewise.data.sampled import SampledLoader
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
+from edgewise.graphs.sampling import distinct_numbers
+from edgewise.ragged import ranges, starts
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class NeighbourSampler:
         target, self._edge = graph.target.cpu().sort(stable=True)
         self._source = graph.source.cpu()[self._edge]
         self._degree = torch.bincount(target, minlength=self.num_nodes)
-        self._first = self._degree.cumsum(0) - self._degree
+        self._first = starts(self._degree)
         # Where each node is in the present sample; all -1 between two calls.
         self._place = torch.full((self.num_nodes,), -1)
 
@@ -105,16 +107,16 @@ class NeighbourSampler:
         """Places in the sorted edges of what these nodes read."""
         degree, first = self._degree[targets], self._first[targets]
         few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
-        number = degree[few]
-        nth = torch.arange(int(number.sum())) - (number.cumsum(0) - number).repeat_interleave(
-            number
-        )
-        every = first[few].repeat_interleave(number) + nth
+        every = ranges(first[few], degree[few])
         if few.all():
             return every
-        return torch.cat(
-            [every, (first[~few, None] + _subsets(degree[~few], fanout, generator)).flatten()]
-        )
+        many = degree[~few]
+
+        def draw(below: Tensor) -> Tensor:
+            return (torch.rand(len(many), generator=generator, dtype=torch.double) * below).long()
+
+        nth = distinct_numbers(len(many), fanout, many, draw)
+        return torch.cat([every, (first[~few, None] + nth).flatten()])
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)
@@ -132,22 +134,6 @@ class NeighbourSampler:
                 got=f"{len(seeds)} nodes, {len(seeds.unique())} of them distinct",
                 remedy="pass seeds.unique()",
             )
-
-
-def _subsets(size: Tensor, k: int, generator: Generator) -> Tensor:
-    """``[R, k]``: for each row k distinct numbers below ``size`` [R] > k, every subset as likely.
-
-    Floyd's algorithm (Bentley and Floyd, 1987), all rows at once: it takes k rounds and no memory
-    for the numbers that are not drawn, whatever a hub's degree.
-    """
-    drawn = torch.empty(len(size), k, dtype=torch.long)
-    for round_ in range(k):
-        last = size - k + round_
-        number = torch.rand(len(size), generator=generator, dtype=torch.double)
-        pick = (number * (last + 1)).long()
-        again = (drawn[:, :round_] == pick[:, None]).any(1)
-        drawn[:, round_] = torch.where(again, last, pick)
-    return drawn
 
 
 def neighbour_batches(

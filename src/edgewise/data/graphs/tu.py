@@ -21,6 +21,7 @@ from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import check_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.ragged import boundaries
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 REQUIRED = ("A", "graph_indicator", "graph_labels")
@@ -114,7 +115,7 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
         check_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
     source, target = _edges(a, member)
     sizes, degrees = (torch.bincount(of, minlength=graphs) for of in (member, member[source]))
-    node_start, edge_start = (F.pad(count.cumsum(0), (1, 0)) for count in (sizes, degrees))
+    node_start, edge_start = boundaries(sizes), boundaries(degrees)
     inside = torch.stack([source, target]) - node_start[member[source]]
     packed = PackedGraphs(labels, inside, torch.empty(len(source), 0), node_start, edge_start)
     return packed, attributes, classes[:, 0].unique(return_inverse=True)[1]

@@ -24,6 +24,7 @@ from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+from edgewise.ragged import starts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -121,9 +122,9 @@ class Pairs:
         """The batch of these pairs."""
         source, sizes = self.source.take(which)
         target, whole = self.target.take(which)
-        last = whole.cumsum(0) - 1
+        first = starts(whole)
         read, asked = torch.ones((2, len(target)), dtype=torch.bool)
-        read[last] = asked[last - whole + 1] = False
+        read[first + whole - 1] = asked[first] = False
         return WritingBatch(
             (Tokens(source, sizes), Tokens(target[read], whole - 1)),
             target[asked],

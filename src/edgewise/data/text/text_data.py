@@ -8,21 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from edgewise.arguments import check_choice, check_least, check_shares
 from edgewise.data.splits import Data
-from edgewise.data.text.packed_texts import drop_words
 from edgewise.data.text.tokenizer import (
     KINDS,
     Kind,
     Special,
-    hiding_id,
     load_tokenizer,
-    special_id,
     train_tokenizer,
 )
-from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -69,28 +63,3 @@ class TextData(Data, ABC):
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}
         return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
-
-
-def shown_tokens(
-    ids: Tensor,
-    sizes: Tensor,
-    tokenizer: Tokenizer,
-    special: int,
-    *,
-    packed: bool,
-    word_dropout: float,
-) -> Tokens:
-    """What a model reads of some texts.
-
-    Args:
-        ids: ``[N]``, of one text after the other.
-        sizes: ``[B]``, how many each text has.
-        tokenizer: what made them.
-        special: ids below it are special tokens, which are never hidden.
-        packed: whether they stay on one axis, or are padded to the longest.
-        word_dropout: the share of tokens that are hidden, others at every call.
-    """
-    if word_dropout:
-        ids = drop_words(ids, word_dropout, hiding_id(tokenizer), special)
-    tokens = Tokens(ids, sizes)
-    return tokens if packed else tokens.padded(special_id(tokenizer, "pad"))
