@@ -101,7 +101,7 @@ def test_a_graph_of_another_size() -> None:
 
 def test_a_composition_with_what_is_no_graph() -> None:
     for compose in ("__or__", "__and__", "__sub__"):
-        with refused("graph", expected="both sides", got="int", remedy="graphs.edges"):
+        with refused("graph", expected="a graph or a pattern", got="int", remedy="graphs.edges"):
             getattr(graphs.window(1), compose)(3)
 
 
@@ -130,7 +130,7 @@ def test_sizes_of_a_batch() -> None:
                 make(wrong)
     with refused("source_sizes", expected="2 members", got="1 sizes", remedy="each member"):
         graphs.batch(graphs.complete(), [1, 2], [3])
-    with refused("graph", expected="sizes=", got="window(1)", remedy=".bind("):
+    with refused("graph", expected="with sizes", got="window(1)", remedy=".bind("):
         graphs.batch([graphs.window(1)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, check_sized
 from edgewise.graphs.batch import Sizes
 from edgewise.ragged import runs_and_positions
 
@@ -26,5 +26,6 @@ def offsets(graph: Graph) -> Tensor:
     Where there are fewer targets than sources, the targets are the last of the same positions.
     In a packed batch the members are as far apart from each other as need be: no edge joins them.
     """
+    check_sized(graph)
     ahead = graph.num_sources - graph.num_targets
     return graph.cached("offsets", lambda: graph.target + ahead - graph.source)

@@ -10,6 +10,7 @@ from torch import Tensor
 from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Union
+from edgewise.graphs.convert import check_graph, check_sized
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -55,15 +56,9 @@ def batch(
             return left | batch(graph.right, targets, sources)  # type: ignore[return-value]
         members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
     else:
-        members = list(graph)
-        for member in members:
-            if not isinstance(member, Graph):
-                raise ArgumentError(
-                    "graph",
-                    expected="a pattern with sizes=, or graphs with sizes of their own",
-                    got=f"{member!r} in a list",
-                    remedy="bind it with .bind(num_nodes)",
-                )
+        if not isinstance(graph, Sequence) or isinstance(graph, str):
+            check_graph(graph)
+        members = [check_sized(member) for member in graph]
     with outside_modes():
         return _pack(members, f"batch of {len(members)}")
 

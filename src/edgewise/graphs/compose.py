@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -29,14 +29,7 @@ class _Composition(Pattern):
     @classmethod
     def of(cls, left: Pattern, right: Pattern) -> Pattern:
         """The composition; where one operand is a graph its sizes bind the other at once."""
-        if not isinstance(right, Pattern):
-            raise ArgumentError(
-                "graph",
-                expected="a pattern or a graph on both sides of |, & and -",
-                got=type(right).__name__,
-                remedy="wrap explicit edges with graphs.edges(edge_index, num_nodes)",
-            )
-        whole = cls(left, right)
+        whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
                 with outside_modes():

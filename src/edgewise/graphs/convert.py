@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.arguments import described
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
-from edgewise.graphs.graph import Pattern
+from edgewise.graphs.graph import Graph, Pattern
 from edgewise.modes import outside_modes
 
 
@@ -28,6 +28,23 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
 
 
+def check_sized(graph: Any, argument: str = "graph") -> Graph:
+    """The graph itself, where a pattern will not do, as it has no sizes yet.
+
+    Raises:
+        ArgumentError: a pattern, or what :func:`check_graph` refuses.
+
+    """
+    if isinstance(graph, Graph):
+        return graph
+    raise ArgumentError(
+        argument,
+        expected="a graph with sizes",
+        got=repr(check_graph(graph, argument)),
+        remedy="bind the pattern with .bind(num_nodes)",
+    )
+
+
 def _described(thing: Any) -> tuple[str, str]:
     """What came in place of a graph, and how a graph is made of it."""
     name = type(thing).__name__
@@ -43,7 +60,7 @@ def _described(thing: Any) -> tuple[str, str]:
         return f"a {name}", "use graphs.from_networkx(graph)"
     if not isinstance(thing, Tensor):
         return name, "name a pattern such as graphs.causal(), or use graphs.edges(edge_index, n)"
-    got = f"a Tensor of {described(thing)}"
+    got = f"a Tensor of {thing.dtype} and shape {list(thing.shape)}"
     two_rows = thing.dim() == 2 and len(thing) == 2 and thing.dtype != torch.bool
     if two_rows and (thing.shape[1] != 2 or not thing.dtype.is_floating_point):
         return got, "wrap explicit edges with graphs.edges(edge_index, num_nodes)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from edgewise.attention import aggregate
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, check_sized
 
 
 def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
@@ -18,6 +18,7 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 
     Here :math:`d_i` is the sum of what node i reads; edges from a node that reads nothing are 0.
     """
+    check_sized(graph)
     if weight is None:
         return graph.derived(_of_degrees)
     degree = aggregate(weight.new_ones(graph.num_sources, 1), graph, weight=weight)[:, 0]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
+from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Intervals, complete, membership
 from edgewise.graphs.batch import Sizes
@@ -31,7 +32,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     """
     count = x.shape[-2]
     if batch is None:
-        return complete().bind(1, count).to(x.device)
+        return bound(complete(), 1, count, x.device)
     graph = batch if isinstance(batch, Graph) else membership(batch)
     if graph.num_sources != count:
         raise ArgumentError(

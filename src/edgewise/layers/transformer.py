@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm
-from edgewise.graphs import Pattern
+from edgewise.graphs import Pattern, check_graph
 from edgewise.layers.attention import LayerTerms, MultiHeadAttention, Projections
 from edgewise.layers.sequential import GraphLayer
 
@@ -313,11 +313,12 @@ class TransformerStack(GraphLayer):
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, graph: Pattern) -> None:
         super().__init__()
-        self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, graph
+        self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, check_graph(graph)
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
         """``[..., N, width]`` from x of that shape, on ``graph`` or the one given at the start."""
+        graph = self.graph if graph is None else check_graph(graph)
         for layer in self.layers:
-            x = layer(x, self.graph if graph is None else graph, **terms)
+            x = layer(x, graph, **terms)
         out: Tensor = self.norm(x)
         return out

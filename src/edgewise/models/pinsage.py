@@ -18,7 +18,7 @@ from edgewise.arguments import check_least, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, edges
+from edgewise.graphs import Graph, Pattern, check_sized, edges
 from edgewise.layers import GraphLayer, Recommender
 from edgewise.ragged import runs_and_positions, starts
 
@@ -118,7 +118,7 @@ def walk_neighbours(
     """
     for name, number in (("walks", walks), ("length", length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
-    if graph.num_targets != graph.num_sources:
+    if check_sized(graph).num_targets != graph.num_sources:
         raise ArgumentError(
             "graph",
             expected="as many targets as sources",

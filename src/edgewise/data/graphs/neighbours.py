@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from edgewise.batches import Batch
 from edgewise.data.sampled import SampledLoader
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Graph, check_sized, edges
 from edgewise.graphs.sampling import distinct_numbers
 from edgewise.ragged import ranges, starts
 
@@ -62,7 +62,7 @@ class NeighbourSampler:
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
-        if graph.num_targets != graph.num_sources:
+        if check_sized(graph).num_targets != graph.num_sources:
             raise ArgumentError(
                 "graph",
                 expected="as many targets as sources",
