@@ -15,7 +15,7 @@ import torch
 from edgewise import encodings, graphs, recipes, runs
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.encodings.draw import draw
+from edgewise.encodings.drawing import draw
 from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
 from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.positions import offsets, packed_positions

@@ -109,7 +109,7 @@ class Pattern(ABC):
 
         A pattern is shown on ``nodes`` nodes.
         """
-        from edgewise.graphs.draw import draw
+        from edgewise.graphs.drawing import draw
 
         return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
 

@@ -23,7 +23,7 @@ class Field:
     kind: Any
 
 
-def recipe_fields(recipe: Recipe) -> dict[str, Field]:
+def fields_of(recipe: Recipe) -> dict[str, Field]:
     """Every field that can be chosen, by dotted name, in the order of the recipe."""
     found = {f"model.{n}": f for n, f in model_fields(recipe.model, recipe.data.provides).items()}
     for part in PARTS:
@@ -54,7 +54,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
         ArgumentError: no such field (suggests the nearest), or a value that does not fit.
 
     """
-    known = recipe_fields(recipe)
+    known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         check_choice("field", name, known)

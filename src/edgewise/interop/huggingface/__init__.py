@@ -61,3 +61,7 @@ def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) 
 
 
 __all__ = ["FAMILIES", "load"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -32,7 +32,7 @@ LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread 
 
 
 @dataclass(frozen=True)
-class Molecules(Data):
+class MoleculeTable(Data):
     """A molecule a row, a number to predict, and what the measurement was made at.
 
     A model is called ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom

@@ -26,7 +26,7 @@ SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
 
 
 @dataclass(frozen=True)
-class Series(Data):
+class TimeSeries(Data):
     """Windows of a series: ``history`` values to read and the ``horizon`` values after them.
 
     The series is cut in time: the model is trained on the first part, and tested on windows whose
