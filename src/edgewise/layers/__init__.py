@@ -1,7 +1,7 @@
 """Layers: what at least two architectures share. Those that read along a graph take ``(x, graph)``.
 
-GPT, for example, is :mod:`edgewise.models.gpt` on ``text`` (embedding, reader, head),
-``transformer`` (residuals, norms, feed-forward) and ``attention``.
+GPT, for example, is ``models/gpt.py`` on ``text`` (embedding, reader, head), ``transformer``
+(residuals, norms, feed-forward) and ``attention``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from edgewise.layers.pooling import AttentionPool, ClassToken, Membership, Pool,
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
+from edgewise.layers.sequences import Memory, SequenceLayout
 from edgewise.layers.sequential import GraphLayer, GraphSequential, refuse_edge_attr
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
-from edgewise.layers.text import LanguageModelHead, Memory, Reader, TextEmbedding, TextModel
+from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (
     AttentionBlock,
@@ -79,6 +80,7 @@ __all__ = [
     "RecurrentReader",
     "Residual",
     "Seq2SeqLanguageModel",
+    "SequenceLayout",
     "TargetScaling",
     "TextClassifier",
     "TextEmbedding",

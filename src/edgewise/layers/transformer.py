@@ -219,18 +219,6 @@ class TransformerLayer(AttentionBlock):
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
 
-class CrossTerms(LayerTerms, total=False):
-    """What a decoder layer may be called with besides features and a graph.
-
-    ``source`` is ``[..., S, width]``, ``source_graph`` says which target reads which of it, and
-    ``source_bias`` is for the edges of that graph, -inf where the source is padding.
-    """
-
-    source: Tensor
-    source_graph: Pattern
-    source_bias: EdgeTerm | None
-
-
 class CrossBlock(GraphLayer):
     """Attention over a graph, then over another sequence, then a feed-forward network.
 
@@ -266,7 +254,16 @@ class CrossBlock(GraphLayer):
         source_bias: EdgeTerm | None = None,
         **terms: Unpack[LayerTerms],
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape and source ``[..., S, width]``."""
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: the targets' features.
+            graph: who reads whom among the targets.
+            source: features ``[..., S, width]`` of the other sequence.
+            source_graph: which target reads which of it.
+            source_bias: for the edges of that graph, -inf where the source is padding.
+            terms: of the targets' own attention; cross-attention is given the cache, too.
+        """
         x = self.attention(x, graph, **terms)
         x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
         out: Tensor = self.feed_forward(x)

@@ -46,7 +46,11 @@ def gpt(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
+    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+
+    A call adds tokens and positions (the embedding), lets the layers read on the graph one after
+    the other (the reader), and compares the states with every token's vector (the head).
+    """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
     layers = [
