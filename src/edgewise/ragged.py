@@ -24,8 +24,8 @@ def boundaries(lengths: Tensor) -> Tensor:
 def runs_and_positions(lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The run that each place of the axis is in, and its position in that run, ``[N]`` each."""
     run = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    place = torch.arange(run.numel(), device=lengths.device)
-    return run, place - starts(lengths)[run]
+    index = torch.arange(run.numel(), device=lengths.device)
+    return run, index - starts(lengths)[run]
 
 
 def ranges(start: Tensor, lengths: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def test_numbers(tmp_path: Path) -> None:
     path.write_text("1, 2.5\n-3,4e3\n\n")
     assert torch.equal(read_numbers(path), torch.tensor([[1, 2.5], [-3, 4000]]))
     path.write_text("1, 2\n3,40000000\n")
-    assert torch.equal(read_numbers(path, whole=True), torch.tensor([[1, 2], [3, 40000000]]))
+    assert torch.equal(read_numbers(path, integers=True), torch.tensor([[1, 2], [3, 40000000]]))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_value_that_is_no_number_is_named(
     path = tmp_path / "n.txt"
     path.write_text(text)
     with refused(str(path), expected=expected, got=got, remedy="correct this line"):
-        read_numbers(path, whole=whole)
+        read_numbers(path, integers=whole)
 
 
 def test_a_line_for_each(tmp_path: Path) -> None:

@@ -79,10 +79,10 @@ class PackedGraphs:
             features ``[e, K]``.
 
         """
-        distinct, place = which.unique(return_inverse=True)
+        distinct, inverse = which.unique(return_inverse=True)
         size = self.sizes[distinct]
         start = starts(size)
-        members = Intervals(start[place], (start + size)[place], int(size.sum()))
+        members = Intervals(start[inverse], (start + size)[inverse], int(size.sum()))
         degree = self.edge_start.diff()[distinct]
         edge = ranges(self.edge_start[distinct], degree)
         index = self.edge_index[:, edge] + start.repeat_interleave(degree)

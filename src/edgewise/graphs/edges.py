@@ -47,8 +47,8 @@ class Edges(Graph):
         keys, wanted = self._keys(), target * self.num_sources + source
         if not keys.numel():
             return torch.zeros_like(wanted, dtype=torch.bool)
-        place = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
-        found: Tensor = keys[place].eq(wanted)
+        index = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
+        found: Tensor = keys[index].eq(wanted)
         return found
 
     def unique(self) -> Edges:

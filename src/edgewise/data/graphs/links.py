@@ -109,8 +109,8 @@ class Links(Data):
 
         def held_out(part: Tensor) -> Split:
             none = draw_non_edges(self.negatives * part.shape[1], known, left, right, drawn)
-            whole = _batch(graph, part, none)
-            return Split(1, lambda _index: whole)
+            batch = _batch(graph, part, none)
+            return Split(1, lambda _index: batch)
 
         train, count = split.train, split.train.shape[1]
         # What training draws may turn out to be a test edge: to avoid those would give them away.

@@ -76,7 +76,7 @@ class NeighbourSampler:
         self._degree = torch.bincount(target, minlength=self.num_nodes)
         self._first = starts(self._degree)
         # Where each node is in the present sample; all -1 between two calls.
-        self._place = torch.full((self.num_nodes,), -1)
+        self._local = torch.full((self.num_nodes,), -1)
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
         """The sampled neighbourhood of distinct nodes ``[B]``.
@@ -86,21 +86,21 @@ class NeighbourSampler:
 
         """
         self._check(seeds)
-        place, nodes, frontier = self._place, [seeds], seeds
-        place[seeds] = torch.arange(len(seeds))
+        local, nodes, frontier = self._local, [seeds], seeds
+        local[seeds] = torch.arange(len(seeds))
         count, slots = len(seeds), []
         for fanout in self.fanouts:
             slot = self._draw(frontier, fanout, generator)
             source = self._source[slot]
-            frontier = source[place[source] < 0].unique()
-            place[frontier] = torch.arange(count, count + len(frontier))
+            frontier = source[local[source] < 0].unique()
+            local[frontier] = torch.arange(count, count + len(frontier))
             count += len(frontier)
             nodes.append(frontier)
             slots.append(slot)
         node, slot = torch.cat(nodes), torch.cat(slots)
         target = torch.searchsorted(self._first + self._degree, slot, right=True)
-        pairs = torch.stack([place[self._source[slot]], place[target]])
-        place[node] = -1
+        pairs = torch.stack([local[self._source[slot]], local[target]])
+        local[node] = -1
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:

@@ -143,7 +143,7 @@ def _topics(path: Path) -> Tensor:
 
 def _tested(path: Path, first: int, papers: int) -> Tensor:
     """The numbers of the papers to test on, ``[N]``."""
-    lines = read_numbers(path, whole=True)
+    lines = read_numbers(path, integers=True)
     tested = lines.flatten()
     smallest, largest = int(tested.min()), int(tested.max())
     if (
@@ -185,5 +185,5 @@ def _csr(x: Tensor) -> Tensor:
 
 
 def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    whole = Batch((x, graph), target, select)
-    return Split(1, lambda _index: whole)
+    batch = Batch((x, graph), target, select)
+    return Split(1, lambda _index: batch)

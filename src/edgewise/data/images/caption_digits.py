@@ -102,8 +102,8 @@ class CaptionDigits(Data):
         number = torch.randint(self.least, self.places + 1, (count, 1), generator=generator)
         there = torch.rand(shape, generator=generator).argsort(1).argsort(1) < number
         which = torch.randint(len(digits.labels), shape, generator=generator)
-        spread = 2 * self.jitter + 1
-        return Plan(there, which, torch.randint(spread, (2, *shape), generator=generator))
+        shifts = 2 * self.jitter + 1
+        return Plan(there, which, torch.randint(shifts, (2, *shape), generator=generator))
 
     def _made(self, digits: Digits, plan: Plan) -> Batch:
         padded = F.pad(digits.images[plan.which], [self.jitter] * 4)

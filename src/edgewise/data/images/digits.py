@@ -90,9 +90,9 @@ def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
     return Split(len(labels), make)
 
 
-def warped(images: Tensor, most: float) -> Tensor:
+def warped(images: Tensor, strength: float) -> Tensor:
     """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
     identity = torch.eye(2, 3).repeat(len(images), 1, 1)
-    maps = identity + most * (2 * torch.rand_like(identity) - 1)
+    maps = identity + strength * (2 * torch.rand_like(identity) - 1)
     places = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, places, align_corners=False)

@@ -122,8 +122,8 @@ class MoleculeTable(Data):
             index = self._folds().split(*self._keys(names, molecules, number))
         train = index["train"]
         if measured.shape[1]:
-            spread = measured[train].std(0, correction=0).clamp(min=1e-12)
-            measured = (measured - measured[train].mean(0)) / spread
+            std = measured[train].std(0, correction=0).clamp(min=1e-12)
+            measured = (measured - measured[train].mean(0)) / std
         described = _described(molecules, number[train].unique()) if self.descriptors else None
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
@@ -156,8 +156,8 @@ class MoleculeTable(Data):
             return Batch((x, graph), y[index, None], keywords=keywords)
 
         seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
-        spread = float(seen.std(correction=0).clamp(min=1e-12))
-        return Split(len(y), make, TargetScale(float(seen.mean()), spread, self.fraction))
+        std = float(seen.std(correction=0).clamp(min=1e-12))
+        return Split(len(y), make, TargetScale(float(seen.mean()), std, self.fraction))
 
     def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
         """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""
@@ -167,9 +167,9 @@ class MoleculeTable(Data):
         if wrong:
             self._report(table, texts, wrong)
         kept = [text for text in parsed if parsed[text] is not None]
-        place = {text: number for number, text in enumerate(kept)}
-        rows = [row for row, text in enumerate(texts) if text in place]
-        number = torch.tensor([place[texts[row]] for row in rows], dtype=torch.long)
+        index_of = {text: number for number, text in enumerate(kept)}
+        rows = [row for row, text in enumerate(texts) if text in index_of]
+        number = torch.tensor([index_of[texts[row]] for row in rows], dtype=torch.long)
         return kept, [parsed[text] for text in kept], number, torch.tensor(rows, dtype=torch.long)
 
     def _report(self, table: Table, texts: Sequence[str], wrong: list[int]) -> None:
@@ -212,6 +212,6 @@ def _described(molecules: Sequence[Any], known: Tensor) -> Tensor:
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]
     values = torch.tensor(rows, dtype=torch.double)
-    mean, spread = values[known].mean(0), values[known].std(0, correction=0)
-    scaled = ((values - mean) / spread.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
-    return scaled[:, spread > 1e-6].float()
+    mean, std = values[known].mean(0), values[known].std(0, correction=0)
+    scaled = ((values - mean) / std.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
+    return scaled[:, std > 1e-6].float()

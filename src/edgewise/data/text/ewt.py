@@ -62,8 +62,8 @@ class EWT(LabelledText):
             texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
             counts = torch.tensor([len(sentence) for sentence in sentences])
             target = PackedTexts(numbered(words, tags, files[name][1]), counts)
-            splits[name], most = self._split(name, texts, target, tokenizer)
-            longest = max(longest, most)
+            splits[name], most_tokens = self._split(name, texts, target, tokenizer)
+            longest = max(longest, most_tokens)
         size = tokenizer.get_vocab_size()
         data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)

@@ -136,14 +136,14 @@ def read_labelled(text: str, name: str) -> Labelled:
 
 
 def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Labels as their place in ``labels``; an error names the file that they are from."""
-    places = {label: place for place, label in enumerate(labels)}
+    """Labels as their index in ``labels``; an error names the file that they are from."""
+    index_of = {label: index for index, label in enumerate(labels)}
     for text, label in found:
-        if label not in places:
+        if label not in index_of:
             raise ArgumentError(
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
                 got=f"{label!r} of {text[:40]!r}",
                 remedy="correct it, or add sentences with it to the training split",
             )
-    return torch.tensor([places[label] for _, label in found])
+    return torch.tensor([index_of[label] for _, label in found])

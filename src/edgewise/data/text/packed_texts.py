@@ -34,9 +34,9 @@ class PackedTexts:
         """Where the ids of these texts are on the axis."""
         return ranges(starts(self.sizes)[index], self.sizes[index])
 
-    def cut(self, most: int) -> PackedTexts:
-        """Every text without what comes after its first ``most``."""
-        sizes = self.sizes.clamp(max=most)
+    def cut(self, max_length: int) -> PackedTexts:
+        """Every text without what comes after its first ``max_length``."""
+        sizes = self.sizes.clamp(max=max_length)
         return PackedTexts(self.ids[ranges(starts(self.sizes), sizes)], sizes)
 
 

@@ -74,12 +74,12 @@ class Parallel(TextData):
                 remedy="name the ends of two files, such as en and de",
             )
 
-    def place(self) -> Path:
+    def find_folder(self) -> Path:
         """The folder of the files."""
         return Path(self.folder)
 
     def load(self) -> TextSplits:
-        folder = self.place()
+        folder = self.find_folder()
         names = {"train": self.train, "val": self.val, "test": self.test}
         texts = {
             split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
