@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+UNLABELLED = -100
+"""The target of an output that does not count: PyTorch's ``ignore_index``."""
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -98,7 +98,7 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
         check_seed("--seed", arguments.seed)
         random = torch.Generator().manual_seed(arguments.seed)
         choose = Sample(arguments.temperature, generator=random, **limits)
-    print(runs.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    print(runs.generate(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 

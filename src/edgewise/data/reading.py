@@ -113,7 +113,7 @@ def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
     return {name: read_text(folder / name) for name in sources}
 
 
-def check_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
+def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
     """A file has as many lines as there are things to describe.
 
     Raises:

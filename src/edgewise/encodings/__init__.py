@@ -1,4 +1,4 @@
-"""Encodings: where a node is. ``docs/encodings.md`` shows them all, with a picture each.
+"""Positional encodings: where a node is. ``docs/encodings.md`` shows them all, with pictures.
 
 Three kinds, by where the position enters: added to the features before the first layer, turned
 into queries and keys, or added on the edges for the distance between their ends.

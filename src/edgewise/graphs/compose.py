@@ -44,7 +44,7 @@ class _Composition(Pattern):
 
 
 class Union(_Composition):
-    """Edges of either."""
+    """The union ``a | b``: the edges of either."""
 
     sign = "|"
 
@@ -57,7 +57,7 @@ class Union(_Composition):
 
 
 class Intersection(_Composition):
-    """Edges of both."""
+    """The intersection ``a & b``: the edges of both."""
 
     sign = "&"
 
@@ -75,7 +75,7 @@ class Intersection(_Composition):
 
 
 class Difference(_Composition):
-    """Edges of the first that are not in the second."""
+    """The difference ``a - b``: the edges of the first that are not in the second."""
 
     sign = "-"
 
@@ -87,7 +87,7 @@ class Difference(_Composition):
 
 @dataclass(frozen=True, repr=False)
 class Transpose(Pattern):
-    """Readers and read, exchanged."""
+    """The transpose: every edge the other way round."""
 
     pattern: Pattern
 

@@ -214,7 +214,7 @@ class Graph(Pattern):
     @property
     @abstractmethod
     def num_edges(self) -> int:
-        """E."""
+        """How many edges there are, E."""
 
     @property
     @abstractmethod

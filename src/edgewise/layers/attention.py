@@ -1,4 +1,4 @@
-"""Multi-head attention over any graph, in both of the forms that are taught."""
+"""Multi-head attention over any graph; each head projects the whole input, or its part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent networks, which read a sequence along the chain: what attention is compared with."""
+"""Recurrent networks (RNN, LSTM, GRU), which read a sequence step by step; baselines."""
 
 from __future__ import annotations
 

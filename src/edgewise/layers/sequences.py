@@ -1,7 +1,4 @@
-"""How the sequences of a call lie: padded side by side, packed on one axis, or after cached ones.
-
-A model of texts is the same without it: it says which tokens are padding and where each stands.
-"""
+"""Padding, packing, positions and caching of the sequences that a call of a model is given."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class BondLayer(GraphLayer):
 
 
 class ConditionalHead(nn.Module):
-    r"""Numbers about a thing under conditions to which it responds about linearly.
+    r"""Regression head for properties that are about linear in the conditions of the measurement.
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 

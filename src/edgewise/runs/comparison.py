@@ -1,4 +1,4 @@
-"""The same recipe, trained once for each of several values of one field."""
+"""Compare values of one field: the recipe is trained once with each of them."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.arguments import check_from_zero, check_positive
+from edgewise.batches import UNLABELLED
 from edgewise.errors import require
 from edgewise.tasks.task import Task
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
-
-UNLABELLED = -100  # PyTorch's own ignore_index
 
 
 @dataclass(frozen=True)

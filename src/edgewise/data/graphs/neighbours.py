@@ -1,4 +1,4 @@
-"""Mini-batches of sampled neighbourhoods, for graphs that do not fit; plain PyTorch."""
+"""Neighbour sampling: mini-batches of parts of a graph that does not fit; plain PyTorch."""
 
 from __future__ import annotations
 

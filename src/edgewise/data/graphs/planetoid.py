@@ -1,4 +1,4 @@
-"""Citation networks Cora, CiteSeer and PubMed: papers, who cites whom, and their topic.
+"""Node classification on citation networks: the papers of Cora, CiteSeer and PubMed.
 
 Paper: Yang et al., Revisiting semi-supervised learning with graph embeddings, 2016 (the public
 split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
@@ -15,17 +15,16 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.batches import Batch
+from edgewise.batches import UNLABELLED, Batch
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
-from edgewise.data.reading import check_count, read_numbers
+from edgewise.data.reading import check_line_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
-UNLABELLED = -100  # what PyTorch's cross-entropy ignores
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATED = 500
 ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
@@ -105,8 +104,8 @@ def read_papers(raw: Path, name: str) -> Papers:
             remedy=TOGETHER,
         )
     train, topics, tested_topics = (_topics(files[part]) for part in ("y", "ally", "ty"))
-    check_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
-    check_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
+    check_line_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
+    check_line_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
     if len(train) + VALIDATED > len(topics):
         raise unreadable(
             files["y"],
@@ -116,7 +115,9 @@ def read_papers(raw: Path, name: str) -> Papers:
         )
     cited = read_lists(files["graph"])
     tested = _tested(files["test.index"], len(words), len(cited))
-    check_count(files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}")
+    check_line_count(
+        files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}"
+    )
     # CiteSeer has 15 papers without words and topic, between those that are tested.
     x = torch.zeros(len(cited), words.shape[1])
     x[: len(words)], x[tested] = words.to_dense(), tested_words.to_dense()

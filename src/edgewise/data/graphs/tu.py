@@ -1,4 +1,4 @@
-"""Graph classification sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
+"""Graph classification on the sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
 
 Paper: Morris et al., TUDataset: a collection of benchmark datasets for learning with graphs, 2020.
 """
@@ -19,7 +19,7 @@ from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unr
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.reading import check_count, read_numbers
+from edgewise.data.reading import check_line_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.ragged import boundaries
 
@@ -103,16 +103,16 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
     classes = read_numbers(graph_labels, integers=True)
     member = _members(indicator)
     nodes, graphs = len(member), int(member[-1]) + 1
-    check_count(graph_labels, classes, graphs, f"graphs of {indicator.name}")
+    check_line_count(graph_labels, classes, graphs, f"graphs of {indicator.name}")
     labels, attributes = torch.ones(nodes, 1), torch.empty(nodes, 0)
     if node_labels.is_file():
         columns = read_numbers(node_labels, integers=True)
-        check_count(node_labels, columns, nodes, f"nodes of {indicator.name}")
+        check_line_count(node_labels, columns, nodes, f"nodes of {indicator.name}")
         numbered = [column.unique(return_inverse=True)[1] for column in columns.T]
         labels = torch.cat([F.one_hot(column) for column in numbered], dim=1).float()
     if node_attributes.is_file():
         attributes = read_numbers(node_attributes)
-        check_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
+        check_line_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
     source, target = _edges(a, member)
     sizes, degrees = (torch.bincount(of, minlength=graphs) for of in (member, member[source]))
     node_start, edge_start = boundaries(sizes), boundaries(degrees)

@@ -1,4 +1,4 @@
-"""Pictures of several handwritten digits in a row, and their captions: "three seven one"."""
+"""Image captioning: pictures of several handwritten digits, and captions such as "three seven"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handwritten digits, 8×8 pixels, 1797 of them; bundled with scikit-learn, nothing to download.
+"""Image classification of 1797 handwritten digits of 8×8 pixels, bundled with scikit-learn.
 
 Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test part).
 """

@@ -27,7 +27,7 @@ from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
-FURTHEST = 4.0  # standard deviations that a descriptor is taken seriously
+FURTHEST = 4.0  # descriptors are clipped to so many standard deviations
 LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
 
 

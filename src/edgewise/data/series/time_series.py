@@ -1,4 +1,4 @@
-"""Series of numbers: what was, and what came after it. Three real ones come with statsmodels.
+"""Time series to forecast: windows, and what came after. Three real ones come with statsmodels.
 
 Sources (public domain): CO2 in the air of Mauna Loa by the week, 1958 to 2001 (Keeling and Whorf);
 the temperature of the sea off Peru by the month, 1950 to 2010 (NOAA); sunspots by the year, 1700 to

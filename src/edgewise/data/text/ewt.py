@@ -1,4 +1,4 @@
-"""English web texts with a tag for each word."""
+"""Part-of-speech tagging of English web texts (Universal Dependencies)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of several data sets, to pre-train on by finding hidden tokens."""
+"""Masked language modelling on texts of several data sets, to pre-train on."""
 
 from __future__ import annotations
 

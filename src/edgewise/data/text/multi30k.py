@@ -1,4 +1,4 @@
-"""Captions of pictures in several languages, to translate."""
+"""Machine translation of captions of pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel texts: two files of each split, in which line i of one is a translation of the other's.
+"""Machine translation of parallel texts: line i of one file is line i of the other, translated.
 
 The two share one vocabulary of byte pairs (Sennrich et al., 2016), so that names and numbers are
 the same tokens in both.

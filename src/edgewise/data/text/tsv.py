@@ -1,4 +1,4 @@
-"""Labelled sentences of your own."""
+"""Text classification of your own labelled sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Articles and their summaries, of which sentences are to be chosen (extractive summarisation).
+"""Extractive summarisation of Wikipedia's articles: which sentences are in the summary.
 
 Wikipedia's articles begin with a summary of what follows: the lead section, before the first
 heading. Here it is the reference, and the text after it the document; the model never sees the

@@ -30,7 +30,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     """
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)
-    model = vit(
+    classifier = vit(
         theirs["image_size"],
         theirs["num_channels"],
         1,
