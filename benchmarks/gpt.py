@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from edgewise import recipes
 from edgewise.data import Batch
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 
 
 class PlainBlock(nn.Module):

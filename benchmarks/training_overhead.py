@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from edgewise import recipes, runs
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 from edgewise.training import RunFolder, fit
 
 

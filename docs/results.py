@@ -50,12 +50,12 @@ SEQUENCES = (
     "MaskedText",
     "Multi30k",
     "CaptionDigits",
-    "Series",
+    "TimeSeries",
     "WikiSummaries",
 )
 PLACES = {
     "Planetoid": "Citation networks",
-    **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "Molecules"), "Whole graphs and molecules"),
+    **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "MoleculeTable"), "Whole graphs and molecules"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }

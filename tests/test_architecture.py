@@ -17,7 +17,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors"},
-    {"scores", "biases", "ranges", "modes", "batches", "base_task"},
+    {"arguments", "ragged"},
+    {"scores", "biases", "modes", "batches", "base_task"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from edgewise import encodings, graphs, recipes, runs, training
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import edgewise
 from edgewise.errors import MissingExtraError, require, unknown_name
 
 
@@ -40,3 +42,10 @@ def test_a_required_package_that_is_missing_is_named_with_its_extra(
         "Remedy: pip install 'edgewise[chem]'."
     )
     assert isinstance(caught.value, ImportError)
+
+
+def test_a_missing_package_is_refused_in_one_place() -> None:
+    root = Path(edgewise.__file__).parent
+    assert [p.name for p in root.rglob("*.py") if "raise MissingExtraError" in p.read_text()] == [
+        "errors.py"
+    ]

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.errors import ArgumentError
 
 UNLABELLED = -100
-"""The class number of a node whose class is not known: PyTorch's own ``ignore_index``."""
+"""The target of an output that does not count: PyTorch's ``ignore_index``."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Checks of the primitive's arguments, before any work is done."""
+"""Checks of a call of the primitive: its tensors, its edge terms and the graph fit together.
+
+What can be said of one argument alone is checked in ``arguments.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, described
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, accumulator
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.scores import Additive, Dot, Score
 
@@ -28,11 +32,10 @@ def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.devi
 def check_nodes(name: str, x: Tensor) -> None:
     """Node features are ``[..., N, H, D]`` floats."""
     if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
-        got = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise ArgumentError(
             name,
             expected="floats of shape [..., N, H, D] (nodes, heads, width of a head)",
-            got=got,
+            got=described(x),
             remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
         )
 
@@ -40,8 +43,7 @@ def check_nodes(name: str, x: Tensor) -> None:
 def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor, graph: Pattern) -> None:
     """Warn of what looks like ``[B, H, N, D]``: a pattern would bind to the heads."""
     if layout is not None:
-        if layout not in get_args(NodeLayout):
-            raise unknown_name("layout", layout, get_args(NodeLayout))
+        check_choice("layout", layout, get_args(NodeLayout))
         return
     if isinstance(graph, Graph) or query.dim() < 4:
         return

@@ -16,8 +16,7 @@ from edgewise.checks import bound, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.reference import EdgeLayout
-from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern
+from edgewise.graphs import Graph, Pattern, check_sized
 from edgewise.layouts import graph_facts, layout_of
 from edgewise.scores import Score
 
@@ -52,13 +51,7 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
         ``[..., E, H]``; the edges that enter one target sum to 1.
 
     """
-    if not isinstance(graph, Graph):
-        raise ArgumentError(
-            "graph",
-            expected="a graph with sizes",
-            got=repr(graph),
-            remedy="bind the pattern with .bind(num_nodes)",
-        )
+    check_sized(graph)
     graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
     checked_term("scores", scores, graph.num_edges, scores[..., None])
     return _softmax(scores, graph)

@@ -14,6 +14,7 @@ from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph, Intervals
+from edgewise.ragged import boundaries, runs_and_positions, starts
 
 L = TypeVar("L")
 
@@ -105,9 +106,9 @@ def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | 
     if sizes is None or bool((sizes == length).all()):
         return None, None
     blocks = sizes.numel()
-    member = torch.arange(blocks, device=sizes.device).repeat_interleave(sizes)
-    node = torch.arange(member.numel(), device=sizes.device)
-    place = member * length + node - (sizes.cumsum(0) - sizes)[member]
+    member, position = runs_and_positions(sizes)
+    place = member * length + position
+    node = torch.arange(place.numel(), device=sizes.device)
     nodes = node.new_zeros(blocks * length).index_copy_(0, place, node)
     return nodes.view(blocks, length), place
 
@@ -136,13 +137,11 @@ def _tiles_layout(graph: Graph) -> TilesLayout:
         torch.tensor([graph.num_sources], device=graph.device),
     )
     blocks = (targets + TilesLayout.BLOCK - 1) // TilesLayout.BLOCK
-    first_block, first_row = _starts(blocks), _starts(targets)
-    member = torch.arange(blocks.numel(), device=graph.device).repeat_interleave(blocks)
-    rank = torch.arange(member.numel(), device=graph.device) - first_block[member]
-    block = F.pad(first_row[member] + TilesLayout.BLOCK * rank, (0, 1), value=graph.num_targets)
-    unit = torch.stack([first_block, _starts(sources)], 1)
-    degree = graph.in_degree()
-    first_edge = degree.cumsum(0) - degree
+    member, rank = runs_and_positions(blocks)
+    first_row = starts(targets)[member] + TilesLayout.BLOCK * rank
+    block = F.pad(first_row, (0, 1), value=graph.num_targets)
+    unit = torch.stack([boundaries(blocks), boundaries(sources)], 1)
+    first_edge = starts(graph.in_degree())
     return TilesLayout(
         graph.start.int(),
         graph.stop.int(),
@@ -151,11 +150,6 @@ def _tiles_layout(graph: Graph) -> TilesLayout:
         unit.int(),
         pairs=graph.num_edges,
     )
-
-
-def _starts(sizes: Tensor) -> Tensor:
-    """``[n + 1]``: where each part begins, and where the last one ends."""
-    return F.pad(sizes.cumsum(0), (1, 0))
 
 
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 
 Score = Callable[[Tensor, Tensor], Tensor] | None
 """``Dot``, ``Additive``, any callable of their form, or ``None`` (bias alone decides)."""
@@ -70,8 +70,7 @@ class Additive:
     negative_slope: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.activation != "leaky_relu" and self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", self.activation, ["leaky_relu", *ACTIVATIONS])
+        check_choice("activation", self.activation, ["leaky_relu", *ACTIVATIONS])
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         energy = query + key

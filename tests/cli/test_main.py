@@ -20,7 +20,7 @@ from edgewise.encodings import ENCODINGS
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
-from edgewise.runs import recipe_fields
+from edgewise.runs import fields_of
 
 TINY = [
     "--model.width=8",
@@ -53,7 +53,7 @@ def test_show_everything(name, capsys):
     assert code == 0
     assert name in out
     if name in RECIPES:
-        assert all(f"--{field} " in out for field in recipe_fields(RECIPES[name]))
+        assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
 
 
 def test_show_draws_a_graph(capsys, tmp_path):
@@ -79,13 +79,13 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["train", "digits", "--model.heads=x"], "a whole number"),
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),
-        (["train", "digits", "--seed", "1" + "0" * 23], "a whole number from 0"),
+        (["train", "digits", "--seed", "1" + "0" * 23], "an integer from 0"),
         (["train", "digits", "--optimizer.beta2", "2"], "a share from 0"),
         (["train", "Digits", "--seeds", "0"], "expected digits, or another of"),
         (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
         (["generate", "nowhere", "--prompt", "x", "--tokens", "-5"], "a number from 0"),
-        (["generate", "nowhere", "--prompt", "x", "--seed", "-1"], "a whole number from 0"),
+        (["generate", "nowhere", "--prompt", "x", "--seed", "-1"], "an integer from 0"),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),
@@ -117,7 +117,7 @@ def test_help_of_a_recipe_lists_its_fields(capsys):
     with pytest.raises(SystemExit):
         main(["train", "gat-cora", "--help"])
     out = capsys.readouterr().out
-    assert all(f"--{field} " in out for field in recipe_fields(RECIPES["gat-cora"]))
+    assert all(f"--{field} " in out for field in fields_of(RECIPES["gat-cora"]))
 
 
 def test_train_and_test(capsys, tmp_path):

@@ -223,20 +223,6 @@ def test_every_graph_model_is_called_alike(name: str) -> None:
     assert not torch.allclose(out, other)
 
 
-@pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])
-def test_a_tensor_of_edges_is_no_graph(name: str) -> None:
-    x, graph = example(name)
-    with refused("graph", expected="a graph", got="Tensor", remedy="graphs.edges"):
-        small(name)(x, graph.edge_index)
-
-
-@pytest.mark.parametrize("name", [*models.LINK_MODELS, *models.RECOMMENDERS])
-def test_a_tensor_of_edges_is_no_graph_of_embedded_nodes(name: str) -> None:
-    *asked, graph = example(name)
-    with refused("graph", expected="a graph", got="Tensor", remedy="graphs.edges"):
-        small(name)(*asked, graph.edge_index)
-
-
 @pytest.mark.parametrize("name", ON_A_GRAPH)
 def test_no_gradient_from_the_future_on_a_causal_graph(name: str) -> None:
     model = small(name)

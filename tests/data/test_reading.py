@@ -11,7 +11,7 @@ import torch
 
 from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
 from edgewise.data.images.mnist import read_idx
-from edgewise.data.reading import check_count, read_bytes, read_lines, read_numbers, read_text
+from edgewise.data.reading import check_line_count, read_bytes, read_lines, read_numbers, read_text
 from edgewise.data.table import read_table
 from edgewise.data.text.parallel import read_parallel
 from edgewise.errors import EdgewiseError, MissingDataError
@@ -69,7 +69,7 @@ def test_numbers(tmp_path: Path) -> None:
     path.write_text("1, 2.5\n-3,4e3\n\n")
     assert torch.equal(read_numbers(path), torch.tensor([[1, 2.5], [-3, 4000]]))
     path.write_text("1, 2\n3,40000000\n")
-    assert torch.equal(read_numbers(path, whole=True), torch.tensor([[1, 2], [3, 40000000]]))
+    assert torch.equal(read_numbers(path, integers=True), torch.tensor([[1, 2], [3, 40000000]]))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_a_value_that_is_no_number_is_named(
     path = tmp_path / "n.txt"
     path.write_text(text)
     with refused(str(path), expected=expected, got=got, remedy="correct this line"):
-        read_numbers(path, whole=whole)
+        read_numbers(path, integers=whole)
 
 
 def test_a_line_for_each(tmp_path: Path) -> None:
-    check_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
+    check_line_count(tmp_path / "n.txt", [1, 2], 2, "graphs")
     with refused(str(tmp_path / "n.txt"), expected="3 graphs", got="2 lines", remedy="same"):
-        check_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
+        check_line_count(tmp_path / "n.txt", [1, 2], 3, "graphs")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

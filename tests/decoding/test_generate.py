@@ -177,8 +177,8 @@ def test_the_fewest_tokens_that_reach_p_are_kept() -> None:
     ("name", "value", "expected"),
     [
         ("temperature", 0.0, "a number above 0"),
-        ("top_k", 0, "an integer from 1"),
-        ("top_p", 1.5, "a probability above 0 and up to 1"),
+        ("top_k", 0, "an integer of at least 1"),
+        ("top_p", 1.5, "a probability from 0 to 1"),
     ],
 )
 def test_impossible_samples_are_refused(name: str, value: float, expected: str) -> None:
@@ -192,7 +192,7 @@ def test_what_cannot_be_continued_is_refused() -> None:
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
     with refused("attention_mask", expected="last token", got="at the end", remedy="on the left"):
         generate(model, ids, mask)
-    with refused("beams", expected="1 or more", got="0", remedy="generate()"):
+    with refused("beams", expected="at least 1", got="0", remedy="generate()"):
         beam_search(model, ids, beams=0)
-    with refused("memory", expected="the encoded source", got="None", remedy="model.encode"):
+    with refused("memory", expected="the encoded source", got="none", remedy="model.encode"):
         generate(writer("t5"), ids)

@@ -240,7 +240,7 @@ def made(folder: Path) -> dict[str, Case]:
         "interactions": lambda raw: data.interactions(
             train_path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
         ),
-        "series": lambda raw: data.series(
+        "series": lambda raw: data.time_series(
             path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7
         ),
         "tsv": lambda raw: data.tsv(**{k: str(raw / v) for k, v in tsv.items()}, **SMALL),

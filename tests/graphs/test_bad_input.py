@@ -101,7 +101,7 @@ def test_a_graph_of_another_size() -> None:
 
 def test_a_composition_with_what_is_no_graph() -> None:
     for compose in ("__or__", "__and__", "__sub__"):
-        with refused("graph", expected="both sides", got="int", remedy="graphs.edges"):
+        with refused("graph", expected="a graph or a pattern", got="int", remedy="graphs.edges"):
             getattr(graphs.window(1), compose)(3)
 
 
@@ -117,7 +117,7 @@ def test_parents_that_make_no_tree(parents: list[int]) -> None:
 def test_choices_that_are_none() -> None:
     with refused("neighbours", expected="4 (edges) or 8", got="6", remedy="power"):
         graphs.grid(2, 2, 6)
-    with refused("reads", expected="parent, children, both", got="'up'", remedy="direction"):
+    with refused("reads", expected="both, children, parent", got="'up'", remedy="choose one"):
         graphs.tree([-1], reads="up")
 
 
@@ -130,7 +130,7 @@ def test_sizes_of_a_batch() -> None:
                 make(wrong)
     with refused("source_sizes", expected="2 members", got="1 sizes", remedy="each member"):
         graphs.batch(graphs.complete(), [1, 2], [3])
-    with refused("graph", expected="sizes=", got="window(1)", remedy=".bind("):
+    with refused("graph", expected="with sizes", got="window(1)", remedy=".bind("):
         graphs.batch([graphs.window(1)])
 
 

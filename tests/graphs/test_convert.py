@@ -87,7 +87,8 @@ def test_from_networkx() -> None:
 
 
 def test_what_cannot_be_converted() -> None:
-    with refused("matrix", expected="boolean", got="torch.float32 [2, 2]", remedy="matrix != 0"):
+    got = "torch.float32 of shape [2, 2]"
+    with refused("matrix", expected="boolean", got=got, remedy="matrix != 0"):
         graphs.from_dense(torch.ones(2, 2))
     with refused("matrix", expected="boolean", got="list", remedy="rows are the nodes that read"):
         graphs.from_dense([[True]])  # type: ignore[arg-type]

@@ -22,6 +22,6 @@ def test_each_patch_is_a_linear_map_of_its_square() -> None:
 
 def test_patch_must_divide_the_image() -> None:
     with pytest.raises(
-        ArgumentError, match="`patch`: expected a divisor of the image size 8; got 3"
+        ArgumentError, match="`patch`: expected a divisor of the image's height 8; got 3"
     ):
         PatchEmbedding(8, 3, 1, 4)

@@ -50,7 +50,7 @@ def of_kind(*kinds: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "argument"), of_kind("int", "int | None"))
 def test_sizes(name: str, argument: str) -> None:
     for bad in (-1, 8.5, "8"):
-        with refused(argument, expected="a whole number, at least", got=repr(bad), remedy="choose"):
+        with refused(argument, expected="an integer of at least", got=repr(bad), remedy="choose"):
             MODELS[name](**{**needed(name), argument: bad})
 
 

@@ -41,3 +41,10 @@ def test_a_caption_is_written_from_patches() -> None:
     assert torch.equal(logits.argmax(-1), caption[:, 1:]), "as if written at once"
     logits.sum().backward()
     assert images.grad.abs().max() > 0
+
+
+def test_images_may_be_wider_than_high() -> None:
+    model = models.captioner((4, 12), 1, 9, 5, patch=4, width=8, heads=2).eval()
+    out = model(torch.randn(2, 1, 4, 12), torch.zeros(2, 3, dtype=torch.long))
+    assert out.shape == (2 * 3, 9)
+    assert out.isfinite().all()

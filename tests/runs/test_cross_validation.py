@@ -16,7 +16,7 @@ pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 from edgewise import models, recipes, runs
 from edgewise.cli import main
 from edgewise.errors import RunExistsError
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 from edgewise.training import RunFolder
 from tests.errors import refused
 

@@ -13,7 +13,7 @@ import torch
 from edgewise import graphs, models
 from edgewise.cli.parser import parse
 from edgewise.recipes import RECIPES, find
-from edgewise.runs import from_record, recipe_fields, to_record, with_values
+from edgewise.runs import fields_of, from_record, to_record, with_values
 from edgewise.runs.parsing import read_value, show_value
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import differences
@@ -27,22 +27,20 @@ def test_record_alone_rebuilds_a_recipe(name):
     record = to_record(RECIPES[name])
     rebuilt = from_record(json.loads(json.dumps(record)))
     assert to_record(rebuilt) == record
-    assert recipe_fields(rebuilt) == recipe_fields(RECIPES[name])
+    assert fields_of(rebuilt) == fields_of(RECIPES[name])
     assert type(rebuilt.schedule) is type(RECIPES[name].schedule)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_field_is_in_the_record(name):
     record = to_record(RECIPES[name])
-    for field in recipe_fields(RECIPES[name]):
+    for field in fields_of(RECIPES[name]):
         part, _, key = field.rpartition(".")
         assert key in (record[part] if part else record), field
 
 
 def test_what_the_data_decide_is_no_field():
-    assert not {"model.image_size", "model.channels", "model.out_width"} & set(
-        recipe_fields(DIGITS)
-    )
+    assert not {"model.image_size", "model.channels", "model.out_width"} & set(fields_of(DIGITS))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +57,12 @@ def test_what_the_data_decide_is_no_field():
 )
 def test_values_are_read_by_their_type(field, text, value):
     changed = with_values(DIGITS, {field: text})
-    found = recipe_fields(changed)[field].value
+    found = fields_of(changed)[field].value
     assert (found, type(found)) == (value, type(value))
-    others = {k: f for k, f in recipe_fields(changed).items() if k != field}
-    assert others == {k: f for k, f in recipe_fields(DIGITS).items() if k != field}
+    others = {k: f for k, f in fields_of(changed).items() if k != field}
+    assert others == {k: f for k, f in fields_of(DIGITS).items() if k != field}
     again = from_record(json.loads(json.dumps(to_record(changed))))
-    assert recipe_fields(again)[field].value == value
+    assert fields_of(again)[field].value == value
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False), ("1", True)])
@@ -164,14 +162,14 @@ def as_typed(value):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_field_can_be_given_on_the_command_line(name):
-    fields = recipe_fields(RECIPES[name])
+    fields = fields_of(RECIPES[name])
     typed = {field: as_typed(about.value) for field, about in fields.items() if "." in field}
     pairs = [word for field, text in typed.items() for word in (f"--{field}", text)]
     joined = [f"--{field}={text}" for field, text in typed.items()]
     for options in (pairs, joined):
         _, given = parse(["train", name, *options])
         assert given == typed
-        assert recipe_fields(with_values(RECIPES[name], given)) == fields
+        assert fields_of(with_values(RECIPES[name], given)) == fields
 
 
 def test_unknown_recipe():

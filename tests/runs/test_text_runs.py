@@ -18,8 +18,7 @@ from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
 from edgewise.decoding import Sample
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.recipes import Recipe
-from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
-from edgewise.runs.generation import write
+from edgewise.runs import evaluate_run, from_record, generate, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
 from edgewise.training import Interrupted, RunFolder
 from tests.errors import refused
@@ -258,7 +257,7 @@ def test_a_folder_of_seeds_names_one_of_them(files: dict[str, str], tmp_path: Pa
     train_seeds(language(files, **{"trainer.epochs": 1, "seed": 9}), 2, several)
     wanted = {"expected": "one run", "got": "seed-9 to seed-10", "remedy": f"{several}/seed-9"}
     with refused(str(several), **wanted):
-        write(several, "the", Sample())
+        generate(several, "the", Sample())
     with refused(str(several), **wanted):
         train(labels(files, **{"from": str(several)}), tmp_path / "run")
 
@@ -294,7 +293,7 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
 
 def test_a_model_of_words_reads_and_writes_line_ends(pretrained: Path) -> None:
     choose = Sample(generator=torch.Generator().manual_seed(0))
-    text = write(pretrained, "the cat\nsat", choose, tokens=200)
+    text = generate(pretrained, "the cat\nsat", choose, tokens=200)
     assert text.startswith("the cat\nsat ")
     assert text.count("\n") > 1, "one that the model wrote"
 

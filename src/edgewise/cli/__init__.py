@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("edgewise: interrupted.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # who reads what is printed has seen enough
+    except BrokenPipeError:  # the reader of the output, such as head, has closed it
         _discard_output()
         return 128 + signal.SIGPIPE
     except Exception as error:

@@ -7,10 +7,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from edgewise import recipes, runs
+from edgewise.arguments import check_seed
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_seed
 from edgewise.training import RunFolder
 
 __all__ = [
@@ -98,7 +98,7 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
         check_seed("--seed", arguments.seed)
         random = torch.Generator().manual_seed(arguments.seed)
         choose = Sample(arguments.temperature, generator=random, **limits)
-    print(runs.write(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    print(runs.generate(arguments.folder, arguments.prompt, choose, arguments.tokens))
     return 0
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgewise.arguments import check_least
 from edgewise.cli.table import table
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
-from edgewise.ranges import check_least
 from edgewise.recipes import RECIPES, Recipe
-from edgewise.runs import recipe_fields
+from edgewise.runs import fields_of
 from edgewise.runs.parsing import describe, show_value
 
 
@@ -90,7 +90,7 @@ def recipe_text(recipe: Recipe) -> str:
     rows = [["field", "value", "type"]]
     rows += [
         [f"--{name}", str(show_value(field.value)), describe(field.kind)]
-        for name, field in recipe_fields(recipe).items()
+        for name, field in fields_of(recipe).items()
     ]
     model = recipe.model.func.__name__
     part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edgewise.cli.table import tested
 from edgewise.errors import require
 from edgewise.graphs import Graph
-from edgewise.graphs.draw import draw_matrix, draw_nodes
+from edgewise.graphs.drawing import draw_matrix, draw_nodes
 from edgewise.runs import Comparison
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from edgewise import __version__
 from edgewise.cli.picture import picture
 from edgewise.cli.table import comparison_rows
-from edgewise.runs import Comparison, recipe_fields
+from edgewise.runs import Comparison, fields_of
 from edgewise.runs.parsing import show_value
 from edgewise.training import RunFolder
 
@@ -102,7 +102,7 @@ def _table(found: Comparison) -> str:
 def _fields(found: Comparison) -> str:
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(str(show_value(field.value)))}</td></tr>"
-        for name, field in recipe_fields(found.recipe).items()
+        for name, field in fields_of(found.recipe).items()
         if name != found.field
     )
     return f"<table><tbody>{rows}</tbody></table>"

@@ -28,8 +28,8 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
-            spread = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
-            rows.append([name, f"{value['mean']:.4f}", spread])
+            with_std = f"± {value['std']:.4f}  ({len(value['values'])} runs)"
+            rows.append([name, f"{value['mean']:.4f}", with_std])
         else:
             rows.append([name, f"{value:.4f}" if isinstance(value, float) else str(value), ""])
     return table(rows, header=False)

@@ -19,9 +19,9 @@ from edgewise.data.images.digits import Digits as digits
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
-from edgewise.data.molecules.molecules import Molecules as molecules
+from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_table
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.series.series import Series as series
+from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
 from edgewise.data.text.ewt import EWT as ewt
 from edgewise.data.text.masked_text import MaskedText as masked_text
@@ -47,11 +47,11 @@ DATA: dict[str, type[Data]] = {
     "interactions": interactions,
     "ionic_liquids": ionic_liquids,
     "masked_text": masked_text,
-    "molecules": molecules,
+    "molecule_table": molecule_table,
     "multi30k": multi30k,
     "parallel": parallel,
     "planetoid": planetoid,
-    "series": series,
+    "time_series": time_series,
     "shakespeare": shakespeare,
     "sst2": sst2,
     "text_files": text_files,
@@ -85,15 +85,15 @@ __all__ = [
     "interactions",
     "ionic_liquids",
     "masked_text",
-    "molecules",
+    "molecule_table",
     "multi30k",
     "neighbour_batches",
     "parallel",
     "planetoid",
-    "series",
     "shakespeare",
     "sst2",
     "text_files",
+    "time_series",
     "tsv",
     "tu",
     "war_and_peace",

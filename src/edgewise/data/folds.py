@@ -10,8 +10,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.data.checks import check_splits
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.arguments import check_choice, check_splits
+from edgewise.errors import ArgumentError
 
 How = Literal["random", "stratified", "group"]
 
@@ -87,8 +87,7 @@ def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Ten
         ArgumentError: there are fewer examples, or groups, than parts.
 
     """
-    if how not in get_args(How):
-        raise unknown_name("data.split", how, get_args(How))
+    check_choice("data.split", how, get_args(How))
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
     groups: dict[str | int, list[int]] = defaultdict(list)
     for i in order:

@@ -46,15 +46,15 @@ class Loader:
         self.lengths = lengths
         if seed is not None:
             self.sampler = self
-        self.rank, self.world = 0, 1
+        self.rank, self.world_size = 0, 1
         self._epoch = self._served = self._skip = 0
 
-    def share(self, rank: int, world: int) -> None:
-        """Serve one of ``world`` processes, which together serve batches so many times as large."""
-        self.rank, self.world = rank, world
+    def share(self, rank: int, world_size: int) -> None:
+        """Serve one of ``world_size`` processes; together they serve batches that much larger."""
+        self.rank, self.world_size = rank, world_size
 
     def __len__(self) -> int:
-        return math.ceil(self.drawn / self._whole)
+        return math.ceil(self.drawn / self._total_size)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of this epoch."""
@@ -79,27 +79,27 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """The part for this process; where there are too few, a batch of which nothing counts."""
-        own = index[self.rank :: self.world]
+        """The part for this process; where there are too few examples, one without targets."""
+        own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)
         batch = self.make(index[:1])
         return replace(batch, target=batch.target[:0], select=torch.empty(0, dtype=torch.long))
 
     @property
-    def _whole(self) -> int:
+    def _total_size(self) -> int:
         """Examples in a batch, over all processes."""
-        return self.size * self.world
+        return self.size * self.world_size
 
     def _indices(self) -> Sequence[Tensor]:
         """The examples of every batch, over all processes."""
         mixed = self._mixed()
         order = self._order(mixed)
         if self.lengths is None or mixed is None:
-            cut: Sequence[Tensor] = self._by_length(order).split(self._whole)
+            cut: Sequence[Tensor] = self._by_length(order).split(self._total_size)
             return cut
-        pools = [self._by_length(pool) for pool in order.split(POOL * self._whole)]
-        batches = [batch for pool in pools for batch in pool.split(self._whole)]
+        pools = [self._by_length(pool) for pool in order.split(POOL * self._total_size)]
+        batches = [batch for pool in pools for batch in pool.split(self._total_size)]
         return [batches[i] for i in torch.randperm(len(batches), generator=mixed)]
 
     def _order(self, mixed: torch.Generator | None) -> Tensor:

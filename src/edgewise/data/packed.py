@@ -8,9 +8,10 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from edgewise.data.checks import check_features
+from edgewise.arguments import check_features
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals
+from edgewise.ragged import ranges, starts
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,12 @@ class PackedGraphs:
             features ``[e, K]``.
 
         """
-        distinct, place = which.unique(return_inverse=True)
+        distinct, inverse = which.unique(return_inverse=True)
         size = self.sizes[distinct]
-        stop = size.cumsum(0)
-        members = Intervals((stop - size)[place], stop[place], int(size.sum()))
+        start = starts(size)
+        members = Intervals(start[inverse], (start + size)[inverse], int(size.sum()))
         degree = self.edge_start.diff()[distinct]
         edge = ranges(self.edge_start[distinct], degree)
-        index = self.edge_index[:, edge] + (stop - size).repeat_interleave(degree)
+        index = self.edge_index[:, edge] + start.repeat_interleave(degree)
         graph = Edges(index, members.num_sources, members.num_sources, (size, size))
         return self.x[ranges(self.node_start[distinct], size)], graph, members, self.edges[edge]
-
-
-def ranges(start: Tensor, length: Tensor) -> Tensor:
-    """``start[0], start[0] + 1, ...``, ``length[0]`` of them, then from ``start[1]``, and so on."""
-    shift = start - (length.cumsum(0) - length)
-    return torch.arange(int(length.sum())) + shift.repeat_interleave(length)

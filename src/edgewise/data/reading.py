@@ -64,12 +64,12 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def read_numbers(path: Path, *, whole: bool = False) -> Tensor:
+def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
     """A row of numbers from each line, between commas, ``[lines, columns]``.
 
     Args:
         path: the file.
-        whole: whether they have to be whole; they are then given as int64.
+        integers: whether they have to be integers; they are then given as int64.
 
     Raises:
         MissingDataError, ArgumentError: see :func:`read_text`. Or a value is no number, not whole,
@@ -77,20 +77,20 @@ def read_numbers(path: Path, *, whole: bool = False) -> Tensor:
             names line and column.
     """
     rows = []
-    for place, line in enumerate(read_lines(path), 1):
+    for line_number, line in enumerate(read_lines(path), 1):
         fields = line.split(",")
         row = [number(field) for field in fields]
         for column, value in enumerate(row, 1):
-            if not math.isfinite(value) or (whole and not is_whole(value)):
-                expected = "whole numbers" if whole else "finite numbers, at most 3.4e38,"
+            if not math.isfinite(value) or (integers and not is_whole(value)):
+                expected = "whole numbers" if integers else "finite numbers, at most 3.4e38,"
                 got = f"{fields[column - 1].strip()[:60]!r} in column {column}"
                 expected = f"{expected} between commas"
-                raise unreadable(path, expected=expected, got=got, line=place)
+                raise unreadable(path, expected=expected, got=got, line=line_number)
         rows.append(row)
         if len(row) != len(rows[0]):
             expected = f"{len(rows[0])} numbers in each line"
-            raise unreadable(path, expected=expected, got=str(len(row)), line=place)
-    return torch.tensor(rows, dtype=torch.double).to(torch.long if whole else torch.float32)
+            raise unreadable(path, expected=expected, got=str(len(row)), line=line_number)
+    return torch.tensor(rows, dtype=torch.double).to(torch.long if integers else torch.float32)
 
 
 def number(text: str) -> float:
@@ -113,7 +113,7 @@ def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
     return {name: read_text(folder / name) for name in sources}
 
 
-def check_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
+def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
     """A file has as many lines as there are things to describe.
 
     Raises:

@@ -110,13 +110,15 @@ def read_table(path: Path) -> Table:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise _unusable(path, f"two columns of the name {twice[0]!r}")
-    for place, row in numbered:
+    for line_number, row in numbered:
         if not row:  # to skip it would move what follows to another point in time
-            raise _unusable(path, f"an empty line, row {place}")
+            raise _unusable(path, f"an empty line, row {line_number}")
         if len(row) != len(names):
-            raise _unusable(path, f"{len(row)} values under {len(names)} names in row {place}")
+            raise _unusable(
+                path, f"{len(row)} values under {len(names)} names in row {line_number}"
+            )
     rows = [dict(zip(names, row, strict=True)) for _, row in numbered]
-    return Table(path, rows, [place for place, _ in numbered])
+    return Table(path, rows, [line_number for line_number, _ in numbered])
 
 
 def _unusable(path: Path, got: str) -> ArgumentError:

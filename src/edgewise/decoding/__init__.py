@@ -9,7 +9,7 @@ from __future__ import annotations
 from edgewise.decoding.beam import beam_search
 from edgewise.decoding.choose import Choose, Greedy, Sample
 from edgewise.decoding.continuation import Continuation
-from edgewise.decoding.generate import generate
+from edgewise.decoding.generation import generate
 
 __all__ = ["Choose", "Continuation", "Greedy", "Sample", "beam_search", "generate"]
 

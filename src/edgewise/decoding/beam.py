@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_count
 from edgewise.decoding.continuation import Continuation
-from edgewise.errors import ArgumentError
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
 NEVER = -1e9  # a score that no text has, and that sums of scores do not overflow
@@ -62,9 +62,7 @@ def beam_search(
     Raises:
         ArgumentError: fewer than one beam; and as ``generate``.
     """
-    if beams < 1:
-        remedy = "use generate() for one text without a search"
-        raise ArgumentError("beams", expected="1 or more", got=repr(beams), remedy=remedy)
+    check_count("beams", beams, 1, "use generate() for one text without a search")
     batch, start = prompt.shape
     if memory is not None:
         memory = memory.repeated(beams)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.arguments import check_count, check_positive, check_probability
 
 Choose = Callable[[Tensor], Tensor]
 """From logits ``[B, vocabulary]`` to tokens ``[B]``."""
@@ -39,10 +39,13 @@ class Sample:
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, self.temperature > 0, "a number above 0")
-        _check("top_k", self.top_k, self.top_k is None or self.top_k >= 1, "an integer from 1")
-        good = self.top_p is None or 0 < self.top_p <= 1
-        _check("top_p", self.top_p, good, "a probability above 0 and up to 1")
+        remedy = "use Greedy() for the best token alone"
+        check_positive("temperature", self.temperature, remedy)
+        if self.top_k is not None:
+            check_count("top_k", self.top_k, 1, remedy)
+        if self.top_p is not None:
+            check_positive("top_p", self.top_p, remedy)
+            check_probability("top_p", self.top_p, remedy)
 
     def __call__(self, logits: Tensor) -> Tensor:
         chosen = torch.multinomial(self.probabilities(logits), 1, generator=self.generator)
@@ -60,9 +63,3 @@ class Sample:
             reached = share.cumsum(-1) - share >= self.top_p  # before this token already
             logits = logits.masked_fill(reached.gather(-1, order.argsort(-1)), -torch.inf)
         return logits.softmax(-1)
-
-
-def _check(name: str, value: float | None, good: bool, expected: str) -> None:
-    if not good:
-        remedy = "use Greedy() for the best token alone"
-        raise ArgumentError(name, expected=expected, got=repr(value), remedy=remedy)

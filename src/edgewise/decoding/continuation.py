@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_given
 from edgewise.errors import ArgumentError
 from edgewise.layers import Cache, EncoderDecoderModel, Memory, TextModel
 
@@ -29,13 +30,9 @@ class Continuation:
         *,
         cached: bool = True,
     ) -> None:
-        if isinstance(model, EncoderDecoderModel) and memory is None:
-            raise ArgumentError(
-                "memory",
-                expected="the encoded source, as the model writes what it reads there",
-                got="None",
-                remedy="pass model.encode(source_ids, source_mask)",
-            )
+        if isinstance(model, EncoderDecoderModel):
+            expected = "the encoded source, which the decoder reads"
+            check_given("memory", memory, expected, "pass model.encode(source_ids, source_mask)")
         self.model, self.memory = model, memory
         self.cache = Cache() if cached else None
         self._ids: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Encodings: where a node is. ``docs/encodings.md`` shows them all, with a picture each.
+"""Positional encodings: where a node is. ``docs/encodings.md`` shows them all, with pictures.
 
 Three kinds, by where the position enters: added to the features before the first layer, turned
 into queries and keys, or added on the edges for the distance between their ends.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.encodings.draw import draw
+from edgewise.encodings.drawing import draw
 from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
 from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.positions import offsets, packed_positions

@@ -40,8 +40,8 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
             got=f"position {int(positions.max())}",
             remedy="make the encoding with more bits",
         )
-    place = torch.arange(bits - 1, -1, -1, device=positions.device)
-    return (positions.long()[..., None] >> place & 1).double()
+    shift = torch.arange(bits - 1, -1, -1, device=positions.device)
+    return (positions.long()[..., None] >> shift & 1).double()
 
 
 class ScaledIndex(nn.Module):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, check_sized
 from edgewise.graphs.batch import Sizes
+from edgewise.ragged import runs_and_positions
 
 
 def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
@@ -16,9 +17,7 @@ def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
 
 def packed_positions(sizes: Sizes) -> Tensor:
     """Positions in a packed batch: 0, 1, ... anew for every member, ``[sum of sizes]``."""
-    size = torch.as_tensor(sizes, dtype=torch.long)
-    first = size.cumsum(0) - size
-    return torch.arange(int(size.sum()), device=size.device) - first.repeat_interleave(size)
+    return runs_and_positions(torch.as_tensor(sizes, dtype=torch.long))[1]
 
 
 def offsets(graph: Graph) -> Tensor:
@@ -27,5 +26,6 @@ def offsets(graph: Graph) -> Tensor:
     Where there are fewer targets than sources, the targets are the last of the same positions.
     In a packed batch the members are as far apart from each other as need be: no edge joins them.
     """
+    check_sized(graph)
     ahead = graph.num_sources - graph.num_targets
     return graph.cached("offsets", lambda: graph.target + ahead - graph.source)

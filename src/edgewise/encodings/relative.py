@@ -11,7 +11,7 @@ from edgewise.biases import EdgeTerms, Projected, TableBias
 from edgewise.encodings.positions import offsets
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, check_sized
 
 
 class RelativeTable(nn.Module):
@@ -58,7 +58,7 @@ class Buckets(nn.Module):
         """The bias, for the edges of ``graph``."""
         buckets = self.table.shape[0]
         key = ("buckets", buckets, self.most_distant, self.both_ways)
-        index = graph.cached(key, lambda: self.bucket(offsets(graph)))
+        index = check_sized(graph).cached(key, lambda: self.bucket(offsets(graph)))
         return {"bias": TableBias(index, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class ALiBi(nn.Module):
 
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
-        distance = graph.cached("distances", lambda: offsets(graph).abs())
+        distance = check_sized(graph).cached("distances", lambda: offsets(graph).abs())
         longest = max(graph.num_sources, graph.num_targets)
         steps = torch.arange(longest, device=self.slopes.device, dtype=self.slopes.dtype)
         return {"bias": TableBias(distance, -steps[:, None] * self.slopes)}
@@ -173,4 +173,4 @@ class TransformerXL(nn.Module):
 
 def _clipped(graph: Graph, radius: int) -> Tensor:
     make = lambda: offsets(graph).clamp(-radius, radius) + radius  # noqa: E731 - a thunk
-    return graph.cached(("clipped", radius), make)
+    return check_sized(graph).cached(("clipped", radius), make)

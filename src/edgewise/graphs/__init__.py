@@ -6,7 +6,14 @@ from edgewise.graphs.batch import batch, membership
 from edgewise.graphs.blocks import Blocks as blocks
 from edgewise.graphs.causal import Causal as causal
 from edgewise.graphs.complete import Complete as complete
-from edgewise.graphs.convert import check_graph, from_dense, from_networkx, from_pyg, from_scipy
+from edgewise.graphs.convert import (
+    check_graph,
+    check_sized,
+    from_dense,
+    from_networkx,
+    from_pyg,
+    from_scipy,
+)
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.expression import parse_expression
@@ -50,6 +57,7 @@ __all__ = [
     "blocks",
     "causal",
     "check_graph",
+    "check_sized",
     "complete",
     "edges",
     "empty",

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Union
-from edgewise.graphs.counts import check_count
+from edgewise.graphs.convert import check_graph, check_sized
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.modes import outside_modes
+from edgewise.ragged import starts
 
 Sizes = Sequence[int] | Tensor
 
@@ -54,15 +56,9 @@ def batch(
             return left | batch(graph.right, targets, sources)  # type: ignore[return-value]
         members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
     else:
-        members = list(graph)
-        for member in members:
-            if not isinstance(member, Graph):
-                raise ArgumentError(
-                    "graph",
-                    expected="a pattern with sizes=, or graphs with sizes of their own",
-                    got=f"{member!r} in a list",
-                    remedy="bind it with .bind(num_nodes)",
-                )
+        if not isinstance(graph, Sequence) or isinstance(graph, str):
+            check_graph(graph)
+        members = [check_sized(member) for member in graph]
     with outside_modes():
         return _pack(members, f"batch of {len(members)}")
 
@@ -75,9 +71,9 @@ def membership(sizes: Sizes) -> Graph:
     listed = _listed("sizes", sizes)
     with outside_modes():
         size = torch.tensor(listed, dtype=torch.long)
-        stop = size.cumsum(0)
+        start = starts(size)
         segments = torch.ones_like(size), size
-        graph = Intervals(stop - size, stop, sum(listed), segments=segments)
+        graph = Intervals(start, start + size, sum(listed), segments=segments)
     graph.name = f"membership of {size.numel()}"
     return graph
 
@@ -86,8 +82,7 @@ def _pack(members: Sequence[Graph], name: str) -> Graph:
     target_sizes = torch.tensor([m.num_targets for m in members], dtype=torch.long)
     source_sizes = torch.tensor([m.num_sources for m in members], dtype=torch.long)
     segments = (target_sizes, source_sizes)
-    first_target = (target_sizes.cumsum(0) - target_sizes).tolist()
-    first_source = (source_sizes.cumsum(0) - source_sizes).tolist()
+    first_target, first_source = starts(target_sizes).tolist(), starts(source_sizes).tolist()
     num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
     packed: Graph
     runs = [m for m in members if isinstance(m, Intervals)]

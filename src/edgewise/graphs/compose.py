@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
+from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -29,14 +29,7 @@ class _Composition(Pattern):
     @classmethod
     def of(cls, left: Pattern, right: Pattern) -> Pattern:
         """The composition; where one operand is a graph its sizes bind the other at once."""
-        if not isinstance(right, Pattern):
-            raise ArgumentError(
-                "graph",
-                expected="a pattern or a graph on both sides of |, & and -",
-                got=type(right).__name__,
-                remedy="wrap explicit edges with graphs.edges(edge_index, num_nodes)",
-            )
-        whole = cls(left, right)
+        whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
                 with outside_modes():
@@ -51,7 +44,7 @@ class _Composition(Pattern):
 
 
 class Union(_Composition):
-    """Edges of either."""
+    """The union ``a | b``: the edges of either."""
 
     sign = "|"
 
@@ -64,7 +57,7 @@ class Union(_Composition):
 
 
 class Intersection(_Composition):
-    """Edges of both."""
+    """The intersection ``a & b``: the edges of both."""
 
     sign = "&"
 
@@ -82,7 +75,7 @@ class Intersection(_Composition):
 
 
 class Difference(_Composition):
-    """Edges of the first that are not in the second."""
+    """The difference ``a - b``: the edges of the first that are not in the second."""
 
     sign = "-"
 
@@ -94,7 +87,7 @@ class Difference(_Composition):
 
 @dataclass(frozen=True, repr=False)
 class Transpose(Pattern):
-    """Readers and read, exchanged."""
+    """The transpose: every edge the other way round."""
 
     pattern: Pattern
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import described
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
-from edgewise.graphs.graph import Pattern
+from edgewise.graphs.graph import Graph, Pattern
 from edgewise.modes import outside_modes
 
 
@@ -25,6 +26,23 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
         return graph
     got, remedy = _described(graph)
     raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
+
+
+def check_sized(graph: Any, argument: str = "graph") -> Graph:
+    """The graph itself, where a pattern will not do, as it has no sizes yet.
+
+    Raises:
+        ArgumentError: a pattern, or what :func:`check_graph` refuses.
+
+    """
+    if isinstance(graph, Graph):
+        return graph
+    raise ArgumentError(
+        argument,
+        expected="a graph with sizes",
+        got=repr(check_graph(graph, argument)),
+        remedy="bind the pattern with .bind(num_nodes)",
+    )
 
 
 def _described(thing: Any) -> tuple[str, str]:
@@ -61,15 +79,10 @@ def from_dense(matrix: Tensor) -> Edges:
     ``matrix != 0`` and pass them as ``weight``, ``gain`` or ``bias``.
     """
     if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
-        got = (
-            f"{matrix.dtype} {list(matrix.shape)}"
-            if isinstance(matrix, Tensor)
-            else type(matrix).__name__
-        )
         raise ArgumentError(
             "matrix",
             expected="a boolean tensor [num_targets, num_sources]",
-            got=got,
+            got=described(matrix),
             remedy="pass matrix != 0; rows are the nodes that read",
         )
     with outside_modes():

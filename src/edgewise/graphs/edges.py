@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_count, described
 from edgewise.errors import ArgumentError
-from edgewise.graphs.counts import check_count
 from edgewise.graphs.graph import Graph
 from edgewise.modes import lasting, outside_modes
 
@@ -47,8 +47,8 @@ class Edges(Graph):
         keys, wanted = self._keys(), target * self.num_sources + source
         if not keys.numel():
             return torch.zeros_like(wanted, dtype=torch.bool)
-        place = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
-        found: Tensor = keys[place].eq(wanted)
+        index = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
+        found: Tensor = keys[index].eq(wanted)
         return found
 
     def unique(self) -> Edges:
@@ -126,13 +126,10 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
     for number in (num_sources, num_targets):
         check_count("num_nodes", number, 0, "pass n, or (num_sources, num_targets)")
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        got = (
-            list(edge_index.shape) if isinstance(edge_index, Tensor) else type(edge_index).__name__
-        )
         raise ArgumentError(
             "edge_index",
             expected="a tensor of shape [2, E]",
-            got=f"{got}",
+            got=described(edge_index),
             remedy="put the sources in row 0 and the targets in row 1 (transpose an [E, 2] list)",
         )
     if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):

@@ -6,7 +6,8 @@ import ast
 import operator
 from typing import Any
 
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.arguments import check_choice
+from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import Pattern
 
 OPERATORS = {ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.Sub: operator.sub}
@@ -38,8 +39,7 @@ def _read(node: ast.expr, patterns: dict[str, Any]) -> Any:
         arguments = [_read(argument, patterns) for argument in node.args]
         named = {k.arg: _read(k.value, patterns) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Name):
-            if node.func.id not in patterns:
-                raise unknown_name("graph", node.func.id, patterns)
+            check_choice("graph", node.func.id, patterns)
             return patterns[node.func.id](*arguments, **named)
         if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
             return getattr(_read(node.func.value, patterns), node.func.attr)(*arguments, **named)

@@ -111,7 +111,7 @@ class Pattern(ABC):
 
         A pattern is shown on ``nodes`` nodes.
         """
-        from edgewise.graphs.draw import draw
+        from edgewise.graphs.drawing import draw
 
         return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
 
@@ -175,7 +175,7 @@ class Graph(Pattern):
     @property
     @abstractmethod
     def num_edges(self) -> int:
-        """E."""
+        """How many edges there are, E."""
 
     @property
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from edgewise.graphs.convert import check_sized
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph
 
@@ -13,6 +14,7 @@ def incidence(graph: Graph) -> Edges:
 
     Aggregation over it sums what edges hold: ``aggregate(messages [E, F], incidence(graph))``.
     """
+    check_sized(graph)
 
     def make() -> Edges:
         edge = torch.arange(graph.num_edges, device=graph.device)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs.graph import Graph
 from edgewise.modes import lasting
+from edgewise.ragged import runs_and_positions
 
 
 class Intervals(Graph):
@@ -75,11 +76,7 @@ def _count_edges(graph: Graph) -> int:
 
 def _list_edges(graph: Graph) -> Tensor:
     assert isinstance(graph, Intervals)
-    degree = graph.in_degree()
-    node = torch.arange(graph.num_targets, device=graph.device)
-    target = node.repeat_interleave(degree)
-    first = (degree.cumsum(0) - degree)[target]
-    rank = torch.arange(target.numel(), device=graph.device) - first
+    target, rank = runs_and_positions(graph.in_degree())
     return torch.stack([graph.start[target] + graph.step * rank, target])
 
 

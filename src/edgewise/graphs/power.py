@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.graphs.counts import check_count
+from edgewise.arguments import check_count
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.modes import outside_modes
+from edgewise.ragged import runs_and_positions, starts
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,15 +47,13 @@ class Power(Pattern):
         target, source = graph.target, graph.source
         order = target.argsort(stable=True)
         read, degree = source[order], graph.in_degree()
-        first = degree.cumsum(0) - degree
+        first = starts(degree)
         reach = frontier = torch.unique(target * n + source)
         for _ in range(self.k - 1):
             # Join every (i, m) of the frontier with all that m reads.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
-            fan = degree[middle]
-            start = (fan.cumsum(0) - fan).repeat_interleave(fan)
-            walk = torch.arange(start.numel(), device=start.device) - start
-            end = read[first[middle].repeat_interleave(fan) + walk]
-            frontier = torch.unique(reader.repeat_interleave(fan) * n + end)
+            walk, nth = runs_and_positions(degree[middle])
+            end = read[first[middle][walk] + nth]
+            frontier = torch.unique(reader[walk] * n + end)
             reach = torch.unique(torch.cat([reach, frontier]))
         return edges_of_keys(reach, graph)

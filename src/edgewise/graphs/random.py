@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from edgewise.graphs.counts import check_count
+from edgewise.arguments import check_count
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.sampling import distinct_numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,23 +30,12 @@ class Random(Pattern):
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)
         generator = torch.Generator().manual_seed(self.seed)
-        source = _distinct(num_targets, num_sources, degree, generator)
+
+        def draw(below: int) -> Tensor:
+            return torch.randint(below, (num_targets,), generator=generator)
+
+        source = distinct_numbers(num_targets, degree, num_sources, draw)
         target = torch.arange(num_targets).repeat_interleave(degree)
         return Edges(
             torch.stack([source.sort(dim=1).values.flatten(), target]), num_targets, num_sources
         )
-
-
-def _distinct(rows: int, below: int, count: int, generator: torch.Generator) -> torch.Tensor:
-    """``[rows, count]`` integers below ``below``, different within a row, in O(rows · count²).
-
-    Floyd's sampling: the k-th draw is below ``below - count + k + 1``, and where it was drawn
-    before, the newest number, which cannot have been, takes its place.
-    """
-    chosen = torch.empty(rows, count, dtype=torch.long)
-    for k in range(count):
-        newest = below - count + k
-        draw = torch.randint(newest + 1, (rows,), generator=generator)
-        taken = (chosen[:, :k] == draw[:, None]).any(dim=1)
-        chosen[:, k] = torch.where(taken, newest, draw)
-    return chosen

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
@@ -26,13 +27,7 @@ class Tree(Pattern):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", tuple(int(p) for p in self.parents))
-        if self.reads not in READS:
-            raise ArgumentError(
-                "reads",
-                expected=f"one of {', '.join(READS)}",
-                got=repr(self.reads),
-                remedy="say along which direction of a link a node reads",
-            )
+        check_choice("reads", self.reads, READS)
         self._check_parents()
 
     def _check_parents(self) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from edgewise.arguments import check_count
 from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.counts import check_count
+from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -24,6 +25,7 @@ class Virtual(Pattern):
     count: int = 1
 
     def __post_init__(self) -> None:
+        check_graph(self.pattern, "pattern")
         check_count("count", self.count, 0, "pass how many virtual nodes stand in front")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

@@ -1,7 +1,7 @@
 """Layers: what at least two architectures share. Those that read along a graph take ``(x, graph)``.
 
-GPT, for example, is :mod:`edgewise.models.gpt` on ``text`` (embedding, reader, head),
-``transformer`` (residuals, norms, feed-forward) and ``attention``.
+GPT, for example, is ``models/gpt.py`` on ``text`` (embedding, reader, head), ``transformer``
+(residuals, norms, feed-forward) and ``attention``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
 from edgewise.layers.message_passing import MessagePassing
+from edgewise.layers.normalisation import symmetric_weight
 from edgewise.layers.output_heads import (
     ClassificationHead,
     ExtractiveSummarizer,
@@ -25,10 +26,11 @@ from edgewise.layers.pooling import AttentionPool, ClassToken, Membership, Pool,
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
+from edgewise.layers.sequences import Memory, SequenceLayout
 from edgewise.layers.sequential import GraphLayer, GraphSequential, refuse_edge_attr
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
-from edgewise.layers.text import LanguageModelHead, Memory, Reader, TextEmbedding, TextModel
+from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (
     AttentionBlock,
@@ -78,6 +80,7 @@ __all__ = [
     "RecurrentReader",
     "Residual",
     "Seq2SeqLanguageModel",
+    "SequenceLayout",
     "TargetScaling",
     "TextClassifier",
     "TextEmbedding",
@@ -93,6 +96,7 @@ __all__ = [
     "learned_score",
     "members_of",
     "refuse_edge_attr",
+    "symmetric_weight",
 ]
 
 

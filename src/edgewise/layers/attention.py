@@ -1,4 +1,4 @@
-"""Multi-head attention over any graph, in both of the forms that are taught."""
+"""Multi-head attention over any graph; each head projects the whole input, or its part of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Literal, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
 from edgewise.engines.native.operator import transformed, watched
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
 from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
@@ -73,10 +74,9 @@ class MultiHeadAttention(GraphLayer):
         super().__init__()
         key_heads = key_heads or heads
         if head_width is None:
-            check_divides("heads", heads, width, "the width")
-        check_divides("key_heads", key_heads, heads, "the number of heads")
-        if projections not in get_args(Projections):
-            raise unknown_name("projections", projections, get_args(Projections))
+            check_divides("heads", heads, width, "the width", "change heads or width")
+        check_divides("key_heads", key_heads, heads, "the number of heads", "change one of them")
+        check_choice("projections", projections, get_args(Projections))
         self.heads, self.key_heads = heads, key_heads
         self.head_width = head_width or width // heads
         if isinstance(score, str):
@@ -187,17 +187,6 @@ class MultiHeadAttention(GraphLayer):
             got="none" if source is None else f"features of shape {list(source.shape)}",
             remedy="make the layer with source_width= for cross-attention, and without it for "
             "self-attention",
-        )
-
-
-def check_divides(name: str, part: int, whole: int, what: str) -> None:
-    """Refuse parts that do not go into the whole, such as heads into a width."""
-    if part < 1 or whole % part:
-        raise ArgumentError(
-            name,
-            expected=f"a divisor of {what} {whole}",
-            got=repr(part),
-            remedy="change heads or width",
         )
 
 

@@ -7,13 +7,8 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.text import (
-    LanguageModelHead,
-    Memory,
-    Reader,
-    TextEmbedding,
-    positions_of,
-)
+from edgewise.layers.sequences import Memory, SequenceLayout
+from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
@@ -39,9 +34,12 @@ class EncoderDecoder(nn.Module):
         target_mask: Tensor | None = None,
     ) -> Tensor:
         """The decoder's states, ``[B, T, width]``; masks are 0 where a node is padding."""
-        memory = Memory(self.encoder(source, source_mask), source_mask)
-        states: Tensor = self.decoder(target, target_mask, memory=memory)
-        return states
+        states = self.encoder(source, SequenceLayout(source[..., 0], source_mask))
+        memory = Memory(states, source_mask)
+        out: Tensor = self.decoder(
+            target, SequenceLayout(target[..., 0], target_mask), memory=memory
+        )
+        return out
 
 
 class EncoderDecoderModel(nn.Module):
@@ -103,10 +101,9 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
     ) -> Memory:
         """The source as a memory for :meth:`decode`."""
-        positions = positions_of(input_ids[..., None], attention_mask, sizes, positions)
-        x = self.embedding(input_ids, positions)
-        states = self.core.encoder(x, attention_mask, sizes=sizes, positions=positions, graph=graph)
-        return Memory(states, attention_mask, sizes)
+        layout = SequenceLayout(input_ids, attention_mask, sizes=sizes, positions=positions)
+        x = self.embedding(input_ids, layout.positions)
+        return Memory(self.core.encoder(x, layout, graph=graph), attention_mask, sizes)
 
     def decode(
         self,
@@ -120,19 +117,15 @@ class EncoderDecoderModel(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
-        past = cache.length if cache is not None else 0
-        ids, mask = decoder_input_ids, decoder_attention_mask
-        positions = positions_of(ids[..., None], mask, sizes, positions, past)
-        x = self._target_embedding()(ids, positions)
-        states: Tensor = self.core.decoder(
-            x,
-            mask,
+        layout = SequenceLayout(
+            decoder_input_ids,
+            decoder_attention_mask,
             sizes=sizes,
             positions=positions,
-            graph=graph,
-            memory=memory,
             cache=cache,
         )
+        x = self._target_embedding()(decoder_input_ids, layout.positions)
+        states: Tensor = self.core.decoder(x, layout, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:

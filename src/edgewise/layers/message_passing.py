@@ -1,4 +1,4 @@
-"""The plain layer of graph neural networks: messages are gathered, summed and mixed in."""
+"""Message passing, the plain layer of graph neural networks: neighbours' messages are summed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.errors import ArgumentError
+from edgewise.arguments import check_divides
 
 
 class PatchEmbedding(nn.Module):
@@ -22,13 +22,8 @@ class PatchEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         height, across = (image_size,) * 2 if isinstance(image_size, int) else image_size
-        if height % patch or across % patch:
-            raise ArgumentError(
-                "patch",
-                expected=f"a divisor of the image size {image_size}",
-                got=repr(patch),
-                remedy="choose another patch or crop the images",
-            )
+        for size, what in ((height, "the image's height"), (across, "the image's width")):
+            check_divides("patch", patch, size, what, "choose another patch or crop the images")
         self.grid = height // patch, across // patch
         self.num_patches = self.grid[0] * self.grid[1]
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)

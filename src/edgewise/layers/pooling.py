@@ -7,11 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.checks import bound
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Intervals, complete, membership
 from edgewise.graphs.batch import Sizes
-from edgewise.layers.attention import check_divides
 
 Pooling = Literal["mean", "sum", "max", "class"]
 REDUCTIONS: dict[str, Reduce] = {"mean": "mean", "sum": "sum", "max": "max", "class": "sum"}
@@ -31,7 +32,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     """
     count = x.shape[-2]
     if batch is None:
-        return complete().bind(1, count).to(x.device)
+        return bound(complete(), 1, count, x.device)
     graph = batch if isinstance(batch, Graph) else membership(batch)
     if graph.num_sources != count:
         raise ArgumentError(
@@ -53,8 +54,7 @@ class Pool(nn.Module):
 
     def __init__(self, how: Pooling = "mean") -> None:
         super().__init__()
-        if how not in REDUCTIONS:
-            raise unknown_name("how", how, REDUCTIONS)
+        check_choice("how", how, REDUCTIONS)
         self.how = how
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
@@ -99,7 +99,7 @@ class AttentionPool(nn.Module):
 
     def __init__(self, width: int, heads: int = 1) -> None:
         super().__init__()
-        check_divides("heads", heads, width, "the width")
+        check_divides("heads", heads, width, "the width", "change heads or width")
         self.query = nn.Parameter(torch.empty(heads, width // heads))
         nn.init.normal_(self.query)
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)

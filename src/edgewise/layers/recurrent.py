@@ -1,4 +1,4 @@
-"""Recurrent networks, which read a sequence along the chain: what attention is compared with."""
+"""Recurrent networks (RNN, LSTM, GRU), which read a sequence step by step; baselines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.text import Memory, check_layout
+from edgewise.layers.sequences import Memory, SequenceLayout
 
 
 class RecurrentReader(nn.Module):
@@ -30,18 +29,15 @@ class RecurrentReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        attention_mask: Tensor | None = None,
+        layout: SequenceLayout | None = None,
         *,
-        sizes: Sizes | None = None,
-        positions: Tensor | None = None,  # noqa: ARG002 - the chain is its position
         graph: Pattern | None = None,
         memory: Memory | None = None,
-        cache: Cache | None = None,
     ) -> Tensor:
         """States of x, as :class:`edgewise.layers.Reader`; zero where a node is padding.
 
         Raises:
-            ArgumentError: a graph or memory, as it reads the chain alone; or as the reader's.
+            ArgumentError: a graph or memory, as it reads the chain alone.
         """
         for name, other in (("graph", graph), ("memory", memory)):
             if other is not None:
@@ -51,23 +47,22 @@ class RecurrentReader(nn.Module):
                     got=type(other).__name__,
                     remedy="use an attention model, such as gpt or transformer",
                 )
-        check_layout(x, attention_mask, sizes, cache.length if cache is not None else 0)
-        count = x.shape[-2]
-        if sizes is not None:
-            states = self._run(x.split(torch.as_tensor(sizes).tolist()), x, None)
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        count = layout.count
+        if layout.sizes is not None:
+            states = self._run(x.split(torch.as_tensor(layout.sizes).tolist()), x, None)
         else:
             real = torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
-            if attention_mask is not None:
-                real = attention_mask[..., -count:].bool()
+            if layout.attention_mask is not None:
+                real = layout.attention_mask[..., -count:].bool()
             rows, real = x.reshape(-1, *x.shape[-2:]), real.reshape(-1, count)
             parts = [row[kept] for row, kept in zip(rows, real, strict=True)]
-            read = self._run(parts, x, cache)
+            read = self._run(parts, x, layout.cache)
             states = x.new_zeros(*rows.shape[:-1], read.shape[-1])
             states = states.masked_scatter(real[..., None], read).view(
                 *x.shape[:-1], read.shape[-1]
             )
-        if cache is not None:
-            cache.length += count
+        layout.advance()
         out: Tensor = self.dropout(states)
         return out
 

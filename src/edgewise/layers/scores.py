@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.scores import DOT, Additive, Score
 
 
@@ -113,6 +113,5 @@ SCORES: dict[str, type[LearnedScore]] = {
 
 def learned_score(name: str, heads: int, width: int) -> LearnedScore:
     """The score of this name for heads of this width."""
-    if name not in SCORES:
-        raise unknown_name("score", name, SCORES)
+    check_choice("score", name, SCORES)
     return SCORES[name](heads, width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern
+from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 
 
@@ -42,8 +42,9 @@ class GraphSequential(GraphLayer):
         """``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: edge features, and no layer reads them.
+            ArgumentError: no graph; or edge features, and no layer reads them.
         """
+        check_graph(graph)
         if not self.reads_edge_attr:
             refuse_edge_attr(edge_attr)
         for layer in self.layers:

@@ -1,24 +1,23 @@
 """Language models: token ids in, states and logits out.
 
-In the order of a forward pass: :class:`TextEmbedding`; :class:`Reader`, the Transformer layers on
-padded, packed or cached sequences; :class:`LanguageModelHead`; and :class:`TextModel`, all three.
+In the order of a forward pass: :class:`TextEmbedding`, :class:`Reader` (the Transformer layers) and
+:class:`LanguageModelHead`; :class:`TextModel` is all three. Padding, packing and caching are in
+``sequences.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.biases import add_terms
-from edgewise.checks import bound
-from edgewise.encodings import packed_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, batch, complete
+from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
+from edgewise.layers.sequences import Memory, SequenceLayout
 from edgewise.layers.transformer import TransformerStack
 
 
@@ -93,42 +92,8 @@ class TextEmbedding(nn.Module):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """Another sequence that a decoder reads, such as an encoder's output or an image's patches.
-
-    Attributes:
-        states: ``[..., S, width]``.
-        mask: ``[B, S]``, 0 where a state is padding; ``None`` where none is.
-        sizes: how many of the S states each member of a packed batch has.
-    """
-
-    states: Tensor
-    mask: Tensor | None = None
-    sizes: Sizes | None = None
-
-    def terms(self, targets: int, sizes: Sizes | None) -> dict[str, Any]:
-        """Arguments of a decoder layer that reads it, for so many targets of these sizes."""
-        if (sizes is None) != (self.sizes is None):
-            raise ArgumentError(
-                "sizes",
-                expected="source and target both packed, or both padded",
-                got="sizes for one of them",
-                remedy="pass sizes for both, or an attention mask for both",
-            )
-        pattern = complete() if sizes is None else batch(complete(), sizes, self.sizes)
-        graph = bound(pattern, targets, self.states.shape[-2], self.states.device)
-        bias = padding_bias(self.mask, graph, self.states)
-        return {"source": self.states, "source_graph": graph, "source_bias": bias}
-
-    def repeated(self, times: int) -> Memory:
-        """The same with every member of the batch so many times in a row."""
-        mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
-        return Memory(self.states.repeat_interleave(times, 0), mask)
-
-
 class Reader(nn.Module):
-    """Transformer layers with what sequences need: padding, packing, positions and a cache.
+    """Transformer layers over sequences: who reads whom in this call, then one layer after another.
 
     Args:
         stack: the layers, and the pattern that they read where a call gives no other.
@@ -142,42 +107,30 @@ class Reader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        attention_mask: Tensor | None = None,
+        layout: SequenceLayout | None = None,
         *,
-        sizes: Sizes | None = None,
-        positions: Tensor | None = None,
         graph: Pattern | None = None,
         memory: Memory | None = None,
-        cache: Cache | None = None,
     ) -> Tensor:
-        """States of x, ``[..., T, width]``.
+        """States of x, of its shape.
 
         Args:
-            x: ``[B, T, width]``, or a packed batch ``[N, width]`` with ``sizes``.
-            attention_mask: ``[B, T]``, 0 where a node is padding, which nobody reads; with a
-                cache, the nodes that it holds come first.
-            sizes: how many of the N nodes each sequence of a packed batch has.
-            positions: ``[..., T]``, for rotary layers; by default 0, 1, ... in each sequence.
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            layout: padding, packing, positions and cache; by default there are none.
             graph: who reads whom, in place of the stack's own pattern.
-            memory: another sequence to read.
-            cache: what earlier calls computed; the nodes of x come after it.
+            memory: another sequence to read, for decoder layers.
 
         Raises:
-            ArgumentError: a mask or sizes that do not fit x, or both; a graph of other sizes.
+            ArgumentError: a graph of other sizes, or a memory that lies otherwise.
         """
-        count, past = x.shape[-2], cache.length if cache is not None else 0
-        positions = positions_of(x, attention_mask, sizes, positions, past)
-        pattern = self.stack.graph if graph is None else graph
-        if sizes is not None and not isinstance(pattern, Graph):
-            pattern = batch(pattern, sizes)
-        own = bound(pattern, count, past + count, x.device)
-        terms: dict[str, Any] = dict(self.relative(own)) if self.relative is not None else {}
-        terms["bias"] = add_terms(terms.get("bias"), padding_bias(attention_mask, own, x))
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        own = layout.bind(self.stack.graph if graph is None else graph)
+        terms: dict[str, Any] = {} if self.relative is None else dict(self.relative(own))
+        terms["bias"] = add_terms(terms.get("bias"), layout.padding_bias(own, x))
         if memory is not None:
-            terms.update(memory.terms(count, sizes))
-        states: Tensor = self.stack(x, own, positions=positions, cache=cache, **terms)
-        if cache is not None:
-            cache.length += count
+            terms.update(memory.terms(layout))
+        states: Tensor = self.stack(x, own, positions=layout.positions, cache=layout.cache, **terms)
+        layout.advance()
         return states
 
 
@@ -261,19 +214,16 @@ class TextModel(nn.Module):
             graph: who reads whom, in place of the model's own pattern.
             memory: another sequence to read, for decoders.
             cache: what earlier calls computed; these tokens come after it.
+
+        Raises:
+            ArgumentError: a mask or sizes that do not fit the tokens, or both; a graph of other
+                sizes; an id that the vocabulary does not have.
         """
-        past = cache.length if cache is not None else 0
-        positions = positions_of(input_ids[..., None], attention_mask, sizes, positions, past)
-        x = self.embedding(input_ids, positions, token_type_ids)
-        states: Tensor = self.reader(
-            x,
-            attention_mask,
-            sizes=sizes,
-            positions=positions,
-            graph=graph,
-            memory=memory,
-            cache=cache,
+        layout = SequenceLayout(
+            input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache
         )
+        x = self.embedding(input_ids, layout.positions, token_type_ids)
+        states: Tensor = self.reader(x, layout, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:
@@ -287,58 +237,6 @@ class TextModel(nn.Module):
             )
         logits: Tensor = self.head(states, self.embedding.tokens.weight)
         return logits
-
-
-def positions_of(
-    x: Tensor,
-    mask: Tensor | None,
-    sizes: Sizes | None,
-    positions: Tensor | None = None,
-    past: int = 0,
-) -> Tensor | None:
-    """The positions given, else those that sizes or a cache imply; ``None`` for 0, 1, ...
-
-    Raises:
-        ArgumentError: a mask or sizes that do not fit x ``[..., T, width]``.
-    """
-    check_layout(x, mask, sizes, past)
-    if positions is not None:
-        return positions
-    if sizes is not None:
-        return packed_positions(sizes).to(x.device)
-    return torch.arange(past, past + x.shape[-2], device=x.device) if past else None
-
-
-def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
-    """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
-    if mask is None or bool(mask.all()):
-        return None
-    reads = mask.bool()[:, graph.source, None]
-    return torch.zeros(reads.shape, dtype=like.dtype, device=like.device).masked_fill(
-        ~reads, -torch.inf
-    )
-
-
-def check_layout(x: Tensor, mask: Tensor | None, sizes: Sizes | None, past: int) -> None:
-    """Mask and sizes fit the features."""
-    count = x.shape[-2]
-    if mask is not None and tuple(mask.shape) != (*x.shape[:-2], past + count):
-        raise ArgumentError(
-            "attention_mask",
-            expected=f"shape {[*x.shape[:-2], past + count]}, as the tokens have",
-            got=f"shape {list(mask.shape)}",
-            remedy="give 1 for every token and 0 for padding, cached tokens first",
-        )
-    if sizes is None:
-        return
-    if x.dim() != 2 or mask is not None or past or int(torch.as_tensor(sizes).sum()) != count:
-        raise ArgumentError(
-            "sizes",
-            expected="the lengths of the sequences on one packed axis, without mask or cache",
-            got=f"sizes that sum to {int(torch.as_tensor(sizes).sum())} for {list(x.shape[:-1])}"
-            f" tokens{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
-            remedy="concatenate the sequences, or pad them and pass attention_mask",
-        )
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:

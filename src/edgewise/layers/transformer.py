@@ -14,9 +14,9 @@ from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm
-from edgewise.errors import unknown_name
-from edgewise.graphs import Pattern
+from edgewise.graphs import Pattern, check_graph
 from edgewise.layers.attention import LayerTerms, MultiHeadAttention, Projections
 from edgewise.layers.sequential import GraphLayer
 
@@ -35,8 +35,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 def activation(name: str) -> nn.Module:
     """The non-linearity of this name."""
-    if name not in ACTIVATIONS:
-        raise unknown_name("activation", name, ACTIVATIONS)
+    check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
 
@@ -111,8 +110,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 def make_norm(norm: Norm, width: int) -> nn.Module:
     """The norm of this name, or what the callable makes, for this width."""
     if isinstance(norm, str):
-        if norm not in NORMS:
-            raise unknown_name("norm", norm, NORMS)
+        check_choice("norm", norm, NORMS)
         norm = NORMS[norm]
     return norm(width)
 
@@ -221,18 +219,6 @@ class TransformerLayer(AttentionBlock):
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
 
-class CrossTerms(LayerTerms, total=False):
-    """What a decoder layer may be called with besides features and a graph.
-
-    ``source`` is ``[..., S, width]``, ``source_graph`` says which target reads which of it, and
-    ``source_bias`` is for the edges of that graph, -inf where the source is padding.
-    """
-
-    source: Tensor
-    source_graph: Pattern
-    source_bias: EdgeTerm | None
-
-
 class CrossBlock(GraphLayer):
     """Attention over a graph, then over another sequence, then a feed-forward network.
 
@@ -268,7 +254,16 @@ class CrossBlock(GraphLayer):
         source_bias: EdgeTerm | None = None,
         **terms: Unpack[LayerTerms],
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape and source ``[..., S, width]``."""
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: the targets' features.
+            graph: who reads whom among the targets.
+            source: features ``[..., S, width]`` of the other sequence.
+            source_graph: which target reads which of it.
+            source_bias: for the edges of that graph, -inf where the source is padding.
+            terms: of the targets' own attention; cross-attention is given the cache, too.
+        """
         x = self.attention(x, graph, **terms)
         x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
         out: Tensor = self.feed_forward(x)
@@ -315,11 +310,12 @@ class TransformerStack(GraphLayer):
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, graph: Pattern) -> None:
         super().__init__()
-        self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, graph
+        self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, check_graph(graph)
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
         """``[..., N, width]`` from x of that shape, on ``graph`` or the one given at the start."""
+        graph = self.graph if graph is None else check_graph(graph)
         for layer in self.layers:
-            x = layer(x, self.graph if graph is None else graph, **terms)
+            x = layer(x, graph, **terms)
         out: Tensor = self.norm(x)
         return out

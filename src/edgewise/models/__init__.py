@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
 from edgewise.models.captioner import captioner
@@ -135,8 +135,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 def about(name: str) -> dict[str, str]:
     """What the docstring of a model's file says: ``title``, ``Formula``, ``Graph``, ``Paper``."""
-    if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
+    check_choice("model", name, MODELS)
     title, *lines = (sys.modules[MODELS[name].__module__].__doc__ or "").strip().splitlines()
     pairs = (line.split(": ", 1) for line in lines if ": " in line)
     return {"title": title.rstrip("."), **dict(pairs)}

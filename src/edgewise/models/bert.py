@@ -15,6 +15,7 @@ from functools import partial
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import (
@@ -28,7 +29,6 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import Projections
-from edgewise.ranges import checked
 
 
 @checked(padding=0, types=0, depth=0)

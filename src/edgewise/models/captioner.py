@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -27,7 +28,6 @@ from edgewise.layers import (
     TransformerStack,
     init_xavier,
 )
-from edgewise.ranges import checked
 
 # Standard deviation of positions at first. Five epochs of 10,000 pictures of digits gave 53 % of
 # the captions exactly right, and 5 % with the usual 0.02.

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.edge_steps import edge_softmax
-from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     FeedForward,
@@ -27,7 +27,6 @@ from edgewise.layers import (
     NodeBatchNorm,
     Residual,
 )
-from edgewise.ranges import checked
 
 Focus = Literal["nodes", "edges"]
 
@@ -81,8 +80,7 @@ class EdgeTransformer(GraphLayer):
         focus: Focus,
     ) -> None:
         super().__init__()
-        if focus not in get_args(Focus):
-            raise unknown_name("focus", focus, get_args(Focus))
+        check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
         self.embed_nodes = Linear(in_width, hidden)
         self.embed_edges = nn.Linear(edge_width or 1, hidden)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
-from edgewise.ranges import checked
 
 
 class Forecaster(nn.Module):

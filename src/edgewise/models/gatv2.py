@@ -13,11 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import attend
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
-from edgewise.ranges import checked
 from edgewise.scores import Additive
 
 

@@ -15,11 +15,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
-from edgewise.graphs import Graph, Pattern
-from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
-from edgewise.ranges import checked
+from edgewise.graphs import Pattern
+from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 
 
 class GCNLayer(GraphLayer):
@@ -33,15 +33,9 @@ class GCNLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
-        weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
+        weight = symmetric_weight(loops).to(x.dtype)
         out = aggregate(self.linear(x).unsqueeze(-2), loops, weight=weight)
         return out.squeeze(-2) + self.bias
-
-
-def symmetric_weight(graph: Graph) -> Tensor:
-    """``[E]``, 1/√(d_i d_j) with d the number of edges that a node reads."""
-    scale = graph.in_degree().clamp(min=1).double().rsqrt()
-    return scale[graph.source] * scale[graph.target]
 
 
 @checked()

@@ -15,10 +15,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, NodeBatchNorm
-from edgewise.ranges import checked
 
 
 class GINLayer(GraphLayer):

@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.attention import Reduce
 from edgewise.layers import GraphSequential, MessagePassing, activation
-from edgewise.ranges import checked
 
 
 @checked()

@@ -15,6 +15,7 @@ from functools import partial
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
@@ -27,7 +28,6 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import Projections
-from edgewise.ranges import checked
 
 
 @checked(depth=0)
@@ -46,7 +46,11 @@ def gpt(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
+    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+
+    A call adds tokens and positions (the embedding), lets the layers read on the graph one after
+    the other (the reader), and compares the states with every token's vector (the head).
+    """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
     layers = [

@@ -14,12 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
-from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr
-from edgewise.models.gcn import symmetric_weight
-from edgewise.ranges import checked
+from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 
 
 class Grand(GraphLayer):
@@ -52,7 +51,7 @@ class Grand(GraphLayer):
         """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
         loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
-        weight = loops.cached("gcn_weight", lambda: symmetric_weight(loops)).to(x.dtype)
+        weight = symmetric_weight(loops).to(x.dtype)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
         if self.training:  # a view is a head, with nodes of its own left out

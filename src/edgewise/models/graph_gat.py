@@ -13,10 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Membership, NodeBatchNorm, Pool, refuse_edge_attr
 from edgewise.models.gat import GATLayer
-from edgewise.ranges import checked
 
 
 class GraphGAT(GraphLayer):

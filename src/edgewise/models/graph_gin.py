@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Membership, Pool
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gin import gin
-from edgewise.ranges import checked
 
 
 class GraphGIN(GraphLayer):

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_choice, checked
 from edgewise.attention import Reduce, aggregate
 from edgewise.checks import bound
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, members_of
-from edgewise.ranges import checked
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -112,8 +112,7 @@ class GraphNetwork(GraphLayer):
         focus: Focus,
     ) -> None:
         super().__init__()
-        if focus not in get_args(Focus):
-            raise unknown_name("focus", focus, get_args(Focus))
+        check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
         self.encode_nodes = Linear(in_width, hidden)
         self.encode_edges = nn.Linear(edge_width or 1, hidden)

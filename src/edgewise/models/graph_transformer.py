@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer
 from edgewise.layers.attention import Projections
 from edgewise.layers.transformer import Norm
-from edgewise.ranges import checked
 
 
 class GraphTransformer(GraphLayer):

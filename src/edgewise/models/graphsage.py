@@ -15,9 +15,9 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import Reduce
 from edgewise.layers import GraphSequential, MessagePassing
-from edgewise.ranges import checked
 
 
 class UnitLength(nn.Module):

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.layers import LanguageModelHead, RecurrentReader, TextEmbedding, TextModel
-from edgewise.ranges import checked
 
 
 @checked()

@@ -13,12 +13,11 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
-from edgewise.layers import Recommender
-from edgewise.models.gcn import symmetric_weight
-from edgewise.ranges import checked
+from edgewise.layers import Recommender, symmetric_weight
 
 
 class LightGCN(Recommender):
@@ -31,7 +30,7 @@ class LightGCN(Recommender):
     def embed(self, graph: Pattern) -> Tensor:
         h = self.embedding.weight
         graph = bound(graph, len(h), len(h), h.device)
-        weight = graph.cached("gcn_weight", lambda: symmetric_weight(graph)).to(h.dtype)
+        weight = symmetric_weight(graph).to(h.dtype)
         total = h
         for _ in range(self.hops):
             h = aggregate(h, graph, weight=weight)

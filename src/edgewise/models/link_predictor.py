@@ -14,10 +14,10 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern
 from edgewise.layers import FeedForward
 from edgewise.models.graphsage import graphsage
-from edgewise.ranges import checked
 
 Decoder = Literal["dot", "network"]
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
@@ -28,7 +29,6 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.ranges import checked
 
 
 @checked(depth=0)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.edge_steps import attention_weights
@@ -26,7 +27,6 @@ from edgewise.layers import (
     GraphSequential,
     Linear,
 )
-from edgewise.ranges import checked
 from edgewise.scores import Additive
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import check_given, checked
 from edgewise.biases import Projected
 from edgewise.checks import bound
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
@@ -25,8 +25,8 @@ from edgewise.layers import (
     TransformerLayer,
     members_of,
 )
-from edgewise.ranges import checked
 
+OR_WITHOUT = "give them, or make the model without"
 SUM_SCALE = 1 / 16  # of the sum over the atoms: molecules have about as many
 SLOPE_SCALE = 0.1  # of the usual weights: how much slopes and f of the conditional head begin with
 
@@ -62,7 +62,7 @@ class BondLayer(GraphLayer):
 
 
 class ConditionalHead(nn.Module):
-    r"""Numbers about a thing under conditions to which it responds about linearly.
+    r"""Regression head for properties that are about linear in the conditions of the measurement.
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
@@ -109,13 +109,8 @@ class ConditionalHead(nn.Module):
         if self.rest is None:
             alone: Tensor = self.lines(z)
             return alone
-        if condition is None:
-            raise ArgumentError(
-                "global_attr",
-                expected=f"{self.common.in_features} conditions of each measurement",
-                got="none",
-                remedy="give them, or make the model without",
-            )
+        expected = f"{self.common.in_features} conditions of each measurement"
+        condition = check_given("global_attr", condition, expected, OR_WITHOUT)
         line = self.lines(z).unflatten(-1, (-1, 1 + condition.shape[-1]))
         intercept, slopes = line[..., 0], line[..., 1:]
         own = intercept + (slopes * condition.unsqueeze(-2)).sum(-1)
@@ -192,13 +187,8 @@ class MoleculeTransformer(GraphLayer):
 
         readouts = [self.attention(x, members), self.sum(x, members) * SUM_SCALE]
         if self.describe is not None:
-            if descriptors is None:
-                raise ArgumentError(
-                    "descriptors",
-                    expected="descriptors of each molecule",
-                    got="none",
-                    remedy="give them, or make the model without",
-                )
+            expected = "descriptors of each molecule"
+            descriptors = check_given("descriptors", descriptors, expected, OR_WITHOUT)
             readouts.append(self.describe(descriptors))
         out: Tensor = self.head(torch.cat(readouts, dim=-1), global_attr)
         return out

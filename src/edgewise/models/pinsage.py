@@ -14,12 +14,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
+from edgewise.arguments import check_least, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, edges
+from edgewise.graphs import Graph, Pattern, check_sized, edges
 from edgewise.layers import GraphLayer, Recommender
-from edgewise.ranges import check_least, checked
+from edgewise.ragged import runs_and_positions, starts
 
 
 class ImportancePooling(GraphLayer):
@@ -117,7 +118,7 @@ def walk_neighbours(
     """
     for name, number in (("walks", walks), ("length", length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
-    if graph.num_targets != graph.num_sources:
+    if check_sized(graph).num_targets != graph.num_sources:
         raise ArgumentError(
             "graph",
             expected="as many targets as sources",
@@ -131,7 +132,7 @@ def walk_neighbours(
     order = (target * (walks * length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
     found = torch.bincount(target, minlength=graph.num_targets)
-    kept = torch.arange(len(target)) - (found.cumsum(0) - found)[target] < top
+    kept = runs_and_positions(found)[1] < top
     target, source, counts = target[kept], source[kept], counts[kept].double()
     total = torch.zeros(graph.num_targets, dtype=torch.double).index_add(0, target, counts)
     near = edges(torch.stack([source, target]), graph.num_targets)
@@ -143,9 +144,9 @@ def _visits(graph: Graph, walks: int, length: int, generator: Generator) -> tupl
     target, order = graph.target.cpu().sort(stable=True)
     source = graph.source.cpu()[order]
     degree = torch.bincount(target, minlength=graph.num_targets)
-    first = degree.cumsum(0) - degree
+    first = starts(degree)
     start = torch.arange(graph.num_targets).repeat_interleave(walks)
-    here, starts, visits = start, [], []
+    here, begun, visits = start, [], []
     for _ in range(length):
         going = degree[here] > 0
         start, here = start[going], here[going]
@@ -153,6 +154,6 @@ def _visits(graph: Graph, walks: int, length: int, generator: Generator) -> tupl
         step = torch.rand(len(here), generator=generator, dtype=torch.double) * degree[here]
         here = source[first[here] + step.long()]
         away = here != start
-        starts.append(start[away])
+        begun.append(start[away])
         visits.append(here[away])
-    return torch.cat(starts), torch.cat(visits)
+    return torch.cat(begun), torch.cat(visits)

@@ -11,11 +11,11 @@ Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
 
 from __future__ import annotations
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TextModel
 from edgewise.layers.attention import Projections
 from edgewise.models.bert import bert
-from edgewise.ranges import checked
 
 
 @checked(padding=0, types=0, depth=0)

@@ -15,6 +15,7 @@ from functools import partial
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -30,7 +31,6 @@ from edgewise.layers import (
     TextEmbedding,
     TransformerStack,
 )
-from edgewise.ranges import checked
 from edgewise.scores import Dot
 
 

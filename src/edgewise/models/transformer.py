@@ -15,8 +15,9 @@ from functools import partial
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Sinusoidal
-from edgewise.graphs import Pattern, causal, complete
+from edgewise.graphs import Pattern, causal, check_graph, complete
 from edgewise.layers import (
     DecoderLayer,
     EncoderDecoder,
@@ -30,7 +31,6 @@ from edgewise.layers import (
 )
 from edgewise.layers.attention import Projections
 from edgewise.layers.transformer import Order
-from edgewise.ranges import checked
 
 
 @checked(depth=0)
@@ -55,6 +55,7 @@ def transformer(
 
     ``last_norm``: after the last layers, as in ``torch.nn.Transformer``; by default if ``"pre"``.
     """
+    check_graph(decoder_graph, "decoder_graph")
     if last_norm is None:
         last_norm = order == "pre"
     encoder_layer = partial(

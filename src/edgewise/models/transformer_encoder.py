@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import TransformerLayer, TransformerStack
 from edgewise.layers.attention import Projections
 from edgewise.layers.transformer import Norm, Order, make_norm
-from edgewise.ranges import checked
 
 
 @checked(depth=0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
@@ -20,7 +21,6 @@ from edgewise.layers.attention import Projections
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm
 from edgewise.models.transformer_encoder import transformer_encoder
-from edgewise.ranges import checked
 
 
 @checked(depth=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.digits import digits
@@ -62,8 +62,7 @@ def find(name: str) -> Recipe:
         ArgumentError: there is none; suggests the nearest.
 
     """
-    if name not in RECIPES:
-        raise unknown_name("recipe", name, RECIPES)
+    check_choice("recipe", name, RECIPES)
     return RECIPES[name]
 
 

@@ -11,7 +11,7 @@ digits = Recipe(
     name="digits",
     summary="Vision Transformer on 8×8 handwritten digits, 16 patches: 97 % and more in 20 s",
     model=partial(models.vit, patch=2, width=64, depth=2, heads=4, feed_forward=128),
-    # 1257 images are few: without warping they are learned by heart, for 96 %.
+    # Without warping a model overfits the 1257 images: 96 % on the test split.
     data=data.digits(batch_size=32, warp=0.15),
     task=tasks.Classification(),
     optimizer=training.Optimizer(name="adamw", lr=3e-3, weight_decay=0.05),

@@ -11,7 +11,7 @@ forecast = Recipe(
     name="forecast",
     summary="Causal Transformer forecasts the CO2 of the next 52 weeks, against the last season",
     model=partial(models.forecaster, width=32, depth=2, heads=4, feed_forward=64, dropout=0.1),
-    data=data.series(name="co2", history=156, horizon=52, batch_size=64),
+    data=data.time_series(name="co2", history=156, horizon=52, batch_size=64),
     task=tasks.Forecast(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from edgewise.arguments import check_seed
 from edgewise.data import Data
-from edgewise.ranges import check_seed
 from edgewise.tasks import Task
 from edgewise.training import Optimizer, Schedule, TrainerSettings
 

@@ -1,4 +1,4 @@
-"""The recipe on summaries: which sentences of an article are in its lead?"""
+"""The recipe of extractive summarisation: which sentences of an article are in its lead."""
 
 from __future__ import annotations
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from edgewise.runs.compare import Comparison, compare
-from edgewise.runs.generation import translate, write
-from edgewise.runs.recipe_fields import Field, recipe_fields, with_values
+from edgewise.runs.comparison import Comparison, compare
+from edgewise.runs.generation import generate, translate
+from edgewise.runs.recipe_fields import Field, fields_of, with_values
 from edgewise.runs.record import from_record, load_recipe, to_record
 from edgewise.runs.seeds import evaluate_run, measure, train_folds, train_seeds
-from edgewise.runs.train import train
+from edgewise.runs.train_recipe import train
 
 __all__ = [
     "Comparison",
     "Field",
     "compare",
     "evaluate_run",
+    "fields_of",
     "from_record",
+    "generate",
     "load_recipe",
     "measure",
-    "recipe_fields",
     "to_record",
     "train",
     "train_folds",
     "train_seeds",
     "translate",
     "with_values",
-    "write",
 ]
 
 

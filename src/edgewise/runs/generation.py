@@ -1,4 +1,4 @@
-"""What a trained model writes: texts that go on, and translations."""
+"""Text generation and translation by a trained model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from edgewise import decoding
+from edgewise.arguments import check_from_zero
 from edgewise.data.text.parallel import Pairs, Parallel
 from edgewise.data.text.text_stream import TextStream
 from edgewise.data.text.tokenizer import FILE, load_tokenizer
-from edgewise.decoding import Choose, generate
+from edgewise.decoding import Choose
 from edgewise.errors import ArgumentError
 from edgewise.layers import LanguageModel
-from edgewise.ranges import check_from_zero
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.vocabulary import check_vocabulary
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 AT_ONCE = 32  # texts that are translated side by side
 
 
-def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
+def generate(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
     """The prompt and so many tokens after it, by the model of a finished run.
 
     No token reads further back than the context that was trained on: where a text becomes longer,
@@ -60,7 +61,7 @@ def write(path: Path, prompt: str, choose: Choose, tokens: int = 300) -> str:
     while text.shape[1] < wanted:
         start = text[:, -max(1, context // 2) :] if text.shape[1] >= context else text
         new = min(wanted - text.shape[1], context - start.shape[1] + 1)
-        longer = generate(model.trunk, start, max_new_tokens=new, choose=choose)
+        longer = decoding.generate(model.trunk, start, max_new_tokens=new, choose=choose)
         text = torch.cat([text, longer[:, start.shape[1] :]], dim=1)
     return recipe.data.decode(tokenizer, text[0])
 

@@ -42,19 +42,20 @@ def launch(path: Path, devices: int, title: str) -> None:
             [files.enter_context(TemporaryFile()) for _ in range(devices)] for _ in range(2)
         )
         workers = _start(path, devices, title, outputs, errors)
-        sent, first = None, 0
+        stop_signal, first = None, 0
         try:
             while any(code is None for code in _codes(workers)) and not any(_codes(workers)):
-                if request.signal is not None and sent is None:
-                    sent = request.signal
-                    workers[0].send_signal(sent)  # they agree on the step after which they stop
+                if request.signal is not None and stop_signal is None:
+                    stop_signal = request.signal
+                    # The processes agree on the step after which they stop.
+                    workers[0].send_signal(stop_signal)
                 time.sleep(0.05)
             # The cause: the others fail after it, as nobody answers them.
             first = next((rank for rank, code in enumerate(_codes(workers)) if code), 0)
         finally:
             _end(workers)
-        if sent is not None and any(_codes(workers)):
-            raise Interrupted(sent)
+        if stop_signal is not None and any(_codes(workers)):
+            raise Interrupted(stop_signal)
         if any(_codes(workers)):
             text = _text(outputs[first]) or _text(errors[first]) or "see above"
             raise EdgewiseError(f"process {first} of {devices} has failed: {text}")

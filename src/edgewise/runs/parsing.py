@@ -6,7 +6,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from edgewise import graphs
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.arguments import check_choice
+from edgewise.errors import ArgumentError
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -27,8 +28,7 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
         return _read_optional(name, value, kind)
     if get_origin(kind) is Literal:
         choices = {str(choice): choice for choice in get_args(kind)}
-        if str(value) not in choices:
-            raise unknown_name(name, str(value), choices)
+        check_choice(name, str(value), choices)
         return choices[str(value)]
     if kind == tuple[str, ...] and isinstance(value, (str, list, tuple)):
         return tuple(value.split(",")) if isinstance(value, str) and value else tuple(value)

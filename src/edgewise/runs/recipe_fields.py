@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_type_hints
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import read_value
 
@@ -23,7 +23,7 @@ class Field:
     kind: Any
 
 
-def recipe_fields(recipe: Recipe) -> dict[str, Field]:
+def fields_of(recipe: Recipe) -> dict[str, Field]:
     """Every field that can be chosen, by dotted name, in the order of the recipe."""
     found = {f"model.{n}": f for n, f in model_fields(recipe.model, recipe.data.provides).items()}
     for part in PARTS:
@@ -54,11 +54,10 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
         ArgumentError: no such field (suggests the nearest), or a value that does not fit.
 
     """
-    known = recipe_fields(recipe)
+    known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        if name not in known:
-            raise unknown_name("field", name, known)
+        check_choice("field", name, known)
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)
     model = partial(recipe.model.func, **{**recipe.model.keywords, **changes.pop("model", {})})

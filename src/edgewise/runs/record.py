@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from edgewise import __version__
+from edgewise.arguments import check_choice
 from edgewise.data import DATA
-from edgewise.errors import ArgumentError, MissingDataError, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import describe, read_value, show_value
-from edgewise.runs.recipe_fields import PARTS, Field, model_fields, recipe_fields, with_values
+from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
 from edgewise.training import SCHEDULES, Optimizer, RunFolder, TrainerSettings
 
@@ -40,7 +41,7 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
     for part in PARTS:
         use = _use(part, getattr(recipe, part))
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
-    for name, field in recipe_fields(recipe).items():
+    for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
         (record[part] if part else record)[key] = _shown(name, field)
     return record
@@ -98,8 +99,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     try:
         parts = {part: _default(part, record[part]) for part in PARTS}
         use = record["model"]["use"]
-        if use not in MODELS:
-            raise unknown_name("model", use, MODELS)
+        check_choice("model", use, MODELS)
         bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
         values = {"seed": record["seed"], "from": record.get("from", "")}
         for part in ("model", *PARTS):
@@ -116,8 +116,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:
     use = record.get("use", part)
-    if use not in KINDS[part]:
-        raise unknown_name(part, use, KINDS[part])
+    check_choice(part, use, KINDS[part])
     return KINDS[part][use]()
 
 
@@ -144,9 +143,9 @@ def differences(recipe: Recipe, other: Recipe) -> list[str]:
     """The fields that matter in which two recipes differ, as ``model.heads 8 and 4``."""
     if recipe.name != other.name:
         return [f"recipe {recipe.name} and {other.name}"]
-    theirs = recipe_fields(other)
+    theirs = fields_of(other)
     return [
         f"{name} {show_value(field.value)} and {show_value(theirs[name].value)}"
-        for name, field in recipe_fields(recipe).items()
+        for name, field in fields_of(recipe).items()
         if name in theirs and name not in DECIDES_NOTHING and field.value != theirs[name].value
     ]

@@ -6,12 +6,12 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+from edgewise.arguments import check_least
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_least
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.recipe_fields import recipe_fields, with_values
+from edgewise.runs.recipe_fields import fields_of, with_values
 from edgewise.runs.record import load_recipe, to_record
-from edgewise.runs.train import check_same, evaluate_one, prepare, refuse_other_kind, train
+from edgewise.runs.train_recipe import check_same, evaluate_one, prepare, refuse_other_kind, train
 from edgewise.training import RunFolder
 
 Summary = dict[str, dict[str, float | list[float]]]
@@ -45,7 +45,7 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
         ArgumentError: the recipe's data are not dealt into folds.
 
     """
-    folds = recipe_fields(recipe).get("data.folds")
+    folds = fields_of(recipe).get("data.folds")
     if folds is None:
         raise ArgumentError(
             "--folds",

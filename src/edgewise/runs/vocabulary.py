@@ -1,4 +1,4 @@
-"""A run keeps its tokenizer, and neither is ever used with the other's numbers."""
+"""The tokenizer of a run: kept in its folder, and checked by hash before weights are used."""
 
 from __future__ import annotations
 

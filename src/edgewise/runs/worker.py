@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edgewise.errors import in_one_line
 from edgewise.runs.record import load_recipe
-from edgewise.runs.train import train_here
+from edgewise.runs.train_recipe import train_here
 from edgewise.training import Interrupted, RunFolder
 
 FAILED = 2

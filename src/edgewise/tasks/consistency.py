@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_from_zero, check_positive
 from edgewise.base_task import Task
 from edgewise.batches import UNLABELLED
 from edgewise.errors import require
-from edgewise.ranges import check_from_zero, check_positive
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

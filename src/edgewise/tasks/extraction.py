@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgewise.arguments import check_least
 from edgewise.base_task import Task
 from edgewise.batches import Article
 from edgewise.errors import require
 from edgewise.layers import ExtractiveSummarizer
-from edgewise.ranges import check_least
 from edgewise.rouge import oracle, words
 from edgewise.tasks.text import text_model
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_positive
 from edgewise.base_task import Task
 from edgewise.errors import require, unknown_name
-from edgewise.ranges import check_positive
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

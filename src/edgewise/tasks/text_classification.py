@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from edgewise.arguments import check_share
 from edgewise.layers import (
     ClassificationHead,
     TextClassifier,
@@ -15,7 +16,6 @@ from edgewise.layers import (
     TokenClassifier,
 )
 from edgewise.layers.pooling import Pooling
-from edgewise.ranges import check_share
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.text import text_model
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from edgewise.arguments import check_least
 from edgewise.decoding import beam_search
 from edgewise.errors import ArgumentError, require
 from edgewise.layers import EncoderDecoderModel, Seq2SeqLanguageModel
-from edgewise.ranges import check_least
 from edgewise.tasks.classification import Classification
 
 if TYPE_CHECKING:

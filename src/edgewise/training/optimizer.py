@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
+from edgewise.arguments import check_share
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.ranges import check_share
 
 Name = Literal["adam", "adamw"]
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 import torch
 
+from edgewise.arguments import check_from_zero, check_least
 from edgewise.errors import ArgumentError, unknown_name
-from edgewise.ranges import check_from_zero, check_least
 from edgewise.training.distributed import rank_and_world_size
 
 Better = Literal["higher", "lower"]

@@ -125,7 +125,7 @@ def test_bad_input():
     for texts, kind in ((["", " "], "words"), ([], "bytes"), ([""], "characters")):
         with refused("texts", expected="some text", got="none", remedy="files"):
             train_tokenizer(texts, kind, 300)
-    with refused("vocabulary_size", expected="kind bpe", got="None", remedy="8000"):
+    with refused("vocabulary_size", expected="kind bpe", got="none", remedy="8000"):
         train_tokenizer(TEXTS, "bpe")
     with refused("vocabulary_size", expected="at least 257", got="256", remedy="more"):
         train_tokenizer(TEXTS, "bytes", 256, special=("pad",))

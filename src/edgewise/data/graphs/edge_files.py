@@ -55,7 +55,7 @@ class Interactions(NamedTuple):
 class Line(NamedTuple):
     """A line of a file that counts: its number, from 1, and its fields."""
 
-    place: int
+    number: int
     fields: list[str]
 
 
@@ -134,7 +134,7 @@ def read_memberships(path: str | Path) -> Edges:
         raise _empty(Path(path))
     ids = _numbered([File(Path(path), lines)], slice(None), names=False)
     groups = {str(group): group for group in range(len(lines))}
-    named = [Line(line.place, [str(g), *line.fields]) for g, line in enumerate(lines)]
+    named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
     return Edges(_memberships(named, groups, ids), ids)
 
 
@@ -151,13 +151,13 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
     found = {field for _, lines in files for line in lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):
-        return {name: place for place, name in enumerate(sorted(found))}
+        return {name: number for number, name in enumerate(sorted(found))}
     if whole < len(found):
         for path, lines in files:
             for line in lines:
                 if not all(map(_is_whole, line.fields[part])):
                     raise _bad_line(path, line, "whole numbers from 0, as most ids are,")
-    return {name: place for place, name in enumerate(sorted(found, key=int))}
+    return {name: number for number, name in enumerate(sorted(found, key=int))}
 
 
 def _is_whole(field: str) -> bool:
@@ -168,12 +168,12 @@ def _is_whole(field: str) -> bool:
 
 def _lines(path: Path, header: bool | None) -> list[Line]:
     """The lines of a file that count, without its header."""
-    texts = [(place, text.strip()) for place, text in enumerate(read_lines(path), 1)]
-    texts = [(place, text) for place, text in texts if text and not text.startswith(COMMENTS)]
+    texts = [(number, text.strip()) for number, text in enumerate(read_lines(path), 1)]
+    texts = [(number, text) for number, text in texts if text and not text.startswith(COMMENTS)]
     if not texts:
         return []
     delimiter = next((mark for mark in DELIMITERS if mark in texts[0][1]), None)
-    lines = [Line(place, _fields(path, place, text, delimiter)) for place, text in texts]
+    lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if header or (header is None and _names_columns(lines[0], lines[1:])):
         for line in lines:
             if len(line.fields) != 2:
@@ -182,7 +182,7 @@ def _lines(path: Path, header: bool | None) -> list[Line]:
     return lines
 
 
-def _fields(path: Path, place: int, text: str, delimiter: str | None) -> list[str]:
+def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[str]:
     try:
         if delimiter and '"' in text:
             fields = next(csv.reader([text], delimiter=delimiter, strict=True))
@@ -192,7 +192,7 @@ def _fields(path: Path, place: int, text: str, delimiter: str | None) -> list[st
         fields = [""]
     fields = [field.strip() for field in fields]
     if not all(fields):
-        raise _bad_line(path, Line(place, [text]), "an id in each field")
+        raise _bad_line(path, Line(number, [text]), "an id in each field")
     return fields
 
 
@@ -210,7 +210,7 @@ def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
         path,
         expected=f"{expected} in each line",
         got=repr(" ".join(line.fields)[:60]),
-        line=line.place,
+        line=line.number,
         remedy="correct this line, mark comments with #, or, where all ids are names, say so with "
         "names=True",
     )

@@ -1,4 +1,4 @@
-"""The graph of any edge list, to predict links in."""
+"""Link prediction on the graph of any edge list."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_shares
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_shares
 
 TRIES = 50  # rounds of drawing again the pairs that are edges
 
@@ -94,8 +94,8 @@ def check_edge_split(split: EdgeSplit) -> None:
     names = list(parts)
     width = max(int(pairs.max()) for pairs in parts.values()) + 1
     keys = {name: pair_keys(undirected(pairs), width) for name, pairs in parts.items()}
-    for place, one in enumerate(names):
-        for other in names[place + 1 :]:
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
             shared = keys[one][torch.isin(keys[one], keys[other])]
             if shared.numel():
                 first = divmod(int(shared[0]), width)
@@ -136,8 +136,8 @@ def draw_non_edges(
         if left == right:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
         wanted = low * right.stop + high
-        place = torch.searchsorted(keys, wanted).clamp_(max=max(keys.numel() - 1, 0))
-        free = (low != high) & (keys[place] != wanted if keys.numel() else low >= 0)
+        index = torch.searchsorted(keys, wanted).clamp_(max=max(keys.numel() - 1, 0))
+        free = (low != high) & (keys[index] != wanted if keys.numel() else low >= 0)
         pairs = torch.stack([low, high])[:, free][:, :missing]
         found.append(pairs)
         missing -= pairs.shape[1]

@@ -1,4 +1,4 @@
-"""Circles of friends on Facebook, to predict links in."""
+"""Link prediction among circles of friends on Facebook."""
 
 from __future__ import annotations
 

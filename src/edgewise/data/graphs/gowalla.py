@@ -1,4 +1,4 @@
-"""Check-ins of Gowalla: 29,858 people, 40,981 places, and the split that NGCF and LightGCN use.
+"""Recommendation of places from Gowalla's check-ins, in the split that NGCF and LightGCN use.
 
 Paper: He et al., LightGCN, 2020 (the split); Cho et al., Friendship and mobility, 2011 (the data).
 """

@@ -1,4 +1,4 @@
-"""Films and their casts, to predict links in."""
+"""Link prediction between films and the actors in them."""
 
 from __future__ import annotations
 

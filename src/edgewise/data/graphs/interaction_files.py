@@ -1,4 +1,4 @@
-"""Interactions of users with items, from two files."""
+"""Recommendation from two files of interactions of users with items."""
 
 from __future__ import annotations
 

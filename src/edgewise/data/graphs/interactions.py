@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.graphs.edge_files import Ids, read_interactions
@@ -20,7 +21,7 @@ from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
-from edgewise.ranges import check_least
+from edgewise.ragged import runs_and_positions, starts
 
 RANKED = 2048  # users whose scores of all items are in memory at once
 
@@ -174,12 +175,10 @@ def _of_user(pairs: Tensor, num_users: int) -> Callable[[Tensor], tuple[Tensor, 
     user, order = pairs[0].sort()
     item = pairs[1][order]
     count = torch.bincount(user, minlength=num_users)
-    start = count.cumsum(0) - count
+    start = starts(count)
 
     def find(batch: Tensor) -> tuple[Tensor, Tensor]:
-        number = count[batch]
-        row = torch.arange(len(batch)).repeat_interleave(number)
-        nth = torch.arange(len(row)) - (number.cumsum(0) - number)[row]
+        row, nth = runs_and_positions(count[batch])
         return row, item[start[batch][row] + nth]
 
     return find

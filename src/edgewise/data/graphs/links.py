@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.graphs.edge_files import Edges, Ids
@@ -24,7 +25,6 @@ from edgewise.data.graphs.edge_splits import (
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
-from edgewise.ranges import check_least
 
 
 class Pairs(NamedTuple):
@@ -109,8 +109,8 @@ class Links(Data):
 
         def held_out(part: Tensor) -> Split:
             none = draw_non_edges(self.negatives * part.shape[1], known, left, right, drawn)
-            whole = _batch(graph, part, none)
-            return Split(1, lambda _index: whole)
+            batch = _batch(graph, part, none)
+            return Split(1, lambda _index: batch)
 
         train, count = split.train, split.train.shape[1]
         # What training draws may turn out to be a test edge: to avoid those would give them away.

@@ -1,4 +1,4 @@
-"""Mini-batches of sampled neighbourhoods, for graphs that do not fit; plain PyTorch."""
+"""Neighbour sampling: mini-batches of parts of a graph that does not fit; plain PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from torch import Generator, Tensor
 from edgewise.batches import Batch
 from edgewise.data.sampled import SampledLoader
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Graph, check_sized, edges
+from edgewise.graphs.sampling import distinct_numbers
+from edgewise.ragged import ranges, starts
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class NeighbourSampler:
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
-        if graph.num_targets != graph.num_sources:
+        if check_sized(graph).num_targets != graph.num_sources:
             raise ArgumentError(
                 "graph",
                 expected="as many targets as sources",
@@ -72,9 +74,9 @@ class NeighbourSampler:
         target, self._edge = graph.target.cpu().sort(stable=True)
         self._source = graph.source.cpu()[self._edge]
         self._degree = torch.bincount(target, minlength=self.num_nodes)
-        self._first = self._degree.cumsum(0) - self._degree
+        self._first = starts(self._degree)
         # Where each node is in the present sample; all -1 between two calls.
-        self._place = torch.full((self.num_nodes,), -1)
+        self._local = torch.full((self.num_nodes,), -1)
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
         """The sampled neighbourhood of distinct nodes ``[B]``.
@@ -84,37 +86,37 @@ class NeighbourSampler:
 
         """
         self._check(seeds)
-        place, nodes, frontier = self._place, [seeds], seeds
-        place[seeds] = torch.arange(len(seeds))
+        local, nodes, frontier = self._local, [seeds], seeds
+        local[seeds] = torch.arange(len(seeds))
         count, slots = len(seeds), []
         for fanout in self.fanouts:
             slot = self._draw(frontier, fanout, generator)
             source = self._source[slot]
-            frontier = source[place[source] < 0].unique()
-            place[frontier] = torch.arange(count, count + len(frontier))
+            frontier = source[local[source] < 0].unique()
+            local[frontier] = torch.arange(count, count + len(frontier))
             count += len(frontier)
             nodes.append(frontier)
             slots.append(slot)
         node, slot = torch.cat(nodes), torch.cat(slots)
         target = torch.searchsorted(self._first + self._degree, slot, right=True)
-        pairs = torch.stack([place[self._source[slot]], place[target]])
-        place[node] = -1
+        pairs = torch.stack([local[self._source[slot]], local[target]])
+        local[node] = -1
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
         """Places in the sorted edges of what these nodes read."""
         degree, first = self._degree[targets], self._first[targets]
         few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
-        number = degree[few]
-        nth = torch.arange(int(number.sum())) - (number.cumsum(0) - number).repeat_interleave(
-            number
-        )
-        every = first[few].repeat_interleave(number) + nth
+        every = ranges(first[few], degree[few])
         if few.all():
             return every
-        return torch.cat(
-            [every, (first[~few, None] + _subsets(degree[~few], fanout, generator)).flatten()]
-        )
+        many = degree[~few]
+
+        def draw(below: Tensor) -> Tensor:
+            return (torch.rand(len(many), generator=generator, dtype=torch.double) * below).long()
+
+        nth = distinct_numbers(len(many), fanout, many, draw)
+        return torch.cat([every, (first[~few, None] + nth).flatten()])
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)
@@ -132,22 +134,6 @@ class NeighbourSampler:
                 got=f"{len(seeds)} nodes, {len(seeds.unique())} of them distinct",
                 remedy="pass seeds.unique()",
             )
-
-
-def _subsets(size: Tensor, k: int, generator: Generator) -> Tensor:
-    """``[R, k]``: for each row k distinct numbers below ``size`` [R] > k, every subset as likely.
-
-    Floyd's algorithm (Bentley and Floyd, 1987), all rows at once: it takes k rounds and no memory
-    for the numbers that are not drawn, whatever a hub's degree.
-    """
-    drawn = torch.empty(len(size), k, dtype=torch.long)
-    for round_ in range(k):
-        last = size - k + round_
-        number = torch.rand(len(size), generator=generator, dtype=torch.double)
-        pick = (number * (last + 1)).long()
-        again = (drawn[:, :round_] == pick[:, None]).any(1)
-        drawn[:, round_] = torch.where(again, last, pick)
-    return drawn
 
 
 def neighbour_batches(

@@ -1,4 +1,4 @@
-"""Citation networks Cora, CiteSeer and PubMed: papers, who cites whom, and their topic.
+"""Node classification on citation networks: the papers of Cora, CiteSeer and PubMed.
 
 Paper: Yang et al., Revisiting semi-supervised learning with graph embeddings, 2016 (the public
 split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
@@ -14,13 +14,13 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.batches import UNLABELLED, Batch
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
-from edgewise.data.reading import check_count, read_numbers
+from edgewise.data.reading import check_line_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, edges
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
@@ -52,8 +52,7 @@ class Planetoid(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     def __post_init__(self) -> None:
-        if self.name not in NAMES:
-            raise unknown_name("data.name", self.name, NAMES)
+        check_choice("data.name", self.name, NAMES)
 
     @property
     def files(self) -> list[str]:
@@ -105,8 +104,8 @@ def read_papers(raw: Path, name: str) -> Papers:
             remedy=TOGETHER,
         )
     train, topics, tested_topics = (_topics(files[part]) for part in ("y", "ally", "ty"))
-    check_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
-    check_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
+    check_line_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
+    check_line_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
     if len(train) + VALIDATED > len(topics):
         raise unreadable(
             files["y"],
@@ -116,7 +115,9 @@ def read_papers(raw: Path, name: str) -> Papers:
         )
     cited = read_lists(files["graph"])
     tested = _tested(files["test.index"], len(words), len(cited))
-    check_count(files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}")
+    check_line_count(
+        files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}"
+    )
     # CiteSeer has 15 papers without words and topic, between those that are tested.
     x = torch.zeros(len(cited), words.shape[1])
     x[: len(words)], x[tested] = words.to_dense(), tested_words.to_dense()
@@ -143,7 +144,7 @@ def _topics(path: Path) -> Tensor:
 
 def _tested(path: Path, first: int, papers: int) -> Tensor:
     """The numbers of the papers to test on, ``[N]``."""
-    lines = read_numbers(path, whole=True)
+    lines = read_numbers(path, integers=True)
     tested = lines.flatten()
     smallest, largest = int(tested.min()), int(tested.max())
     if (
@@ -185,5 +186,5 @@ def _csr(x: Tensor) -> Tensor:
 
 
 def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    whole = Batch((x, graph), target, select)
-    return Split(1, lambda _index: whole)
+    batch = Batch((x, graph), target, select)
+    return Split(1, lambda _index: batch)

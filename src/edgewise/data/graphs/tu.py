@@ -1,4 +1,4 @@
-"""Graph classification sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
+"""Graph classification on the sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
 
 Paper: Morris et al., TUDataset: a collection of benchmark datasets for learning with graphs, 2020.
 """
@@ -13,14 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unreadable
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.reading import check_count, read_numbers
+from edgewise.data.reading import check_line_count, read_numbers
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.ranges import check_least
+from edgewise.ragged import boundaries
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 REQUIRED = ("A", "graph_indicator", "graph_labels")
@@ -74,9 +75,9 @@ class TU(Data):
         if self.attributes and attributes.shape[1]:
             member = torch.arange(len(graphs)).repeat_interleave(graphs.sizes)
             train = attributes[torch.isin(member, index["train"])]
-            spread = train.std(0, correction=0).clamp(min=1e-12)
+            std = train.std(0, correction=0).clamp(min=1e-12)
             graphs = graphs.with_nodes(
-                torch.cat([(attributes - train.mean(0)) / spread, graphs.x], dim=1)
+                torch.cat([(attributes - train.mean(0)) / std, graphs.x], dim=1)
             )
         return Splits(
             {"in_width": graphs.x.shape[1], "out_width": classes},
@@ -99,22 +100,22 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
     a, indicator, graph_labels, node_labels, node_attributes = (
         raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
     )
-    classes = read_numbers(graph_labels, whole=True)
+    classes = read_numbers(graph_labels, integers=True)
     member = _members(indicator)
     nodes, graphs = len(member), int(member[-1]) + 1
-    check_count(graph_labels, classes, graphs, f"graphs of {indicator.name}")
+    check_line_count(graph_labels, classes, graphs, f"graphs of {indicator.name}")
     labels, attributes = torch.ones(nodes, 1), torch.empty(nodes, 0)
     if node_labels.is_file():
-        columns = read_numbers(node_labels, whole=True)
-        check_count(node_labels, columns, nodes, f"nodes of {indicator.name}")
+        columns = read_numbers(node_labels, integers=True)
+        check_line_count(node_labels, columns, nodes, f"nodes of {indicator.name}")
         numbered = [column.unique(return_inverse=True)[1] for column in columns.T]
         labels = torch.cat([F.one_hot(column) for column in numbered], dim=1).float()
     if node_attributes.is_file():
         attributes = read_numbers(node_attributes)
-        check_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
+        check_line_count(node_attributes, attributes, nodes, f"nodes of {indicator.name}")
     source, target = _edges(a, member)
     sizes, degrees = (torch.bincount(of, minlength=graphs) for of in (member, member[source]))
-    node_start, edge_start = (F.pad(count.cumsum(0), (1, 0)) for count in (sizes, degrees))
+    node_start, edge_start = boundaries(sizes), boundaries(degrees)
     inside = torch.stack([source, target]) - node_start[member[source]]
     packed = PackedGraphs(labels, inside, torch.empty(len(source), 0), node_start, edge_start)
     return packed, attributes, classes[:, 0].unique(return_inverse=True)[1]
@@ -122,34 +123,34 @@ def _read(raw: Path, name: str) -> tuple[PackedGraphs, Tensor, Tensor]:
 
 def _members(path: Path) -> Tensor:
     """The graph of each node, ``[N]``, from 0; every graph has nodes, and they stand together."""
-    member = read_numbers(path, whole=True)[:, 0] - 1
+    member = read_numbers(path, integers=True)[:, 0] - 1
     step = member.diff(prepend=torch.tensor([-1]))
     wrong = ((step < 0) | (step > 1) | (member < 0)).nonzero()
     if len(wrong):
-        place = int(wrong[0])
+        row = int(wrong[0])
         raise unreadable(
             path,
             expected="the graph of each node, from 1 and without gaps, one after the other",
-            got=f"graph {int(member[place]) + 1} after {int(member[place] - step[place]) + 1}",
-            line=place + 1,
+            got=f"graph {int(member[row]) + 1} after {int(member[row] - step[row]) + 1}",
+            line=row + 1,
         )
     return member
 
 
 def _edges(path: Path, member: Tensor) -> Tensor:
     """Distinct edges ``[2, E]`` without loops, sorted, each inside of one graph."""
-    pairs = read_numbers(path, whole=True) - 1
+    pairs = read_numbers(path, integers=True) - 1
     nodes = len(member)
     outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)
     if not outside.any():
         outside = member[pairs[:, 0]] != member[pairs[:, 1]]
     if outside.any():
-        place = int(outside.nonzero()[0])
+        row = int(outside.nonzero()[0])
         raise unreadable(
             path,
             expected=f"two of the {nodes} nodes in each line, both in one graph",
-            got=", ".join(str(end + 1) for end in pairs[place].tolist()),
-            line=place + 1,
+            got=", ".join(str(end + 1) for end in pairs[row].tolist()),
+            line=row + 1,
         )
     source, target = pairs[pairs[:, 0] != pairs[:, 1]].T
     return distinct(torch.stack([source, target]))

@@ -1,4 +1,4 @@
-"""Pictures of several handwritten digits in a row, and their captions: "three seven one"."""
+"""Image captioning: pictures of several handwritten digits, and captions such as "three seven"."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from edgewise.arguments import check_least
 from edgewise.batches import Batch, WritingBatch
 from edgewise.data.images.mnist import SIDE, read_mnist
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_least
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
@@ -102,8 +102,8 @@ class CaptionDigits(Data):
         number = torch.randint(self.least, self.places + 1, (count, 1), generator=generator)
         there = torch.rand(shape, generator=generator).argsort(1).argsort(1) < number
         which = torch.randint(len(digits.labels), shape, generator=generator)
-        spread = 2 * self.jitter + 1
-        return Plan(there, which, torch.randint(spread, (2, *shape), generator=generator))
+        shifts = 2 * self.jitter + 1
+        return Plan(there, which, torch.randint(shifts, (2, *shape), generator=generator))
 
     def _made(self, digits: Digits, plan: Plan) -> Batch:
         padded = F.pad(digits.images[plan.which], [self.jitter] * 4)

@@ -1,4 +1,4 @@
-"""Handwritten digits, 8×8 pixels, 1797 of them; bundled with scikit-learn, nothing to download.
+"""Image classification of 1797 handwritten digits of 8×8 pixels, bundled with scikit-learn.
 
 Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test part).
 """
@@ -13,11 +13,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.arguments import (
+    check_features,
+    check_labels,
+    check_least,
+    check_share,
+    check_shares,
+    check_splits,
+)
 from edgewise.batches import Batch
-from edgewise.data.checks import check_features, check_labels, check_splits
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.errors import require
-from edgewise.ranges import check_least, check_share, check_shares
 
 CLASSES = 10
 
@@ -84,9 +90,9 @@ def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
     return Split(len(labels), make)
 
 
-def warped(images: Tensor, most: float) -> Tensor:
+def warped(images: Tensor, strength: float) -> Tensor:
     """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
     identity = torch.eye(2, 3).repeat(len(images), 1, 1)
-    maps = identity + most * (2 * torch.rand_like(identity) - 1)
+    maps = identity + strength * (2 * torch.rand_like(identity) - 1)
     places = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, places, align_corners=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edgewise.data.checks import check_labels
+from edgewise.arguments import check_labels
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.reading import read_bytes
 from edgewise.errors import ArgumentError

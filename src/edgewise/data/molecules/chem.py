@@ -133,10 +133,10 @@ def _shares(molecule: Any) -> list[list[float]]:
     """What each atom adds to logP, molar refractivity, polar and whole surface."""
     from rdkit.Chem import rdMolDescriptors as descriptors
 
-    whole = rdkit().AddHs(molecule)
-    crippen = descriptors._CalcCrippenContribs(whole)
+    with_hydrogens = rdkit().AddHs(molecule)
+    crippen = descriptors._CalcCrippenContribs(with_hydrogens)
     shares = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
-    for hydrogen in list(whole.GetAtoms())[molecule.GetNumAtoms() :]:
+    for hydrogen in list(with_hydrogens.GetAtoms())[molecule.GetNumAtoms() :]:
         to = shares[hydrogen.GetNeighbors()[0].GetIdx()]
         to[0] += crippen[hydrogen.GetIdx()][0]
         to[1] += crippen[hydrogen.GetIdx()][1]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.data.files import find_files
-from edgewise.data.molecules.molecules import Molecules
+from edgewise.data.molecules.molecule_table import MoleculeTable
 
 FILE = "delaney-processed.csv"
 ADDRESS = f"https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/{FILE}"
 
 
 @dataclass(frozen=True)
-class ESOL(Molecules):
+class ESOL(MoleculeTable):
     """Measured solubility; as published, molecules are dealt at random or by scaffold.
 
     ``path`` names another copy of the file; without it, the data folder's or a download.

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.data.files import find_raw
-from edgewise.data.molecules.molecules import By, Molecules
+from edgewise.data.molecules.molecule_table import By, MoleculeTable
 from edgewise.errors import MissingDataError
 
 FILE = "co2_solubility_chen2024.csv.gz"
 
 
 @dataclass(frozen=True)
-class IonicLiquids(Molecules):
+class IonicLiquids(MoleculeTable):
     """Cation and anion as one graph of two components, with temperature in K and pressure in kPa.
 
     All measurements of one liquid are in one fold: the liquids of the test fold are new to the

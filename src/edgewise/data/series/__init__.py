@@ -1,1 +1,1 @@
-"""Series of numbers in time."""
+"""Time series to forecast."""

@@ -34,8 +34,8 @@ class BucketLoader(Loader):
         self._longest, self._total = lengths.amax(1), lengths.sum(1)
         self._cuts: list[int] | None = None
 
-    def share(self, rank: int, world: int) -> None:
-        super().share(rank, world)
+    def share(self, rank: int, world_size: int) -> None:
+        super().share(rank, world_size)
         self._cuts = None
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class BucketLoader(Loader):
         if self._cuts is None:
             self._cuts, held = [0], 0
             for total in self._total[self._sorted()].tolist():
-                if held and held + total > self._whole:
+                if held and held + total > self._total_size:
                     self._cuts.append(0)
                     held = 0
                 self._cuts[-1] += 1

@@ -1,24 +1,21 @@
-"""English web texts with a tag for each word."""
+"""Part-of-speech tagging of English web texts (Universal Dependencies)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.batches import Batch
 from edgewise.data.reading import raw_texts
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.conllu import Tag, read_conllu, words_of
-from edgewise.data.text.labelled_sentences import PARTS, numbered
+from edgewise.data.text.labelled_sentences import PARTS, LabelledText, numbered
 from edgewise.data.text.packed_texts import PackedTexts
-from edgewise.data.text.text_data import TextData, shown_tokens
-from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
-from edgewise.errors import unknown_name
-from edgewise.ranges import check_share
+from edgewise.data.text.tokenizer import Special, encode_all, special_id
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -27,36 +24,24 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk")
 
 
 @dataclass(frozen=True)
-class EWT(TextData):
+class EWT(LabelledText):
     """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences, a tag a word.
 
     Attributes:
         tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
-        packed: whether a batch is one axis of tokens without padding, or padded to its longest;
-            the numbers are the same.
-        word_dropout: the share of tokens that training does not show, others every time: there is
-            ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
+        packed, word_dropout: see :class:`LabelledText`.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. A word is
             one or several tokens.
 
     """
 
-    kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
     tag: Tag = "upos"
-    packed: bool = True
-    word_dropout: float = 0.0
-
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tag not in get_args(Tag):
-            raise unknown_name("data.tag", self.tag, get_args(Tag))
-        check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
+        check_choice("data.tag", self.tag, get_args(Tag))
 
     def files(self) -> dict[str, tuple[str, str]]:
-        """Text and name of the file of each split."""
         at = "UniversalDependencies/UD_English-EWT/master"
         names = {"train": "train", "val": "dev", "test": "test"}
         files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
@@ -77,31 +62,24 @@ class EWT(TextData):
             texts = PackedTexts(*_no_empty_word(ids, sizes, special_id(tokenizer, "unk")))
             counts = torch.tensor([len(sentence) for sentence in sentences])
             target = PackedTexts(numbered(words, tags, files[name][1]), counts)
-            word_dropout = self.word_dropout * (name == "train")
-            splits[name], most = self._part(texts, target, tokenizer, word_dropout)
-            longest = max(longest, most)
+            splits[name], most_tokens = self._split(name, texts, target, tokenizer)
+            longest = max(longest, most_tokens)
         size = tokenizer.get_vocab_size()
         data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer)
 
-    def _part(
-        self, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer, word_dropout: float
+    def _split(
+        self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
     ) -> tuple[Split, int]:
         """Batches of sentences, and the tokens of the longest."""
-        show = partial(
-            shown_tokens,
-            tokenizer=tokenizer,
-            special=len(SPECIAL),
-            packed=self.packed,
-            word_dropout=word_dropout,
-        )
         sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
         def make(index: Tensor) -> Batch:
             ids, sizes = words.take(target.where(index))
-            return Batch((show(ids, lengths[index]), sizes), target.take(index)[0])
+            tokens = self.shown(name, ids, lengths[index], tokenizer, len(SPECIAL))
+            return Batch((tokens, sizes), target.take(index)[0])
 
         return Split(len(target), make, lengths=lengths), int(lengths.max())
 

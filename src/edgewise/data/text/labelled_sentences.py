@@ -1,22 +1,22 @@
-"""Sentences with a label each: ``sentence <tab> label``, one on a line."""
+"""Texts with labels; sentences with a label each: ``sentence <tab> label``, one on a line."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_share
 from edgewise.batches import Batch
 from edgewise.data.splits import Split, Splits, TextSplits
-from edgewise.data.text.packed_texts import PackedTexts
-from edgewise.data.text.text_data import TextData, shown_tokens
-from edgewise.data.text.tokenizer import Kind, Special, encode_all
+from edgewise.data.text.packed_texts import PackedTexts, drop_words
+from edgewise.data.text.text_data import TextData
+from edgewise.data.text.tokenizer import Kind, Special, encode_all, hiding_id, special_id
 from edgewise.errors import ArgumentError
-from edgewise.ranges import check_share
+from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -27,11 +27,10 @@ PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class LabelledSentences(TextData):
-    """Sentences, as ``<cls> tokens <sep>``, and their label.
+class LabelledText(TextData):
+    """What data of labelled sentences and of labelled words have in common.
 
     Attributes:
-        longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
         packed: whether a batch is one axis of tokens without padding, or padded to its longest;
             the numbers are the same.
         word_dropout: the share of tokens that training does not show, others every time: there is
@@ -42,7 +41,6 @@ class LabelledSentences(TextData):
 
     kind: Kind = "wordpiece"
     vocabulary_size: int | None = 8000
-    longest: int = 0
     packed: bool = True
     word_dropout: float = 0.0
 
@@ -50,12 +48,46 @@ class LabelledSentences(TextData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("longest", 0, 128)
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     @abstractmethod
     def files(self) -> dict[str, tuple[str, str]]:
         """Text and name of the file of each split."""
+
+    def shown(
+        self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer, special: int
+    ) -> Tokens:
+        """What a model reads of some texts.
+
+        Args:
+            split: words are dropped from those of ``"train"`` alone, others at every call.
+            ids: ``[N]``, of one text after the other.
+            sizes: ``[B]``, how many each text has.
+            tokenizer: what made them.
+            special: ids below it are special tokens, which are never dropped.
+        """
+        if self.word_dropout and split == "train":
+            ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special)
+        tokens = Tokens(ids, sizes)
+        return tokens if self.packed else tokens.padded(special_id(tokenizer, "pad"))
+
+
+@dataclass(frozen=True)
+class LabelledSentences(LabelledText):
+    """Sentences, as ``<cls> tokens <sep>``, and their label.
+
+    Attributes:
+        longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    longest: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.at_least("longest", 0, 128)
 
     def load(self) -> Splits:
         files = self.files()
@@ -68,28 +100,17 @@ class LabelledSentences(TextData):
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.longest) if self.longest else texts
             target = numbered(found, labels, files[name][1])
-            splits[name] = self._part(
-                texts, target, tokenizer, self.word_dropout * (name == "train")
-            )
+            splits[name] = self._split(name, texts, target, tokenizer)
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
         data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer)
 
-    def _part(
-        self, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer, word_dropout: float
-    ) -> Split:
-        show = partial(
-            shown_tokens,
-            tokenizer=tokenizer,
-            special=len(SPECIAL),
-            packed=self.packed,
-            word_dropout=word_dropout,
-        )
-
+    def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:
-            return Batch((show(*texts.take(index)),), target[index])
+            tokens = self.shown(name, *texts.take(index), tokenizer, len(SPECIAL))
+            return Batch((tokens,), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)
 
@@ -115,14 +136,14 @@ def read_labelled(text: str, name: str) -> Labelled:
 
 
 def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Labels as their place in ``labels``; an error names the file that they are from."""
-    places = {label: place for place, label in enumerate(labels)}
+    """Labels as their index in ``labels``; an error names the file that they are from."""
+    index_of = {label: index for index, label in enumerate(labels)}
     for text, label in found:
-        if label not in places:
+        if label not in index_of:
             raise ArgumentError(
                 file,
                 expected=f"one of the labels of the training split, {', '.join(labels)}",
                 got=f"{label!r} of {text[:40]!r}",
                 remedy="correct it, or add sentences with it to the training split",
             )
-    return torch.tensor([places[label] for _, label in found])
+    return torch.tensor([index_of[label] for _, label in found])

@@ -1,4 +1,4 @@
-"""Texts of several data sets, to pre-train on by finding hidden tokens."""
+"""Masked language modelling on texts of several data sets, to pre-train on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
+from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import raw_texts, read_text
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text.conllu import read_conllu, words_of
@@ -21,7 +22,6 @@ from edgewise.data.text.text_stream import check_some
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.data.text.war_and_peace import WarAndPeace
 from edgewise.data.text.wikitext2 import WikiText2
-from edgewise.errors import ArgumentError, unknown_name
 
 Source = Literal["wikitext2", "sst2", "ewt", "multi30k", "war_and_peace"]
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
@@ -67,21 +67,14 @@ class MaskedText(TextData):
         self.shares("val")
         self.shares("masked")
         for source in self.sources:
-            if source not in get_args(Source):
-                raise unknown_name("data.sources", source, get_args(Source))
+            check_choice("data.sources", source, get_args(Source))
 
     def lines(self) -> list[str]:
         """The texts, none of them empty."""
         found = [line for source in self.sources for line in LINES[source]()]
         found = _stripped(found + _lines(self.paths))
-        if not found:
-            raise ArgumentError(
-                "data.sources, data.paths",
-                expected="texts to learn from",
-                got="none",
-                remedy=f"name some of {', '.join(get_args(Source))}, or files",
-            )
-        return found
+        remedy = f"name some of {', '.join(get_args(Source))}, or files"
+        return check_given("data.sources, data.paths", found, "texts to learn from", remedy)
 
     def _test_lines(self) -> list[str]:
         if not self.test_paths:

@@ -1,4 +1,4 @@
-"""Hidden tokens to be found again: BERT's rule, and windows of a text under it."""
+"""Masked language modelling: BERT's rule of which tokens to mask, and masked windows of a text."""
 
 from __future__ import annotations
 

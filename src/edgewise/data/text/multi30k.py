@@ -1,4 +1,4 @@
-"""Captions of pictures in several languages, to translate."""
+"""Machine translation of captions of pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Multi30k(Parallel):
 
     test: str = "test_2016_flickr"
 
-    def place(self) -> Path:
+    def find_folder(self) -> Path:
         names = [f"{n}.{end}.gz" for n in self._names() for end in (self.source, self.target)]
         return find_files("multi30k", {name: f"{ADDRESS}/{name}" for name in names})
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.data.packed import ranges
+from edgewise.ragged import ranges, starts
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,12 @@ class PackedTexts:
 
     def where(self, index: Tensor) -> Tensor:
         """Where the ids of these texts are on the axis."""
-        start = self.sizes.cumsum(0) - self.sizes
-        return ranges(start[index], self.sizes[index])
+        return ranges(starts(self.sizes)[index], self.sizes[index])
 
-    def cut(self, most: int) -> PackedTexts:
-        """Every text without what comes after its first ``most``."""
-        sizes = self.sizes.clamp(max=most)
-        start = self.sizes.cumsum(0) - self.sizes
-        return PackedTexts(self.ids[ranges(start, sizes)], sizes)
+    def cut(self, max_length: int) -> PackedTexts:
+        """Every text without what comes after its first ``max_length``."""
+        sizes = self.sizes.clamp(max=max_length)
+        return PackedTexts(self.ids[ranges(starts(self.sizes), sizes)], sizes)
 
 
 def drop_words(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Parallel texts: two files of each split, in which line i of one is a translation of the other's.
+"""Machine translation of parallel texts: line i of one file is line i of the other, translated.
 
 The two share one vocabulary of byte pairs (Sennrich et al., 2016), so that names and numbers are
 the same tokens in both.
@@ -24,6 +24,7 @@ from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+from edgewise.ragged import starts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -73,12 +74,12 @@ class Parallel(TextData):
                 remedy="name the ends of two files, such as en and de",
             )
 
-    def place(self) -> Path:
+    def find_folder(self) -> Path:
         """The folder of the files."""
         return Path(self.folder)
 
     def load(self) -> TextSplits:
-        folder = self.place()
+        folder = self.find_folder()
         names = {"train": self.train, "val": self.val, "test": self.test}
         texts = {
             split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
@@ -121,9 +122,9 @@ class Pairs:
         """The batch of these pairs."""
         source, sizes = self.source.take(which)
         target, whole = self.target.take(which)
-        last = whole.cumsum(0) - 1
+        first = starts(whole)
         read, asked = torch.ones((2, len(target)), dtype=torch.bool)
-        read[last] = asked[last - whole + 1] = False
+        read[first + whole - 1] = asked[first] = False
         return WritingBatch(
             (Tokens(source, sizes), Tokens(target[read], whole - 1)),
             target[asked],

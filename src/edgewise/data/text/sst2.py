@@ -1,4 +1,4 @@
-"""Sentences of film reviews and whether they praise."""
+"""Sentiment classification of film reviews, sentence by sentence."""
 
 from __future__ import annotations
 

@@ -8,22 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
+from edgewise.arguments import check_choice, check_least, check_shares
 from edgewise.data.splits import Data
-from edgewise.data.text.packed_texts import drop_words
 from edgewise.data.text.tokenizer import (
     KINDS,
     Kind,
     Special,
-    hiding_id,
     load_tokenizer,
-    special_id,
     train_tokenizer,
 )
-from edgewise.errors import unknown_name
-from edgewise.layers import Tokens
-from edgewise.ranges import check_least, check_shares
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,8 +43,7 @@ class TextData(Data, ABC):
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown_name("data.kind", self.kind, KINDS)
+        check_choice("data.kind", self.kind, KINDS)
         self.at_least("batch_size", 1, 32)
         if self.vocabulary_size is not None:
             self.at_least("vocabulary_size", 1, 8000)
@@ -71,28 +63,3 @@ class TextData(Data, ABC):
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}
         return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
-
-
-def shown_tokens(
-    ids: Tensor,
-    sizes: Tensor,
-    tokenizer: Tokenizer,
-    special: int,
-    *,
-    packed: bool,
-    word_dropout: float,
-) -> Tokens:
-    """What a model reads of some texts.
-
-    Args:
-        ids: ``[N]``, of one text after the other.
-        sizes: ``[B]``, how many each text has.
-        tokenizer: what made them.
-        special: ids below it are special tokens, which are never hidden.
-        packed: whether they stay on one axis, or are padded to the longest.
-        word_dropout: the share of tokens that are hidden, others at every call.
-    """
-    if word_dropout:
-        ids = drop_words(ids, word_dropout, hiding_id(tokenizer), special)
-    tokens = Tokens(ids, sizes)
-    return tokens if packed else tokens.padded(special_id(tokenizer, "pad"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewise.arguments import check_given
 from edgewise.data.reading import read_text
 from edgewise.data.text.text_stream import TextStream
-from edgewise.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,8 @@ class TextFiles(TextStream):
         return self.paths
 
     def text(self) -> str:
-        if not self.paths:
-            raise ArgumentError(
-                "data.paths",
-                expected="text files, separated by commas",
-                got="none",
-                remedy="name them with --data.paths",
-            )
+        expected = "text files, separated by commas"
+        check_given("data.paths", self.paths, expected, "name them with --data.paths")
         *others, last = (read_text(Path(path)) for path in self.paths)
         # A file whose last line has no end would be glued to the next.
         return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

@@ -1,4 +1,4 @@
-"""Plain text as one long stream of tokens, to learn which comes next."""
+"""Language modelling on plain text as one long stream of tokens."""
 
 from __future__ import annotations
 

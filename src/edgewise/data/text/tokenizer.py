@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import read_text
-from edgewise.errors import ArgumentError, MissingDataError, require, unknown_name
+from edgewise.errors import ArgumentError, MissingDataError, require
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -170,11 +171,9 @@ def _library() -> Any:
 
 
 def _check_names(kind: Kind, special: Sequence[Special]) -> None:
-    if kind not in KINDS:
-        raise unknown_name("kind", kind, KINDS)
+    check_choice("kind", kind, KINDS)
     for name in special:
-        if name not in SPECIALS:
-            raise unknown_name("special", name, SPECIALS)
+        check_choice("special", name, SPECIALS)
 
 
 def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
@@ -207,7 +206,7 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 
 
 def _counted(
-    tokenizer: Tokenizer, texts: list[str], kind: Kind, most: int | None, tokens: list[str]
+    tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
     """Characters or words by themselves; characters in the order of their code points."""
     counts: Counter[str] = Counter()
@@ -217,29 +216,28 @@ def _counted(
     if not kept:
         raise _no_text()
     kept.sort(key=lambda part: (-counts[part], part))
-    if most is not None and most < len(kept) + len(tokens):
-        if "<unk>" not in tokens or most <= len(tokens):
-            raise _too_small(most, len(kept) + len(tokens))
-        kept = kept[: most - len(tokens)]
+    if max_tokens is not None and max_tokens < len(kept) + len(tokens):
+        if "<unk>" not in tokens or max_tokens <= len(tokens):
+            raise _too_small(max_tokens, len(kept) + len(tokens))
+        kept = kept[: max_tokens - len(tokens)]
     parts = tokens + (sorted(kept) if kind == "characters" else kept)
     unk = {"unk_token": "<unk>"} if "<unk>" in tokens else {}
     return _library().models.WordLevel({part: i for i, part in enumerate(parts)}, **unk)
 
 
 def _merged(
-    tokenizer: Tokenizer, texts: list[str], kind: Kind, most: int | None, tokens: list[str]
+    tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    if most is None:
-        raise ArgumentError(
-            "vocabulary_size",
-            expected=f"a number for the kind {kind}, whose tokens are merged one by one",
-            got="None",
-            remedy="choose for example 8000",
-        )
+    expected = f"a number for the kind {kind}, whose tokens are merged one by one"
+    max_tokens = check_given("vocabulary_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
         raise _no_text()
-    options: dict[str, Any] = {"vocab_size": most, "special_tokens": tokens, "show_progress": False}
+    options: dict[str, Any] = {
+        "vocab_size": max_tokens,
+        "special_tokens": tokens,
+        "show_progress": False,
+    }
     if kind == "bytes":
         alphabet = sorted(hf.pre_tokenizers.ByteLevel.alphabet())
     else:
@@ -251,8 +249,8 @@ def _merged(
         # Else they come in the order of a hash table, which is another one in every process.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
-    if most < least:
-        raise _too_small(most, least)
+    if max_tokens < least:
+        raise _too_small(max_tokens, least)
     tokenizer.train_from_iterator(texts, make(**options))
     return tokenizer.model
 
@@ -271,11 +269,11 @@ def _no_text() -> ArgumentError:
     )
 
 
-def _too_small(most: int, least: int) -> ArgumentError:
+def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
         "vocabulary_size",
         expected=f"at least {least}, for every single character of the texts and special tokens",
-        got=str(most),
+        got=str(max_tokens),
         remedy="choose more, or let special hold unk where the kind is characters",
     )
 

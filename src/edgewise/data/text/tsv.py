@@ -1,13 +1,13 @@
-"""Labelled sentences of your own."""
+"""Text classification of your own labelled sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewise.arguments import check_given
 from edgewise.data.reading import read_text
 from edgewise.data.text.labelled_sentences import PARTS, LabelledSentences
-from edgewise.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,8 @@ class TSV(LabelledSentences):
 
     def files(self) -> dict[str, tuple[str, str]]:
         for name in PARTS:
-            if not getattr(self, name):
-                raise ArgumentError(
-                    f"data.{name}",
-                    expected="a file with sentence <tab> label on each line",
-                    got="none",
-                    remedy=f"name it with --data.{name}",
-                )
+            expected = "a file with sentence <tab> label on each line"
+            check_given(
+                f"data.{name}", getattr(self, name), expected, f"name it with --data.{name}"
+            )
         return {name: (read_text(Path(p)), p) for name, p in ((n, getattr(self, n)) for n in PARTS)}

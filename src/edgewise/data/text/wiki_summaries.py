@@ -1,4 +1,4 @@
-"""Articles and their summaries, of which sentences are to be chosen (extractive summarisation).
+"""Extractive summarisation of Wikipedia's articles: which sentences are in the summary.
 
 Wikipedia's articles begin with a summary of what follows: the lead section, before the first
 heading. Here it is the reference, and the text after it the document; the model never sees the
@@ -25,6 +25,7 @@ from edgewise.data.text.tokenizer import Kind, Special, encode_all
 from edgewise.data.text.wikitext2 import WikiText2
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
+from edgewise.ragged import starts
 from edgewise.rouge import oracle
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
@@ -91,15 +92,14 @@ class WikiSummaries(TextData):
     def _split(self, found: Sequence[Article], texts: PackedTexts) -> Split:
         counts = torch.tensor([1 + len(article.sentences) for article in found])
         labels = torch.zeros(len(texts))
-        first = counts.cumsum(0) - counts
-        for article, start in zip(found, first.tolist(), strict=True):
+        for article, start in zip(found, starts(counts).tolist(), strict=True):
             labels[[start + 1 + i for i in oracle(article, self.chosen)]] = 1
         sentences = PackedTexts(torch.arange(len(texts)), counts)  # by article
 
         def make(index: Tensor) -> Batch:
             which, count = sentences.take(index)
             scored = torch.ones(len(which), dtype=torch.bool)
-            scored[count.cumsum(0) - count] = False  # titles
+            scored[starts(count)] = False  # titles
             return SummaryBatch(
                 (Tokens(*texts.take(which)), count),
                 labels[which][scored],

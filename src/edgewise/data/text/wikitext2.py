@@ -28,9 +28,9 @@ class WikiText2(TextStream):
         return "".join(self._texts())
 
     def parts(self) -> tuple[str, str, str]:
-        whole, test = self._texts()
-        first = int(len(whole) * self.val)
-        return whole[first:], whole[:first], test
+        valid, test = self._texts()
+        first = int(len(valid) * self.val)
+        return valid[first:], valid[:first], test
 
     def _texts(self) -> tuple[str, str]:
         texts = raw_texts("wikitext-2", {name: f"{ADDRESS}/{name}" for name in self.files()})

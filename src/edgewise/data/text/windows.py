@@ -51,9 +51,9 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
         stride: how far a window is from the one before; at most T. The smaller, the more a token
             is allowed to read, and the longer it takes.
     """
-    whole = torch.cat([before[-context:], stream])
+    stream_with_context = torch.cat([before[-context:], stream])
     count = -(-len(stream) // stride)
-    windows = whole.unfold(0, context + 1, 1)
+    windows = stream_with_context.unfold(0, context + 1, 1)
 
     def make(index: Tensor) -> Batch:
         stop = ((index + 1) * stride).clamp(max=len(stream))  # window i ends before token stop

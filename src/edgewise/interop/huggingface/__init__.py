@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
@@ -56,9 +56,12 @@ def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) 
     """
     checkpoint = read(model_or_folder)
     kind = checkpoint.config.get("model_type", "none")
-    if kind not in FAMILIES:
-        raise unknown_name("model_type", str(kind), FAMILIES)
+    check_choice("model_type", str(kind), FAMILIES)
     return FAMILIES[kind](checkpoint, graph).eval()
 
 
 __all__ = ["FAMILIES", "load"]
+
+
+def __dir__() -> list[str]:
+    return __all__

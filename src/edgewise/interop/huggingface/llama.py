@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.encodings import rotary_rates
-from edgewise.errors import unknown_name
 from edgewise.graphs import Pattern, causal, window
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
@@ -98,8 +98,7 @@ def _rotary(theirs: Checkpoint, width: int) -> tuple[float, Tensor | None]:
     }
     base = float(options.get("rope_theta") or theirs.config.get("rope_theta") or 10000.0)
     kind = options.get("rope_type") or options.get("type") or "default"
-    if kind not in ("default", "linear", "llama3"):
-        raise unknown_name("rope_type", kind, ["default", "linear", "llama3"])
+    check_choice("rope_type", kind, ["default", "linear", "llama3"])
     if kind == "default":
         return base, None
     rates = rotary_rates(width, base)

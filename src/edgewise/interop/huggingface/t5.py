@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgewise.errors import unknown_name
+from edgewise.arguments import check_choice
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
@@ -18,8 +18,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
     kind = theirs.config.get("feed_forward_proj", "relu")
-    if kind not in GATED:
-        raise unknown_name("feed_forward_proj", kind, GATED)
+    check_choice("feed_forward_proj", kind, GATED)
     gated = GATED[kind]
     head, tokens = theirs.tensors.get("lm_head.weight"), theirs.tensors.get("shared.weight")
     own_head = head is not None and not (tokens is not None and head.equal(tokens))

@@ -30,7 +30,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
     """
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)
-    whole = vit(
+    classifier = vit(
         theirs["image_size"],
         theirs["num_channels"],
         1,
@@ -45,7 +45,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         pool="class",
         graph=complete() if graph is None else graph,
     )
-    model = nn.Sequential(*list(whole.children())[:-2])  # without the pool and the head
+    model = nn.Sequential(*list(classifier.children())[:-2])  # without the pool and the head
     pieces = {
         **linear("0.project", "embeddings.patch_embeddings.projection"),
         "1.token": Piece("embeddings.cls_token", lambda x: x[0, 0]),

@@ -9,12 +9,10 @@ lists it.
 
 from __future__ import annotations
 
-import importlib.util
+from edgewise.errors import require
 
-from edgewise.errors import MissingExtraError
-
-if importlib.util.find_spec("torch_geometric") is None:
-    raise MissingExtraError("torch_geometric", "graphs", "edgewise.interop.pyg")
+# ruff: noqa: E402 - the imports below need it
+require("torch_geometric", extra="graphs", purpose="edgewise.interop.pyg")
 
 from edgewise.interop.pyg.gat_conv import GATConv
 from edgewise.interop.pyg.gatv2_conv import GATv2Conv
@@ -33,3 +31,7 @@ __all__ = [
     "SAGEConv",
     "TransformerConv",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

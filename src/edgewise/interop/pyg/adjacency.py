@@ -1,4 +1,4 @@
-"""From PyG's ways of saying who is joined to whom to a graph, made once for each of them.
+"""Graphs from PyG's ``edge_index``, ``EdgeIndex`` and sparse matrices, made once for each.
 
 An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency all
 become :class:`edgewise.graphs.Edges`. The graph, with its checks, layouts and self-loops, is kept

@@ -1,4 +1,4 @@
-"""What the three drop-ins that attend share: self-loops, edge features and what they return."""
+"""Base of the three drop-ins with attention: self-loops, edge features and what they return."""
 
 from __future__ import annotations
 

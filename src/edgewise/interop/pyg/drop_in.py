@@ -1,4 +1,4 @@
-"""What the seven drop-ins share: they are PyG's layers with another way of reading neighbours."""
+"""Base of the seven drop-ins: PyG's layers with another way of reading neighbours."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import fresh_loops, values_of
 from edgewise.interop.pyg.drop_in import DropIn
+from edgewise.layers import symmetric_weight
 
 
 class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
@@ -54,13 +55,13 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
             # Without weights of edges PyG gives loops a one, too, whatever ``improved`` says.
             ones = torch.ones(graph.num_edges, dtype=torch.double, device=graph.device)
             looped, weights = _with_loops(graph, ones, fill and 1.0, adds)
-            return looped, symmetric(looped, weights).to(dtype)
+            return looped, symmetric_weight(looped, weights).to(dtype)
 
         if weight is None:
             graph, weight = graph.cached(("gcn", self.add_self_loops, dtype), of_the_graph)
         else:
             graph, weight = _with_loops(graph, weight, fill, adds)
-            weight = symmetric(graph, weight)
+            weight = symmetric_weight(graph, weight)
         if self.cached:
             index = graph.edge_index
             self._cached_edge_index = (index if self._forwards else index.flip(0), weight)
@@ -81,12 +82,3 @@ def _with_loops(
     place = (graph.source[loops],)
     added = added.index_put(place, weight[loops], accumulate=adds)
     return looped, torch.cat([weight[kept], added])
-
-
-def symmetric(graph: Graph, weight: Tensor) -> Tensor:
-    r"""``[E]``, :math:`w_{ij} / \sqrt{d_i d_j}`, where d sums the weights that a node reads."""
-    ones = weight.new_ones(graph.num_sources, 1)
-    degree = aggregate(ones, graph, weight=weight)[:, 0]
-    nothing = degree == 0
-    scale = degree.masked_fill(nothing, 1).pow(-0.5).masked_fill(nothing, 0)
-    return scale[graph.source] * weight * scale[graph.target]

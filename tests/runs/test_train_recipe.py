@@ -141,7 +141,7 @@ def test_folder_that_exists(tmp_path):
 )
 def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypatch):
     """Each has seen that there is nothing; the other one is faster."""
-    module = import_module("edgewise.runs.train")  # whose name is that of a function, too
+    module = import_module("edgewise.runs.train_recipe")
     original, slow = module._started, with_values(TINY, {"seed": 7})
 
     def started(recipe, folder):

@@ -1,4 +1,4 @@
-"""Series of numbers: what was, and what came after it. Three real ones come with statsmodels.
+"""Time series to forecast: windows, and what came after. Three real ones come with statsmodels.
 
 Sources (public domain): CO2 in the air of Mauna Loa by the week, 1958 to 2001 (Keeling and Whorf);
 the temperature of the sea off Peru by the month, 1950 to 2010 (NOAA); sunspots by the year, 1700 to
@@ -14,20 +14,19 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_features, check_least, check_shares
 from edgewise.batches import Batch
-from edgewise.data.checks import check_features
 from edgewise.data.files import naming
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.table import read_table
-from edgewise.errors import ArgumentError, require, unknown_name
-from edgewise.ranges import check_least, check_shares
+from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
 
 
 @dataclass(frozen=True)
-class Series(Data):
+class TimeSeries(Data):
     """Windows of a series: ``history`` values to read and the ``horizon`` values after them.
 
     The series is cut in time: the model is trained on the first part, and tested on windows whose
@@ -61,8 +60,7 @@ class Series(Data):
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
-        if self.name not in SEASONS:
-            raise unknown_name("data.name", self.name, get_args(Bundled))
+        check_choice("data.name", self.name, get_args(Bundled))
         # One value has no deviation, which a model divides by.
         for name, least in (("history", 2), ("horizon", 1), ("batch_size", 1)):
             check_least(f"data.{name}", getattr(self, name), least, "choose for example 52")

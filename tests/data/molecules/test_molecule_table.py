@@ -12,8 +12,8 @@ import torch
 pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 
 from edgewise import graphs
-from edgewise.data import Split, Splits, molecules
-from edgewise.data.molecules.molecules import Molecules
+from edgewise.data import Split, Splits, molecule_table
+from edgewise.data.molecules.molecule_table import MoleculeTable
 from edgewise.errors import MissingDataError
 from tests.errors import refused
 
@@ -27,8 +27,8 @@ def table(folder: Path, rows: list[str]) -> Path:
     return path
 
 
-def data(folder: Path, rows: list[str] = ROWS, **fields: Any) -> Molecules:
-    return molecules(path=str(table(folder, rows)), **{"target": "y", "val": 0.25, **fields})
+def data(folder: Path, rows: list[str] = ROWS, **fields: Any) -> MoleculeTable:
+    return molecule_table(path=str(table(folder, rows)), **{"target": "y", "val": 0.25, **fields})
 
 
 def whole(split: Split) -> tuple[Any, ...]:
@@ -160,7 +160,7 @@ def test_a_logarithm_needs_numbers_above_zero(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("smiles,y,P\n" + "\n".join(f"{s},1,{i}" for i, s in enumerate(ROWS)))
     with refused("data.log_conditions", expected="above 0", got="0.0", remedy="data.conditions"):
-        molecules(path=str(path), target="y", log_conditions=("P",)).load()
+        molecule_table(path=str(path), target="y", log_conditions=("P",)).load()
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_fields_that_cannot_be_are_refused_before_reading(
     fields: dict[str, Any], argument: str
 ) -> None:
     with refused(argument, expected="", got="", remedy=""):
-        molecules(path="nowhere.csv", **fields)
+        molecule_table(path="nowhere.csv", **fields)
 
 
 def test_no_file_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"none\.csv: no such file"):
-        molecules(path=str(tmp_path / "none.csv")).load()
+        molecule_table(path=str(tmp_path / "none.csv")).load()
 
 
 def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def draw(
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        most = max(float(shown.abs().max()), 1e-9)
-        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+        limit = max(float(shown.abs().max()), 1e-9)
+        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)

@@ -1,4 +1,4 @@
-"""The same recipe, trained once for each of several values of one field."""
+"""Compare values of one field: the recipe is trained once with each of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgewise.graphs import Graph, Pattern
 from edgewise.layers import PatchEmbedding
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import show_value
-from edgewise.runs.recipe_fields import recipe_fields, with_values
+from edgewise.runs.recipe_fields import fields_of, with_values
 from edgewise.runs.record import load_recipe
-from edgewise.runs.train import check_same, prepare, train
+from edgewise.runs.train_recipe import check_same, prepare, train
 from edgewise.training import RunFolder
 
 
@@ -69,7 +69,7 @@ def compare(
 
     """
     recipes = [with_values(recipe, {field: value}) for value in values]
-    read = [recipe_fields(one)[field].value for one in recipes]
+    read = [fields_of(one)[field].value for one in recipes]
     folders = [path / _slug(str(show_value(value))) for value in read]
     if len(set(folders)) < len(folders):
         raise ArgumentError(

@@ -20,9 +20,9 @@ def table(tmp_path: Path) -> str:
     return str(path)
 
 
-def counted(table: str, **fields: int) -> data.series:
+def counted(table: str, **fields: int) -> data.time_series:
     sizes = {"season": 4, "history": 8, "horizon": 6, "batch_size": 5, **fields}
-    return data.series(path=table, **sizes)
+    return data.time_series(path=table, **sizes)
 
 
 def test_windows_are_cut_in_time(table: str) -> None:
@@ -74,14 +74,14 @@ def test_errors_by_hand() -> None:
 )
 def test_bad_fields(fields: dict[str, object], argument: str) -> None:
     with refused(argument, expected="", got="", remedy=""):
-        data.series(**fields)
+        data.time_series(**fields)
 
 
 def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> None:
     with refused("data.history, data.horizon", expected="every part", got="100", remedy="shorter"):
         counted(table, horizon=30).load()
     with refused("data.history", expected="52 steps", got="20", remedy="longer"):
-        data.series(history=20).load()
+        data.time_series(history=20).load()
     holes = tmp_path / "holes.csv"
     for text in ("nan", "1e39"):
         holes.write_text(f"value\n1\n3\n{text}\n")
@@ -95,7 +95,7 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(("name", "length"), [("co2", 2284), ("elnino", 732), ("sunspots", 309)])
 def test_bundled_series(name: str, length: int) -> None:
     pytest.importorskip("statsmodels")
-    from edgewise.data.series.series import _bundled
+    from edgewise.data.series.time_series import _bundled
 
     series = _bundled(name)
     assert series.shape == (length,)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice, check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
@@ -22,17 +23,16 @@ from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, pars
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
-from edgewise.errors import ArgumentError, unknown_name
-from edgewise.ranges import check_least
+from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
-FURTHEST = 4.0  # standard deviations that a descriptor is taken seriously
+FURTHEST = 4.0  # descriptors are clipped to so many standard deviations
 LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
 
 
 @dataclass(frozen=True)
-class Molecules(Data):
+class MoleculeTable(Data):
     """A molecule a row, a number to predict, and what the measurement was made at.
 
     A model is called ``model(x, graph, batch=, edge_attr=, global_attr=, descriptors=)``: atom
@@ -88,8 +88,7 @@ class Molecules(Data):
     def __post_init__(self) -> None:
         self._folds()
         for name, kind in (("split", By), ("invalid", Invalid)):
-            if getattr(self, name) not in get_args(kind):
-                raise unknown_name(f"data.{name}", getattr(self, name), get_args(kind))
+            check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:
             raise ArgumentError(
                 "data.descriptors",
@@ -123,8 +122,8 @@ class Molecules(Data):
             index = self._folds().split(*self._keys(names, molecules, number))
         train = index["train"]
         if measured.shape[1]:
-            spread = measured[train].std(0, correction=0).clamp(min=1e-12)
-            measured = (measured - measured[train].mean(0)) / spread
+            std = measured[train].std(0, correction=0).clamp(min=1e-12)
+            measured = (measured - measured[train].mean(0)) / std
         described = _described(molecules, number[train].unique()) if self.descriptors else None
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
@@ -157,8 +156,8 @@ class Molecules(Data):
             return Batch((x, graph), y[index, None], keywords=keywords)
 
         seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
-        spread = float(seen.std(correction=0).clamp(min=1e-12))
-        return Split(len(y), make, TargetScale(float(seen.mean()), spread, self.fraction))
+        std = float(seen.std(correction=0).clamp(min=1e-12))
+        return Split(len(y), make, TargetScale(float(seen.mean()), std, self.fraction))
 
     def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
         """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""
@@ -168,9 +167,9 @@ class Molecules(Data):
         if wrong:
             self._report(table, texts, wrong)
         kept = [text for text in parsed if parsed[text] is not None]
-        place = {text: number for number, text in enumerate(kept)}
-        rows = [row for row, text in enumerate(texts) if text in place]
-        number = torch.tensor([place[texts[row]] for row in rows], dtype=torch.long)
+        index_of = {text: number for number, text in enumerate(kept)}
+        rows = [row for row, text in enumerate(texts) if text in index_of]
+        number = torch.tensor([index_of[texts[row]] for row in rows], dtype=torch.long)
         return kept, [parsed[text] for text in kept], number, torch.tensor(rows, dtype=torch.long)
 
     def _report(self, table: Table, texts: Sequence[str], wrong: list[int]) -> None:
@@ -213,6 +212,6 @@ def _described(molecules: Sequence[Any], known: Tensor) -> Tensor:
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]
     values = torch.tensor(rows, dtype=torch.double)
-    mean, spread = values[known].mean(0), values[known].std(0, correction=0)
-    scaled = ((values - mean) / spread.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
-    return scaled[:, spread > 1e-6].float()
+    mean, std = values[known].mean(0), values[known].std(0, correction=0)
+    scaled = ((values - mean) / std.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
+    return scaled[:, std > 1e-6].float()

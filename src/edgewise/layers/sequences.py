@@ -1,0 +1,137 @@
+"""Padding, packing, positions and caching of the sequences that a call of a model is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.checks import bound
+from edgewise.encodings import packed_positions
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, Pattern, batch, complete
+from edgewise.graphs.batch import Sizes
+from edgewise.layers.cache import Cache
+
+
+class SequenceLayout:
+    """Which nodes of a call belong together, which are padding, and where each stands.
+
+    Args:
+        like: the tokens ``[B, T]``, or those of a packed batch ``[N]`` with ``sizes``.
+        attention_mask: ``[B, T]``, 0 where a node is padding, which nobody reads; with a cache,
+            the nodes that it holds come first.
+        sizes: how many of the N nodes each sequence of a packed batch has.
+        positions: like the tokens; by default 0, 1, ... in each sequence, after cached ones.
+        cache: what earlier calls computed; these nodes come after it.
+
+    Attributes:
+        count: T or N, the nodes of this call.
+        past: how many nodes the cache holds.
+        positions: as given, or as sizes or a cache imply; ``None`` for 0, 1, ...
+
+    Raises:
+        ArgumentError: a mask or sizes that do not fit the tokens, or both.
+    """
+
+    def __init__(
+        self,
+        like: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> None:
+        self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
+        self.count, self.device = like.shape[-1], like.device
+        self.past = cache.length if cache is not None else 0
+        self._check(like.shape)
+        if positions is None and sizes is not None:
+            positions = packed_positions(sizes).to(like.device)
+        elif positions is None and self.past:
+            positions = torch.arange(self.past, self.past + self.count, device=like.device)
+        self.positions = positions
+
+    def bind(self, pattern: Pattern) -> Graph:
+        """Who reads whom in this call, each sequence by the pattern."""
+        if self.sizes is not None and not isinstance(pattern, Graph):
+            pattern = batch(pattern, self.sizes)
+        return bound(pattern, self.count, self.past + self.count, self.device)
+
+    def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
+        """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
+        return padding_bias(self.attention_mask, graph, like)
+
+    def advance(self) -> None:
+        """Count the nodes of this call as cached ones, once every layer has read them."""
+        if self.cache is not None:
+            self.cache.length += self.count
+
+    def _check(self, shape: torch.Size) -> None:
+        count, past, mask = self.count, self.past, self.attention_mask
+        if mask is not None and tuple(mask.shape) != (*shape[:-1], past + count):
+            raise ArgumentError(
+                "attention_mask",
+                expected=f"shape {[*shape[:-1], past + count]}, as the tokens have",
+                got=f"shape {list(mask.shape)}",
+                remedy="give 1 for every token and 0 for padding, cached tokens first",
+            )
+        if self.sizes is None:
+            return
+        total = int(torch.as_tensor(self.sizes).sum())
+        if len(shape) != 1 or mask is not None or past or total != count:
+            raise ArgumentError(
+                "sizes",
+                expected="the lengths of the sequences on one packed axis, without mask or cache",
+                got=f"sizes that sum to {total} for {list(shape)} tokens"
+                f"{', a mask' if mask is not None else ''}{', a cache' if past else ''}",
+                remedy="concatenate the sequences, or pad them and pass attention_mask",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Another sequence that a decoder reads, such as an encoder's output or an image's patches.
+
+    Attributes:
+        states: ``[..., S, width]``.
+        mask: ``[B, S]``, 0 where a state is padding; ``None`` where none is.
+        sizes: how many of the S states each member of a packed batch has.
+    """
+
+    states: Tensor
+    mask: Tensor | None = None
+    sizes: Sizes | None = None
+
+    def terms(self, layout: SequenceLayout) -> dict[str, Any]:
+        """Arguments of a decoder layer that reads it, for targets that lie so."""
+        if (layout.sizes is None) != (self.sizes is None):
+            raise ArgumentError(
+                "sizes",
+                expected="source and target both packed, or both padded",
+                got="sizes for one of them",
+                remedy="pass sizes for both, or an attention mask for both",
+            )
+        packed = layout.sizes is not None
+        pattern = batch(complete(), layout.sizes, self.sizes) if packed else complete()
+        graph = bound(pattern, layout.count, self.states.shape[-2], self.states.device)
+        bias = padding_bias(self.mask, graph, self.states)
+        return {"source": self.states, "source_graph": graph, "source_bias": bias}
+
+    def repeated(self, times: int) -> Memory:
+        """The same with every member of the batch so many times in a row."""
+        mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
+        return Memory(self.states.repeat_interleave(times, 0), mask)
+
+
+def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
+    """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
+    if mask is None or bool(mask.all()):
+        return None
+    reads = mask.bool()[:, graph.source, None]
+    return torch.zeros(reads.shape, dtype=like.dtype, device=like.device).masked_fill(
+        ~reads, -torch.inf
+    )

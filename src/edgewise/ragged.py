@@ -1,0 +1,34 @@
+"""Runs of different lengths one after the other on one axis, as in packed batches and sorted edges.
+
+For lengths ``[2, 0, 3]``, the five places of the axis belong to the runs ``[0, 0, 2, 2, 2]`` and
+have the positions ``[0, 1, 0, 1, 2]`` in them.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def starts(lengths: Tensor) -> Tensor:
+    """Where each run begins, ``[R]``."""
+    return lengths.cumsum(0) - lengths
+
+
+def boundaries(lengths: Tensor) -> Tensor:
+    """Where each run begins, and where the last one ends, ``[R + 1]``."""
+    return F.pad(lengths.cumsum(0), (1, 0))
+
+
+def runs_and_positions(lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The run that each place of the axis is in, and its position in that run, ``[N]`` each."""
+    run = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    index = torch.arange(run.numel(), device=lengths.device)
+    return run, index - starts(lengths)[run]
+
+
+def ranges(start: Tensor, lengths: Tensor) -> Tensor:
+    """``lengths[0]`` numbers from ``start[0]`` on, then those from ``start[1]`` on, and so on."""
+    run, position = runs_and_positions(lengths)
+    return start[run] + position

@@ -1,0 +1,149 @@
+"""Checks of single arguments: numbers at the ends of their ranges and beyond, names, data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.arguments import (
+    check_choice,
+    check_count,
+    check_divides,
+    check_features,
+    check_from_zero,
+    check_given,
+    check_labels,
+    check_least,
+    check_positive,
+    check_probability,
+    check_share,
+    check_shares,
+    check_splits,
+    checked,
+)
+from tests.errors import refused
+
+NAN, INF = float("nan"), float("inf")
+
+
+def at_least_2(argument: str, value: float, remedy: str) -> None:
+    check_least(argument, value, 2, remedy)
+
+
+def a_count(argument: str, value: object, remedy: str) -> None:
+    check_count(argument, value, 2, remedy)
+
+
+def in_12(argument: str, value: int, remedy: str) -> None:
+    check_divides(argument, value, 12, "the width", remedy)
+
+
+@pytest.mark.parametrize(
+    ("check", "expected", "good", "bad"),
+    [
+        (at_least_2, "at least 2", [2, 2.5, INF], [1, 1.9, -INF]),
+        (check_positive, "a number above 0", [1e-9, 3, INF], [0, -1]),
+        (check_from_zero, "a number from 0", [0, 0.5, INF], [-1e-9]),
+        (check_share, "a share from 0 to below 1", [0, 0.999], [-1e-9, 1]),
+        (check_probability, "a probability from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
+        (a_count, "an integer of at least 2", [2, np.int64(3)], [1, 2.0, "2", None]),
+        (in_12, "a divisor of the width 12", [1, 4, 12], [0, -3, 5]),
+    ],
+)
+def test_ranges(check: Callable[..., None], expected: str, good: list, bad: list) -> None:
+    for value in good:
+        check("task.k", value, "choose 3")
+    for value in [*bad, NAN]:
+        with refused("task.k", expected=expected, got=repr(value), remedy="choose 3"):
+            check("task.k", value, "choose 3")
+
+
+@pytest.mark.parametrize("shares", [(0, 0.1), (0.1, -0.1), (0.5, 0.5), (NAN, 0.1), (0.1, NAN)])
+def test_shares_leave_something(shares: tuple[float, float]) -> None:
+    check_shares({"val": 0.3, "test": 0.6}, "choose 0.1")
+    with refused(
+        "val, test",
+        expected="shares above 0 that leave something to train on",
+        got=f"{shares[0]} and {shares[1]}",
+        remedy="choose 0.1",
+    ):
+        check_shares(dict(zip(("val", "test"), shares, strict=True)), "choose 0.1")
+
+
+@checked(types=0)
+def made(width: int, *, types: int = 0, heads: int | None = None, dropout: float = 0.0) -> int:
+    """A model, say."""
+    return width + types + (heads or 0) + int(dropout)
+
+
+def test_a_function_that_checks_its_arguments() -> None:
+    assert made(1, types=0, heads=None, dropout=1) == 2
+    assert made.__name__ == "made"
+    assert made.__doc__ == "A model, say."
+    bad = [("width", 0, "at least 1"), ("types", -1, "at least 0"), ("heads", 0, "at least 1")]
+    for argument, value, expected in [*bad, ("dropout", 1.1, "from 0 to 1"), ("width", 1.0, "")]:
+        with refused(argument, expected=expected, got=repr(value), remedy="choose"):
+            made(**{"width": 1, argument: value})
+
+
+def test_each_of_a_pair_is_checked() -> None:
+    @checked()
+    def image(size: int | tuple[int, int]) -> object:
+        return size
+
+    assert image((28, 112)) == (28, 112)
+    for bad in ((28, 0), (28, 2.0)):
+        with refused(
+            "size", expected="an integer of at least 1", got=repr(bad[1]), remedy="choose"
+        ):
+            image(bad)
+
+
+def test_names_and_what_is_missing() -> None:
+    check_choice("how", "mean", ("mean", "sum"))
+    with refused("how", expected="mean, or another of sum", got="'men'", remedy="did you mean"):
+        check_choice("how", "men", ("mean", "sum"))
+    assert check_given("memory", 0, "a memory", "encode it") == 0
+    for missing in (None, "", (), []):
+        with refused("memory", expected="a memory", got="none", remedy="encode it"):
+            check_given("memory", missing, "a memory", "encode it")
+
+
+def test_nan_and_infinity_by_column() -> None:
+    features = torch.ones(5, 4)
+    features[0, 1] = features[3, 1] = float("nan")
+    features[2, 3] = float("inf")
+    with refused(
+        "features",
+        expected="finite",
+        got="3 NaN or infinite values (column 1: 2, column 3: 1)",
+        remedy="drop or fill",
+    ):
+        check_features(features)
+    check_features(torch.zeros(0, 4))
+
+
+def test_many_columns_are_counted() -> None:
+    with refused("features", expected="", got="and 5 more columns", remedy=""):
+        check_features(torch.full((1, 10), torch.nan))
+
+
+@pytest.mark.parametrize(("wrong", "place"), [(-1, 0), (3, 2)])
+def test_labels(wrong: int, place: int) -> None:
+    labels = torch.tensor([0, 1, 2])
+    labels[place] = wrong
+    got = f"1 others, first {wrong} at example {place}"
+    with refused("labels", expected="from 0 to 2", got=got, remedy="without gaps"):
+        check_labels(labels, 3)
+
+
+def test_splits() -> None:
+    with refused("train, test", expected="without", got="2 common examples, first 1", remedy=""):
+        check_splits(
+            train=torch.tensor([0, 1, 2]), val=torch.tensor([5]), test=torch.tensor([2, 1])
+        )
+    with refused("val", expected="at least one", got="none", remedy="share"):
+        check_splits(train=torch.tensor([0]), val=torch.tensor([], dtype=torch.long))

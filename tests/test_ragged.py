@@ -1,0 +1,20 @@
+"""Runs of different lengths on one axis, empty ones among them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgewise.ragged import boundaries, ranges, runs_and_positions, starts
+
+
+@pytest.mark.parametrize("lengths", [[2, 0, 3], [0], [], [1, 1], [0, 4, 0, 0, 2]])
+def test_runs(lengths: list[int]) -> None:
+    sizes = torch.tensor(lengths, dtype=torch.long)
+    run, position = runs_and_positions(sizes)
+    pairs = [(r, p) for r, length in enumerate(lengths) for p in range(length)]
+    assert list(zip(run.tolist(), position.tolist(), strict=True)) == pairs
+    assert starts(sizes).tolist() == [sum(lengths[:r]) for r in range(len(lengths))]
+    assert boundaries(sizes).tolist() == [*starts(sizes).tolist(), sum(lengths)]
+    first = torch.arange(len(lengths)) * 10
+    assert ranges(first, sizes).tolist() == [10 * r + p for r, p in pairs]
