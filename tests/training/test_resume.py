@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgewise.cli import main
 from edgewise.recipes import Recipe, find
 from edgewise.runs import train, with_values
 from edgewise.training import Interrupted, RunFolder, noam
+from tests import forked
 
 pytest.importorskip("lightning")
 
@@ -131,19 +131,14 @@ def test_broken_twice(unbroken: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
     """SIGKILL, which nothing can catch."""
     options = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *options]
-    folder = RunFolder(tmp_path / "run")
-    with subprocess.Popen(
-        [*command, "--out", str(folder.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # as many threads as go on with it here
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not folder.checkpoint.exists() and time.monotonic() < deadline:
-            assert process.poll() is None, process.stdout and process.stdout.read().decode()
-            time.sleep(0.005)
-        process.kill()
+    folder, said = RunFolder(tmp_path / "run"), tmp_path / "said.txt"
+    process = forked.start(said, main, ["train", "digits", *options, "--out", str(folder.path)])
+    deadline = time.monotonic() + 60
+    while not folder.checkpoint.exists() and time.monotonic() < deadline:
+        assert process.exitcode is None, said.read_text()
+        time.sleep(0.005)
+    process.kill()
+    process.join()
     assert folder.checkpoint.exists()
     assert not folder.has("metrics.json"), "killed too late to test anything"
     train(RECIPE, folder.path, resume=True)
