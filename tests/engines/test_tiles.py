@@ -10,8 +10,6 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall
 from edgewise.engines.native import library
 from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
@@ -33,19 +31,6 @@ def nodes(
     return [
         torch.randn(*batch, n, heads, d, dtype=torch.float64, requires_grad=True) for n, d in sizes
     ]
-
-
-def test_a_part_of_a_graph_draws_its_share_of_the_mask() -> None:
-    """Its first edge is not number 0."""
-    graph = GRAPHS["packed"]
-    call = AttentionCall(
-        *nodes(graph, 8, 8), torch.Size([2]), ew.Dot(), dropout=0.5, seed=3, first_edge=1000
-    )
-    ours, theirs = (
-        ENGINES[name].attend(call, layout_of(graph, ENGINES[name].layout))
-        for name in ("tiles", "reference")
-    )
-    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])

@@ -176,14 +176,22 @@ def every_feature() -> Recipe:
     return replace(with_values(RECIPE, SLOW), schedule=noam(warmup=0.2))
 
 
+@pytest.fixture(scope="module")
+def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("every-feature")
+    train(every_feature(), folder / "whole")
+    return folder / "whole"
+
+
 @pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
-    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int,
+    unbroken_with_every_feature: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from edgewise.training.module import Fitting
 
-    whole = tmp_path / "whole"
-    train(every_feature(), whole)
     original, seen = Fitting.training_step, []
 
     def training_step(self: Fitting, given: object, batch_idx: int) -> torch.Tensor:
@@ -196,7 +204,7 @@ def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     with pytest.raises(Interrupted):
         train(every_feature(), tmp_path / "run")
     train(every_feature(), tmp_path / "run", resume=True)
-    assert_same(tmp_path / "run", whole)
+    assert_same(tmp_path / "run", unbroken_with_every_feature)
     repeated = len(seen) - 1 - 60
     assert 0 <= repeated <= 2, "what is repeated is the begun step alone"
 
