@@ -73,7 +73,7 @@ def test_the_readme_primitive_runs() -> None:
 
 def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    model, pattern, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    model, pattern, _, signs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     example = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", example)
     exec(model, example.__dict__)
@@ -82,6 +82,11 @@ def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch
     assert out.shape == (4, 3)
     reads = [[j <= i and (i - j) % 2 == 0 for j in range(5)] for i in range(5)]
     assert example.Strided(2).bind(5).dense().tolist() == reads
+    exec(signs, example.__dict__)
+    loaders = example.Signs().load().loaders(0)
+    assert [sum(len(b.target) for b in loaders[k]) for k in loaders] == [200, 50, 50]
+    batch = next(iter(loaders["train"]))
+    assert torch.equal(batch.inputs[0].prod(-1) > 0, batch.target == 1)
 
 
 def test_the_code_of_the_encodings_page_runs(
