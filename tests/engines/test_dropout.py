@@ -20,6 +20,7 @@ from edgewise.layouts import layout_of
 
 N, HEADS, BATCH = 40, 3, 4
 ENGINE = pytest.mark.parametrize("engine", ["dense", "reference"])
+KERNELS = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 
 
 def weights(
@@ -49,6 +50,7 @@ def test_rate_and_scale(p: float, engine: str) -> None:
     assert (kept.double().mean((1, 2, 3)) - (1 - p)).abs().max() < 6 * per_member
 
 
+@KERNELS
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.9])
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
 def test_double_precision_keeps_weights_at_double_precision(p: float, engine: str) -> None:
@@ -116,7 +118,7 @@ def test_parts_of_a_union_draw_the_mask_of_the_whole(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(weights(0.5, "auto", union), whole)
 
 
-@pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
+@KERNELS
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
 def test_a_part_of_a_graph_draws_its_share_of_the_mask(engine: str) -> None:
     """Its first edge is not number 0."""
