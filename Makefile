@@ -63,13 +63,14 @@ bench-picture: install
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.
 SANITIZERS = $(foreach name,libasan.so libubsan.so libstdc++.so,$(shell $(CXX) -print-file-name=$(name)))
+KERNEL_TESTS = $(addprefix tests/engines/test_,cases.py rows.py tiles.py)
 sanitize: install
 	cmake -S . -B build/sanitize -DEW_SANITIZE=ON -DEW_OUTPUT=$(CURDIR)/build/sanitize
 	cmake --build build/sanitize --parallel 2
 	for isa in base avx2 avx512; do \
 	  EDGEWISE_ISA=$$isa EDGEWISE_NATIVE=$(CURDIR)/build/sanitize/libedgewise_native.so \
 	  ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(SANITIZERS)" \
-	  $(BIN)/pytest -p no:cacheprovider tests/engines/test_rows*.py tests/engines/test_tiles.py -k "not memory and not compiles" || exit 1; \
+	  $(BIN)/pytest -p no:cacheprovider $(KERNEL_TESTS) -k "not memory and not compiles" || exit 1; \
 	done
 
 clean:

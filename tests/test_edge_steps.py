@@ -7,35 +7,32 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from tests.engines.calls import BATCHED, BIASES, SCORES, VECTORS, Kind, make_call
-from tests.engines.test_reference import GRAPHS
+from tests.engines.cases import CALLS, GRAPHS
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("kind", [*SCORES, *BIASES, *BATCHED, VECTORS[0]], ids=str)
-def test_scores_softmax_and_sum_are_attention(kind: Kind, name: str) -> None:
+@pytest.mark.parametrize("name", ["copies", "bipartite", "BigBird", "no edges"])
+@pytest.mark.parametrize("call", ["plain", "gatv2", "gain, masked", "bias from a table", "own"])
+def test_scores_softmax_and_sum_are_attention(call: str, name: str) -> None:
+    """Each step has its own truth in ``tests/engines/test_cases.py``."""
     graph = GRAPHS[name]
-    query, key, value = make_call(graph, kind).nodes
-    options = make_call(graph, kind).options
-    scores = ew.edge_scores(query, key, graph, **options)
-    assert scores.shape[-2:] == (graph.num_edges, 2)
-    weights = ew.edge_softmax(scores, graph)
+    case = CALLS[call].over(graph)
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    query, key, value = (leaves[name] for name in ("query", "key", "value"))
+    options = case.options(leaves)
+    weights = ew.edge_softmax(ew.edge_scores(query, key, graph, **options), graph)
     assert weights.equal(ew.attention_weights(query, key, graph, **options))
     out = ew.aggregate(value, graph, weight=weights, engine="reference")
     expected = ew.attend(query, key, value, graph, **options, engine="reference")
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_edges])
-@pytest.mark.parametrize("kind", [*SCORES, *BIASES, *BATCHED, VECTORS[0]], ids=str)
-def test_weights_of_chosen_edges_alone(kind: Kind, name: str) -> None:
-    graph = GRAPHS[name]
-    query, key, _ = make_call(graph, kind).nodes
-    options = make_call(graph, kind).options
+def test_an_edge_may_be_chosen_twice() -> None:
+    graph = GRAPHS["copies"]
+    query, key = torch.randn(2, 13, 2, 4, dtype=torch.float64)
     chosen = torch.tensor([graph.num_edges - 1, 0, 0])
-    every = ew.attention_weights(query, key, graph, **options)
-    some = ew.attention_weights(query, key, graph, edges=chosen, **options)
-    torch.testing.assert_close(some, every[..., chosen, :], rtol=1e-9, atol=1e-12)
+    every = ew.attention_weights(query, key, graph)
+    some = ew.attention_weights(query, key, graph, edges=chosen)
+    torch.testing.assert_close(some, every[chosen], rtol=1e-9, atol=1e-12)
 
 
 def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
@@ -47,10 +44,10 @@ def test_chosen_edges_of_a_masked_target_weigh_nothing() -> None:
 
 
 def test_weights_of_a_target_sum_to_one() -> None:
-    graph = GRAPHS["copies and isolated"]
+    graph = GRAPHS["copies"]
     weights = ew.edge_softmax(torch.randn(3, graph.num_edges, 2, dtype=torch.float64), graph)
-    total = ew.aggregate(torch.ones(6, 2, 1, dtype=torch.float64), graph, weight=weights)
-    reads = (graph.in_degree() > 0).double()[:, None, None].expand(3, 6, 2, 1)
+    total = ew.aggregate(torch.ones(13, 2, 1, dtype=torch.float64), graph, weight=weights)
+    reads = (graph.in_degree() > 0).double()[:, None, None].expand(3, 13, 2, 1)
     torch.testing.assert_close(total, reads, rtol=0, atol=1e-15)
 
 
@@ -63,8 +60,8 @@ def test_minus_infinity_drops_an_edge() -> None:
 
 
 def test_leading_dimensions() -> None:
-    graph = GRAPHS["union"]
-    query, key = torch.randn(2, 3, 5, 2, 4), torch.randn(3, 5, 2, 4)
+    graph = GRAPHS["BigBird"]
+    query, key = torch.randn(2, 3, 8, 2, 4), torch.randn(3, 8, 2, 4)
     for step in (ew.edge_scores, ew.attention_weights):
         together = step(query, key, graph)
         for i, j in ((0, 0), (1, 2)):

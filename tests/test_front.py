@@ -43,7 +43,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_room_is_imported_when_it_is_first_used() -> None:
+def test_rooms_and_packages_of_interop_are_imported_when_they_are_first_used() -> None:
     code = f"""
 import sys
 import edgewise as ew
@@ -52,6 +52,9 @@ assert loaded == [], loaded
 assert "torch" not in sys.modules
 assert ew.models is sys.modules["edgewise.models"]
 assert "models" in vars(ew)  # the next use asks nobody
+ew.interop
+assert not {{"edgewise.interop.huggingface", "edgewise.interop.pyg"}} & set(sys.modules)
+assert ew.interop.huggingface.load
 """
     run(code)
 
@@ -63,17 +66,6 @@ def test_the_rooms_open_without_the_optional_packages() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_is_an_attribute(room: str) -> None:
     assert getattr(ew, room) is importlib.import_module(f"edgewise.{room}")
-
-
-def test_interop_opens_its_packages_when_they_are_first_used() -> None:
-    code = """
-import sys
-import edgewise as ew
-ew.interop
-assert not {"edgewise.interop.huggingface", "edgewise.interop.pyg"} & set(sys.modules)
-assert ew.interop.huggingface.load
-"""
-    run(code)
 
 
 @pytest.mark.parametrize("module", [ew, ew.interop])

@@ -8,7 +8,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
 from edgewise.runs import fields_of
+from tests import forked
 
 TINY = [
     "--model.width=8",
@@ -224,18 +224,15 @@ def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupt_says_how_to_go_on(number, code, tmp_path):
     pytest.importorskip("lightning")
-    folder = tmp_path / "run"
-    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *TINY]
-    command += ["--trainer.epochs=10000", "--trainer.save_every=0", "--out", str(folder)]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    ) as process:
-        deadline = time.monotonic() + 100
-        while not (folder / "checkpoint.ckpt").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert "--resume" in err
-    assert "Traceback" not in err
+    folder, said = tmp_path / "run", tmp_path / "said.txt"
+    words = ["train", "digits", *TINY, "--trainer.epochs=10000", "--trainer.save_every=0"]
+    process = forked.start(said, main, [*words, "--out", str(folder)])
+    deadline = time.monotonic() + 100
+    while not (folder / "checkpoint.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    process.join(60)
+    assert process.exitcode == code
+    assert "--resume" in said.read_text()
+    assert "Traceback" not in said.read_text()
     assert (folder / "checkpoint.ckpt").exists()

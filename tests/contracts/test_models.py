@@ -166,11 +166,11 @@ def test_every_engine_gives_the_reference(name: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize("name", ON_A_GRAPH)
-def test_renumbering_the_nodes_renumbers_the_output(name: str) -> None:
+def test_nodes_and_edges_in_another_order_reorder_the_output(name: str) -> None:
     model = small(name)
     x, graph = example(name)
-    order = torch.randperm(len(x))
-    renumbered = graphs.edges(order.argsort()[graph.edge_index], len(x))
+    order, edge_order = torch.randperm(len(x)), torch.randperm(graph.num_edges)
+    renumbered = graphs.edges(order.argsort()[graph.edge_index[:, edge_order]], len(x))
     torch.testing.assert_close(
         model(x[order], renumbered), model(x, graph)[order], rtol=0, atol=1e-12
     )
@@ -193,8 +193,12 @@ def test_renumbering_the_edges_with_their_features_changes_nothing(name: str) ->
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 @pytest.mark.parametrize("nodes", [0, 1, 2])
 def test_graphs_may_be_small(name: str, nodes: int) -> None:
-    out = call(name, small(name), example(name, nodes))
-    assert out.shape == (2, OUT)
+    """Also of no node at all; a graph beside them changes nothing."""
+    model, (x, graph) = small(name), example(name, nodes)
+    out = call(name, model, (x, graph))
+    alone = model(x, graph, batch=[nodes])
+    nobody = model(x[:0], graphs.edges(torch.empty(2, 0).long(), 0), batch=[0])
+    torch.testing.assert_close(out, torch.cat([alone, nobody]), rtol=0, atol=1e-12)
     assert out.isfinite().all()
 
 
@@ -236,12 +240,17 @@ def test_no_gradient_from_the_future_on_a_causal_graph(name: str) -> None:
 @pytest.mark.parametrize("name", ON_A_GRAPH)
 @pytest.mark.parametrize("nodes", [0, 1, 2, 5])
 def test_small_graphs_and_no_edges_are_good_input(name: str, nodes: int) -> None:
+    """Where nobody reads anybody, every node is as if it were alone."""
     model = small(name)
     x, graph = example(name, nodes)
-    for reads in (graph, graphs.empty(), graphs.complete()):
+    for reads in (graph, graphs.complete()):
         out = model(x, reads)
         assert out.shape[0] == nodes
         assert out.isfinite().all()
+    apart = model(x, graphs.empty())
+    for i in range(nodes):
+        alone = model(x[i : i + 1], graphs.empty())
+        torch.testing.assert_close(apart[i : i + 1], alone, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ON_A_GRAPH)

@@ -80,12 +80,14 @@ def test_sizes_are_as_good_as_their_graph_and_one_graph_needs_none(name: str) ->
 
 
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
-def test_renumbering_the_nodes_changes_nothing(name: str) -> None:
+def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
     x, graph, given = inputs(name, [0, 1, 2], conditions)
     order = torch.cat([torch.randperm(3), torch.tensor([3]), 4 + torch.randperm(5)])
-    renumbered = graphs.edges(order.argsort()[graph.edge_index], len(x))
-    moved = model(x[order], renumbered, **given)
+    edge_order = torch.randperm(graph.num_edges)
+    renumbered = graphs.edges(order.argsort()[graph.edge_index[:, edge_order]], len(x))
+    moved_bonds = {k: v[edge_order] for k, v in given.items() if k == "edge_attr"}
+    moved = model(x[order], renumbered, **given | moved_bonds)
     torch.testing.assert_close(moved, model(x, graph, **given), rtol=0, atol=1e-12)
 
 

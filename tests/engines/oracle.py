@@ -1,100 +1,380 @@
-"""Attention and aggregation in explicit Python loops over nodes, edges and heads."""
+"""Attention and aggregation from the formula, in float64, with every gradient worked out by hand.
+
+Nothing of the package is imported and no autograd is used, and each result comes with the error
+that arithmetic in the type under test may leave on it (see ``arithmetic.py``).
+"""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import erf, pi, sqrt
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-import edgewise as ew
-from edgewise.graphs import Graph
+from tests.engines.arithmetic import EXACT, Array, Bounded, Rounding, sum_by
 
-
-def attend_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, graph: Graph, **options: Any
-) -> tuple[Tensor, Tensor]:
-    """Output ``[N_dst, H, Dv]`` and log-sum-exp ``[N_dst, H]``."""
-    nothing = query.new_tensor(-math.inf)
-    outs, logs = [], []
-    for i in range(graph.num_targets):
-        for h in range(query.shape[1]):
-            scores, values = [], []
-            for e, (j, target) in enumerate(graph.edge_index.T.tolist()):
-                if target == i:
-                    k = key[j, h] + vector(options.get("edge_key"), e, h)
-                    raw = score(options.get("score", ew.Dot()), query[i, h], k, h)
-                    gain, bias = (term(options.get(name), e, h) for name in ("gain", "bias"))
-                    scores.append((raw if gain is None else raw * gain) + (bias or 0 * raw))
-                    values.append(value[j, h] + vector(options.get("edge_value"), e, h))
-            powers = [s.exp() for s in scores]
-            total = sum(powers)
-            if isinstance(total, Tensor) and total > 0:
-                pairs = zip(powers, values, strict=True)
-                outs.append(torch.stack([p / total * v for p, v in pairs]).sum(0))
-                logs.append(total.log())
-            else:
-                outs.append(0 * query.new_zeros(value.shape[-1]))
-                logs.append(nothing)
-    if not outs:
-        empty = (graph.num_targets, query.shape[1])
-        return query.new_zeros(*empty, value.shape[-1]), query.new_zeros(empty)
-    shape = (graph.num_targets, query.shape[1])
-    return torch.stack(outs).unflatten(0, shape), torch.stack(logs).unflatten(0, shape)
+Index = NDArray[np.int64]
+ROUNDS = 4.0
+"""Units of its argument's size that an activation or an exponential of a library may lose."""
 
 
-def score(kind: Any, query: Tensor, key: Tensor, head: int) -> Tensor:
-    """One number from two vectors."""
-    if kind is None:
-        return query.new_zeros(())
-    if isinstance(kind, ew.Dot):
-        scale = 1 / math.sqrt(len(query)) if kind.scale is None else kind.scale
-        return scale * torch.dot(query, key)
-    if isinstance(kind, ew.Additive):
-        x = query + key
-        energy = {
-            "identity": lambda: x,
-            "relu": lambda: torch.where(x > 0, x, 0),
-            "leaky_relu": lambda: torch.where(x > 0, x, kind.negative_slope * x),
-            "tanh": lambda: 1 - 2 / ((2 * x).exp() + 1),
-            "gelu": lambda: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
-            "silu": lambda: x / (1 + (-x).exp()),
-        }[kind.activation]()
-        return energy.sum() if kind.weight is None else torch.dot(energy, kind.weight[head])
-    return kind(query, key)
+@dataclass(frozen=True)
+class Table:
+    """``term[e] = table[index[e]]``."""
+
+    index: Index
+    table: Array
 
 
-def term(given: Any, edge: int, head: int) -> Tensor | None:
-    """The bias or gain of one edge and head."""
-    if given is None:
-        return None
-    row = given.table[given.index[edge]] if isinstance(given, ew.TableBias) else given[edge]
-    return row[head if len(row) > 1 else 0]
+@dataclass(frozen=True)
+class Projection:
+    """``vector[e, h] = weight[h] @ features[e]``."""
+
+    features: Array
+    weight: Array
 
 
-def vector(given: Any, edge: int, head: int) -> Tensor | float:
-    """The edge vector of one edge and head."""
-    if given is None:
-        return 0.0
-    if isinstance(given, ew.Projected):
-        return given.weight[head] @ given.features[edge]
-    return given[edge, head]
+@dataclass(frozen=True)
+class Score:
+    """``dot`` (with a scale), ``none``, ``own`` (a callable), or the activation of an additive."""
+
+    name: str
+    scale: float = 1.0
+    slope: float = 0.2
+    weight: Array | None = None
 
 
-def aggregate(value: Tensor, graph: Graph, weight: Tensor | None, reduce: str) -> Tensor:
-    """``[N_dst, H, D]``."""
-    rows = []
-    for i in range(graph.num_targets):
-        read = []
-        for e, (j, target) in enumerate(graph.edge_index.T.tolist()):
-            if target == i:
-                read.append(value[j] if weight is None else weight[e][:, None] * value[j])
-        rows.append(combine(torch.stack(read), reduce) if read else 0 * value.sum(0))
-    return torch.stack(rows) if rows else value.new_zeros(0, *value.shape[1:])
+@dataclass(frozen=True)
+class Call:
+    """What is computed; leading dimensions are any that broadcast to ``batch``."""
+
+    source: Index
+    target: Index
+    num_targets: int
+    num_sources: int
+    heads: int
+    batch: tuple[int, ...]
+    score: Score
+    query: Array | None = None
+    key: Array | None = None
+    value: Array | None = None
+    bias: Array | Table | None = None
+    gain: Array | Table | None = None
+    edge_key: Array | Projection | None = None
+    edge_value: Array | Projection | None = None
+    kept: Array | None = None
+    """``[*batch, E, H]``: 0 for a weight that is dropped, 1 / (1 - p) for one that stays."""
+    stored: dict[str, Rounding] = field(default_factory=dict)
+    """What terms lose when they are brought into a shorter type first."""
+
+    def term(self, name: str, rounding: Rounding) -> Bounded:
+        """The whole tensor that a term stands for."""
+        lost, term = self.stored.get(name, EXACT), getattr(self, name)
+        if isinstance(term, Table):
+            return Bounded.of(term.table[term.index], rounding).rounded(lost)
+        if isinstance(term, Projection):
+            features = Bounded.of(term.features[:, None, None, :], rounding).rounded(lost)
+            return (features * Bounded.of(term.weight, rounding).rounded(lost)).sum(-1)
+        return Bounded.of(term, rounding).rounded(lost)
+
+    def score_weight(self, rounding: Rounding) -> Bounded:
+        """The weight of an additive score, 1 without."""
+        given = Bounded.of(1.0 if self.score.weight is None else self.score.weight, rounding)
+        return given.rounded(self.stored.get("score.weight", EXACT))
 
 
-def combine(read: Tensor, reduce: str) -> Tensor:
+@dataclass
+class Attention:
+    """Scores, weights, log-sum-exp and output, and what the gradients need besides."""
+
+    call: Call
+    rounding: Rounding
+    scores: Bounded
+    live: NDArray[np.bool_]
+    weights: Bounded
+    lse: Bounded
+    read: NDArray[np.bool_]
+    """``[*batch, N_dst, H]``: whether anything is read, so that ``lse`` is finite."""
+    out: Bounded | None
+    raw: Bounded
+    parts: dict[str, Bounded] = field(default_factory=dict)
+
+    def gradients(
+        self,
+        rounding: Rounding,
+        *,
+        out: Array | None = None,
+        lse: Array | Bounded | None = None,
+        weights: Array | None = None,
+        scores: Array | Bounded | None = None,
+    ) -> dict[str, Bounded]:
+        """The gradient of each argument, given that of some results."""
+        call, found = self.call, dict[str, Bounded]()
+        if scores is not None:
+            self._from_scores(_bounded(scores, rounding), found, rounding)
+            return found
+        weight = self.weights.within(rounding)
+        share = Bounded.of(np.zeros(weight.value.shape), rounding)
+        if weights is not None:
+            share = share + Bounded.of(weights, rounding)
+        if out is not None:
+            assert call.value is not None
+            grad = Bounded.of(out, rounding).at(-3, call.target)
+            given = Bounded.of(1.0 if call.kept is None else call.kept, rounding)
+            value = self.parts["value"].within(rounding)
+            carried = (weight * given)[..., None] * grad
+            found["value"] = _nodes(carried, call.source, call.num_sources, call.value)
+            _vector("edge_value", call.edge_value, carried, found)
+            share = share + given * (grad * value).sum(-1)
+        mean = _by_node(weight * share, call.target, call.num_targets).at(-2, call.target)
+        change = share - mean
+        if lse is not None:
+            change = change + _bounded(lse, rounding).at(-2, call.target)
+        self._from_scores((weight * change).only(self.live), found, rounding)
+        return found
+
+    def gradients_by_lse(self, rounding: Rounding, *, weights: Bounded) -> dict[str, Bounded]:
+        """The gradient of each argument where weights are made as ``exp(score - lse)``.
+
+        What goes through the score and what goes through the sum meet only in the argument, so
+        what cancels there has been rounded twice.
+        """
+        direct = self.weights.within(rounding) * weights
+        zero = Bounded.of(0.0, rounding)
+        through = zero - _by_node(direct, self.call.target, self.call.num_targets)
+        by_score = self.gradients(rounding, scores=direct.only(self.live))
+        by_sum = self.gradients(rounding, lse=through)
+        return {name: by_score[name] + by_sum[name] for name in by_score}
+
+    def _from_scores(self, ds: Bounded, found: dict[str, Bounded], rounding: Rounding) -> None:
+        call = self.call
+        _term("bias", call.bias, ds, found)
+        if call.gain is not None:
+            _term("gain", call.gain, ds * self.raw.within(rounding), found)
+            ds = ds * call.term("gain", rounding)
+        if call.score.name == "none":
+            return
+        assert call.query is not None
+        assert call.key is not None
+        query, key = (self.parts[name].within(rounding) for name in ("query", "key"))
+        both = ds[..., None]
+        if call.score.name == "dot":
+            both = both * Bounded.of(call.score.scale, rounding)
+            to_query, to_key = both * key, both * query
+        elif call.score.name == "own":
+            turn = (query - key).through(lambda x: 1 / np.cosh(x) ** 2, 1.0, ROUNDS)
+            to_query, to_key = both * (key + turn), both * (query - turn)
+        else:
+            energy, slope = _activation(query + key, call.score)
+            to_query = to_key = both * slope * call.score_weight(rounding)
+            if call.score.weight is not None:
+                terms = both * energy
+                found["score.weight"] = terms.to_shape((1, *call.score.weight.shape))[0]
+        found["query"] = _nodes(to_query, call.target, call.num_targets, call.query)
+        found["key"] = _nodes(to_key, call.source, call.num_sources, call.key)
+        _vector("edge_key", call.edge_key, to_key, found)
+
+
+def attend(call: Call, rounding: Rounding) -> Attention:
+    """The formula, step by step."""
+    shape = (*call.batch, len(call.source), call.heads)
+    parts: dict[str, Bounded] = {}
+    raw = Bounded.of(np.zeros(shape), rounding)
+    if call.score.name != "none":
+        parts["query"] = Bounded.of(call.query, rounding).at(-3, call.target)
+        key = Bounded.of(call.key, rounding).at(-3, call.source)
+        parts["key"] = key if call.edge_key is None else key.beside(call.term("edge_key", rounding))
+        raw = raw + _score(parts["query"], parts["key"], call)
+    scores = raw
+    if call.gain is not None:
+        scores = scores * call.term("gain", rounding)
+    live = np.ones(shape, dtype=bool)
+    if call.bias is not None:
+        bias = call.term("bias", rounding)
+        finite = np.isfinite(bias.value)
+        live &= finite
+        scores = scores + bias.only(finite)
+    most = np.full((*call.batch, call.num_targets, call.heads), -np.inf)
+    np.maximum.at(most, (..., call.target, slice(None)), np.where(live, scores.value, -np.inf))
+    most[most == -np.inf] = 0.0
+    peak = Bounded.of(most, rounding)
+    power = (scores - peak.at(-2, call.target)).exp().only(live)
+    total = _by_node(power, call.target, call.num_targets)
+    read = total.value > 0
+    total = replace(total, value=np.where(read, total.value, 1.0))
+    weights = power.ratio(total.at(-2, call.target)).only(live)
+    # Kernels keep the log-sum-exp alone and make weights from it again: what it loses, they lose.
+    lost = weights.value * rounding.unit * np.abs(most[..., call.target, :])
+    weights = replace(weights, error=np.minimum(weights.error + lost, 1.0))
+    lse = total.log() + peak
+    out = None
+    if call.value is not None:
+        value = Bounded.of(call.value, rounding).at(-3, call.source)
+        if call.edge_value is not None:
+            value = value.beside(call.term("edge_value", rounding))
+        parts["value"] = value
+        given = weights if call.kept is None else weights * Bounded.of(call.kept, rounding)
+        out = (given[..., None] * value).summed_by(call.target, call.num_targets)
+    return Attention(call, rounding, scores, live, weights, lse, read, out, raw, parts)
+
+
+def aggregate(
+    call: Call, weight: Array | None, reduce: str, rounding: Rounding, messages: Array
+) -> tuple[Bounded, Callable[[Array, Rounding], dict[str, Bounded]]]:
+    """Output, and a function from its gradient to those of ``value`` and ``weight``.
+
+    ``messages`` are weight · value in the type under test, where ties are decided.
+    """
+    assert call.value is not None
+    degree = np.bincount(call.target, minlength=call.num_targets)[:, None, None]
+    value = Bounded.of(np.broadcast_to(call.value, (*call.batch, *call.value.shape[-3:])), rounding)
+    value = value.at(-3, call.source)
+    factor = None if weight is None else Bounded.of(weight, rounding)[..., None]
+    carried = value if factor is None else value * factor
+    count = np.maximum(degree, 1)
+    share = np.broadcast_to(np.ones(()), carried.value.shape)
     if reduce in ("sum", "mean"):
-        return read.sum(0) / (len(read) if reduce == "mean" else 1)
-    return read.amax(0) if reduce == "max" else read.amin(0)
+        out = carried.summed_by(call.target, call.num_targets)
+        if reduce == "mean":
+            out, share = out.over(count), share / count[call.target]
+    else:
+        sign = 1 if reduce == "max" else -1
+        best = np.full((*call.batch, call.num_targets, *carried.value.shape[-2:]), -np.inf)
+        rows = (..., call.target, slice(None), slice(None))
+        np.maximum.at(best, rows, sign * messages)
+        winner = messages == sign * best[rows]
+        winners = sum_by(call.target, call.num_targets, winner.astype(float))
+        share = winner / np.maximum(winners, 1)[rows]
+        found = np.where(degree > 0, sign * best, 0.0)
+        out = Bounded.of(found, rounding)._made(found, np.zeros_like(found))
+
+    def gradients(grad: Array, rounding: Rounding) -> dict[str, Bounded]:
+        back = Bounded.of(grad, rounding).at(-3, call.target) * Bounded.of(share, rounding)
+        assert call.value is not None
+        to_value = back if factor is None else back * factor.within(rounding)
+        given = {"value": _nodes(to_value, call.source, call.num_sources, call.value)}
+        if weight is not None:
+            to_weight = (back * value.within(rounding)).sum(-1)
+            given["weight"] = to_weight.to_shape(weight.shape)
+        return given
+
+    return out, gradients
+
+
+def dropout(seed: int, probability: float, batch: tuple[int, ...], edges: int, heads: int) -> Array:
+    """``[*batch, E, H]``: the mask that is counted from (seed, member, edge, head).
+
+    Words of 32 bits are mixed by lowbias32: the edge with the low half of the seed, then the head
+    offset by the golden ratio, then the member offset by the high half; a weight is kept where the
+    word is no less than ⌊p · 2³²⌋.
+    """
+    members = int(np.prod(batch))
+    low, high = np.uint32(seed & 0xFFFFFFFF), seed >> 32
+    word = _mix(_mix(np.arange(edges, dtype=np.uint32)) ^ low)[None, :, None]
+    head = (np.arange(heads, dtype=np.uint64) + 0x9E3779B9).astype(np.uint32)
+    member = (np.arange(members, dtype=np.uint64) + np.uint64(high)).astype(np.uint32)
+    word = _mix(word ^ _mix(head))
+    word = _mix(word ^ _mix(member)[:, None, None])
+    kept = (word >= int(probability * 2**32)) & (probability < 1)
+    factor = 1 / (1 - probability) if probability < 1 else 0.0
+    return (kept * factor).reshape(*batch, edges, heads)
+
+
+def _mix(word: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    word = word ^ (word >> np.uint32(16))
+    word = word * np.uint32(0x7FEB352D)
+    word = word ^ (word >> np.uint32(15))
+    word = word * np.uint32(0x846CA68B)
+    return word ^ (word >> np.uint32(16))
+
+
+def _score(query: Bounded, key: Bounded, call: Call) -> Bounded:
+    score = call.score
+    if score.name == "dot":
+        return (query * key).sum(-1) * Bounded.of(score.scale, query.rounding)
+    if score.name == "own":
+        turned = (query - key).through(np.tanh, 1.0, ROUNDS)
+        return (query * key).sum(-1) + turned.sum(-1)
+    energy, _ = _activation(query + key, score)
+    return (energy * call.score_weight(query.rounding)).sum(-1)
+
+
+def _activation(x: Bounded, score: Score) -> tuple[Bounded, Bounded]:
+    """The activation and its slope."""
+    if score.name in ("leaky_relu", "relu", "identity"):
+        below = {"leaky_relu": score.slope, "relu": 0.0, "identity": 1.0}[score.name]
+        positive = x.value > 0
+        slope = np.where(positive, 1.0, below)
+        # Rounding may carry an argument across the kink, and at the kink either slope will do.
+        unsure = np.where(np.abs(x.value) <= 4 * x.error, abs(1 - below), 0.0)
+        steepest = max(1.0, abs(below))
+        energy = x.through(lambda v: v * slope, steepest, 0.0)
+        return energy, Bounded(slope, unsure, x.rounding)
+    size = 1 + np.abs(x.value)
+    function, derivative = {
+        "tanh": (np.tanh, lambda v: 1 / np.cosh(v) ** 2),
+        "gelu": (lambda v: v * _normal(v), lambda v: _normal(v) + v * _density(v)),
+        "silu": (
+            lambda v: v * _logistic(v),
+            lambda v: _logistic(v) * (1 + v * (1 - _logistic(v))),
+        ),
+    }[score.name]
+    return x.through(function, 1.2, ROUNDS * size), x.through(derivative, 1.0, ROUNDS * size)
+
+
+_erf = np.vectorize(erf, otypes=[float])
+
+
+def _normal(x: Array) -> Array:
+    given: Array = (1 + _erf(x / sqrt(2))) / 2
+    return given
+
+
+def _density(x: Array) -> Array:
+    given: Array = np.exp(-x * x / 2) / sqrt(2 * pi)
+    return given
+
+
+def _logistic(x: Array) -> Array:
+    given: Array = (1 + np.tanh(x / 2)) / 2
+    return given
+
+
+def _term(name: str, term: Array | Table | None, grad: Bounded, found: dict[str, Bounded]) -> None:
+    """The gradient of a bias or gain from that of every edge and head."""
+    if isinstance(term, Table):
+        table = _by_node(grad, term.index, len(term.table))
+        found[f"{name}.table"] = table.to_shape(term.table.shape)
+    elif term is not None:
+        found[name] = grad.to_shape(term.shape)
+
+
+def _vector(
+    name: str, vector: Array | Projection | None, grad: Bounded, found: dict[str, Bounded]
+) -> None:
+    """The gradient of an edge vector from that of every edge, head and entry."""
+    if isinstance(vector, Projection):
+        rounding = grad.rounding
+        shared = grad.to_shape((len(vector.features), *vector.weight.shape[:2]))[..., None]
+        weight = Bounded.of(vector.weight, rounding)
+        features = Bounded.of(vector.features, rounding)[:, None, None, :]
+        found[f"{name}.features"] = (shared * weight).sum((1, 2))
+        found[f"{name}.weight"] = (shared * features).sum(0)
+    elif vector is not None:
+        found[name] = grad.to_shape(vector.shape)
+
+
+def _bounded(x: Array | Bounded, rounding: Rounding) -> Bounded:
+    return x.within(rounding) if isinstance(x, Bounded) else Bounded.of(x, rounding)
+
+
+def _nodes(grad: Bounded, node: Index, count: int, like: Array) -> Bounded:
+    """The gradient of nodes from that of the edges at them."""
+    return grad.summed_by(node, count).to_shape(like.shape)
+
+
+def _by_node(x: Bounded, node: Index, count: int) -> Bounded:
+    """``[..., E, H]`` summed to ``[..., N, H]``."""
+    return x[..., None].summed_by(node, count)[..., 0]

@@ -13,10 +13,14 @@ from torch import Tensor
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES
+from edgewise.engines.call import AttentionCall
 from edgewise.engines.dropout import dropout_mask
+from edgewise.engines.native import library
+from edgewise.layouts import layout_of
 
 N, HEADS, BATCH = 40, 3, 4
 ENGINE = pytest.mark.parametrize("engine", ["dense", "reference"])
+KERNELS = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 
 
 def weights(
@@ -46,6 +50,7 @@ def test_rate_and_scale(p: float, engine: str) -> None:
     assert (kept.double().mean((1, 2, 3)) - (1 - p)).abs().max() < 6 * per_member
 
 
+@KERNELS
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.9])
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
 def test_double_precision_keeps_weights_at_double_precision(p: float, engine: str) -> None:
@@ -111,6 +116,22 @@ def test_parts_of_a_union_draw_the_mask_of_the_whole(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reference, "seconds", lambda _, problem: -float(problem.lse))
     monkeypatch.setattr(reference, "attend", None)  # the whole is not run
     torch.testing.assert_close(weights(0.5, "auto", union), whole)
+
+
+@KERNELS
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_part_of_a_graph_draws_its_share_of_the_mask(engine: str) -> None:
+    """Its first edge is not number 0."""
+    graph = graphs.batch(graphs.complete(), [3, 70, 1, 8])
+    query, key, value = torch.randn(3, 82, 3, 8, dtype=torch.float64)
+    call = AttentionCall(
+        query, key, value, torch.Size([]), ew.Dot(), dropout=0.5, seed=3, first_edge=1000
+    )
+    ours, theirs = (
+        ENGINES[name].attend(call, layout_of(graph, ENGINES[name].layout))
+        for name in (engine, "reference")
+    )
+    torch.testing.assert_close(ours, theirs)
 
 
 @ENGINE

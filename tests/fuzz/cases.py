@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-import edgewise as ew
 from edgewise import graphs
-from edgewise.graphs import Graph, Pattern
-from tests.fuzz import oracle
-from tests.fuzz.arithmetic import Array
+from tests.engines import oracle
+from tests.engines.case import Case, GivenGraph, Leaf, laid_out
 from tests.fuzz.patterns import draw_spec
-from tests.graphs.specification import Matrix
 
 Rng = np.random.Generator
 OPERATIONS = {"attend": 0.62, "aggregate": 0.2, "weights": 0.08, "scores": 0.06, "softmax": 0.04}
@@ -32,150 +26,6 @@ LAYOUTS = ["plain", "plain", "plain", "heads first", "strided", "negative", "rev
 LARGEST = 20_000
 """Elements of the largest tensor of edges, so that a case takes milliseconds."""
 MOST_EDGES = 3_000
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A tensor that is given, and its numbers in float64."""
-
-    tensor: Tensor
-    exact: Array
-
-
-@dataclass(frozen=True)
-class DrawnGraph:
-    """A graph or a pattern, its sizes, and what it means where that is known apart from it."""
-
-    text: str
-    given: Pattern
-    graph: Graph
-    matrix: Matrix = None
-
-
-@dataclass
-class Case:
-    """One call. ``leaves`` are the float tensors in it by name; gradients are asked of ``wanted``.
-
-    ``poison`` names a leaf and a number that is put at one of its nodes, as (leaf, number, place).
-    """
-
-    seed: int
-    number: int
-    operation: str
-    drawn: DrawnGraph
-    dtype: torch.dtype
-    batch: tuple[int, ...]
-    heads: int
-    score: oracle.Score
-    reduce: str = "sum"
-    dropout: float = 0.0
-    lse: bool = False
-    threads: bool = False
-    meta: bool = False
-    poison: tuple[str, float, tuple[int, ...]] | None = None
-    chosen: NDArray[np.int64] | None = None
-    default_score: bool = False
-    leaves: dict[str, Leaf] = field(default_factory=dict)
-    indices: dict[str, Tensor] = field(default_factory=dict)
-    wanted: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def command(self) -> str:
-        """What runs this case again."""
-        return f"python -m tests.fuzz.engines --seed {self.seed} --case {self.number}"
-
-    @property
-    def terms(self) -> list[str]:
-        """What the call has, for the count."""
-        given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
-        more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
-        more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
-        more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
-        return sorted(given) + more + [f"score {self.score.name}"]
-
-    def __str__(self) -> str:
-        shapes = ", ".join(
-            f"{name} {str(x.tensor.dtype)[6:]} {list(x.tensor.shape)}"
-            for name, x in self.leaves.items()
-        )
-        score = f"{self.score.name} scale={self.score.scale:.3g} slope={self.score.slope:.3g}"
-        rest = {
-            "reduce": self.reduce if self.operation == "aggregate" else None,
-            "dropout": self.dropout or None,
-            "lse": self.lse or None,
-            "poison": self.poison,
-            "gradients": self.wanted,
-            "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
-            "notes": self.notes or None,
-        }
-        shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
-        return f"{self.operation} over {self.drawn.text}: {score}; {shapes}; {shown}"
-
-    def options(self, leaves: dict[str, Tensor]) -> dict[str, Any]:
-        """The keyword arguments of ``attend`` that these leaves make."""
-        made: dict[str, Any] = {}
-        if not self.default_score:
-            made["score"] = self._score(leaves)
-        for name in ("bias", "gain"):
-            if name in self.indices:
-                made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
-            elif name in leaves:
-                made[name] = leaves[name]
-        for name in ("edge_key", "edge_value"):
-            if f"{name}.features" in leaves:
-                pair = leaves[f"{name}.features"], leaves[f"{name}.weight"]
-                made[name] = ew.Projected(*pair)
-            elif name in leaves:
-                made[name] = leaves[name]
-        if self.dropout:
-            made["dropout"] = self.dropout
-        return made
-
-    def _score(self, leaves: dict[str, Tensor]) -> Any:
-        if self.score.name == "none":
-            return None
-        if self.score.name == "dot":
-            return ew.Dot(self.score.scale)
-        if self.score.name == "own":
-            return own_score
-        slope = self.score.slope
-        return ew.Additive(self.score.name, leaves.get("score.weight"), negative_slope=slope)
-
-    def call(self, kept: Array | None = None) -> oracle.Call:
-        """The same for the oracle."""
-        exact = {name: x.exact for name, x in self.leaves.items()}
-        graph = self.drawn.graph
-        source, target = graph.edge_index.numpy()
-        given: dict[str, Any] = {name: exact.get(name) for name in ("query", "key", "value")}
-        for name in ("bias", "gain"):
-            given[name] = exact.get(name)
-            if name in self.indices:
-                index = self.indices[name].numpy().astype(np.int64)
-                given[name] = oracle.Table(index, exact[f"{name}.table"])
-        for name in ("edge_key", "edge_value"):
-            given[name] = exact.get(name)
-            if f"{name}.features" in exact:
-                pair = exact[f"{name}.features"], exact[f"{name}.weight"]
-                given[name] = oracle.Projection(*pair)
-        score = self.score
-        weight = exact.get("score.weight")
-        return oracle.Call(
-            source,
-            target,
-            graph.num_targets,
-            graph.num_sources,
-            self.heads,
-            self.batch,
-            oracle.Score(score.name, score.scale, score.slope, weight),
-            kept=kept,
-            **given,
-        )
-
-
-def own_score(query: Tensor, key: Tensor) -> Tensor:
-    """A score that no engine knows."""
-    return (query * key).sum(-1) + (query - key).tanh().sum(-1)
 
 
 def draw_case(seed: int, number: int) -> Case:
@@ -210,7 +60,7 @@ def draw_case(seed: int, number: int) -> Case:
     return case
 
 
-def draw_graph(rng: Rng) -> DrawnGraph:
+def draw_graph(rng: Rng) -> GivenGraph:
     """Explicit edges, a pattern, a composition of patterns, or a packed batch."""
     kind = rng.random()
     if kind < 0.5:
@@ -226,11 +76,11 @@ def draw_graph(rng: Rng) -> DrawnGraph:
             continue
         given = spec.pattern(targets, sources)
         text = f"{spec} at {targets} targets, {sources} sources"
-        return DrawnGraph(text, given, given.bind(targets, sources), matrix)
+        return GivenGraph(text, given, given.bind(targets, sources), matrix)
     return _draw_edges(rng)
 
 
-def _draw_edges(rng: Rng) -> DrawnGraph:
+def _draw_edges(rng: Rng) -> GivenGraph:
     targets = _draw_size(rng)
     sources = targets if rng.random() < 0.6 else _draw_size(rng)
     many = rng.random() < 0.1
@@ -250,7 +100,7 @@ def _draw_edges(rng: Rng) -> DrawnGraph:
         index = index.T.contiguous().T
     graph = graphs.edges(index, (sources, targets))
     text = f"{pairs.shape[1]} edges, {targets} targets, {sources} sources"
-    return DrawnGraph(text, graph, graph)
+    return GivenGraph(text, graph, graph)
 
 
 def _draw_size(rng: Rng) -> int:
@@ -268,7 +118,7 @@ def _draw_batch(rng: Rng) -> tuple[int, ...]:
 
 
 def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
-    graph, additive = case.drawn.graph, case.score.name not in ("dot", "none", "own")
+    graph, additive = case.over.graph, case.score.name not in ("dot", "none", "own")
     if additive and rng.random() < 0.5:
         width = 1
     loud = float(rng.choice([1.0, 1.0, 1.0, 0.1, 3.0]))
@@ -308,7 +158,7 @@ def _draw_terms(rng: Rng, case: Case, value_width: int) -> None:
 
 
 def _draw_aggregate(rng: Rng, case: Case, width: int) -> None:
-    graph = case.drawn.graph
+    graph = case.over.graph
     case.reduce = str(rng.choice(["sum", "mean", "max", "min"]))
     case.score = oracle.Score("none")
     few = rng.random() < 0.4  # few values: many ties, many of them at 0
@@ -322,7 +172,7 @@ def _draw_aggregate(rng: Rng, case: Case, width: int) -> None:
 
 
 def _draw_term(rng: Rng, case: Case, name: str) -> None:
-    edges = case.drawn.graph.num_edges
+    edges = case.over.graph.num_edges
     if rng.random() < 0.3:
         kind = INDEX_TYPES[rng.integers(len(INDEX_TYPES))]
         classes = int(rng.integers(1, 9))
@@ -340,12 +190,12 @@ def _edge_term(rng: Rng, case: Case, *, masked: bool = True, wide: bool = False)
     batch = case.batch if wide else ()
     if not wide and rng.random() < 0.4:
         batch = (1,) if not case.batch and rng.random() < 0.3 else _part_of(rng, case.batch)
-    shape = (*batch, case.drawn.graph.num_edges, heads)
+    shape = (*batch, case.over.graph.num_edges, heads)
     return _leaf(rng, case, shape, term=not wide, masked=masked)
 
 
 def _draw_vector(rng: Rng, case: Case, name: str, width: int) -> None:
-    edges = case.drawn.graph.num_edges
+    edges = case.over.graph.num_edges
     if rng.random() < 0.4:
         features = int(rng.choice([1, 2, 3, 5]))
         case.leaves[f"{name}.features"] = _leaf(rng, case, (edges, features), term=True)
@@ -422,24 +272,6 @@ def _leaf(
     if how != "plain":
         case.notes.append(how)
     return Leaf(laid_out(tensor, how), exact)
-
-
-def laid_out(x: Tensor, how: str) -> Tensor:
-    """The same numbers, otherwise in memory."""
-    if how == "heads first" and x.dim() > 2:
-        return x.transpose(-2, -3).contiguous().transpose(-2, -3)
-    if how == "strided":
-        wide = x.new_full((*x.shape, 2), torch.nan)
-        wide[..., 0] = x
-        return wide[..., 0]
-    if how == "negative":
-        return torch._neg_view(-x)
-    if how == "reversed":
-        order = tuple(reversed(range(x.dim())))
-        return x.permute(order).contiguous().permute(order)
-    if how == "shifted":
-        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
-    return x
 
 
 def _choice(rng: Rng, weights: dict[Any, float]) -> Any:

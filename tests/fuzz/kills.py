@@ -8,18 +8,18 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import random
-import subprocess
-import sys
+import signal
 import tempfile
 import time
 from functools import partial
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from edgewise import data, models, tasks, training
 from edgewise.recipes import Recipe, find
 from edgewise.runs import train, train_seeds, with_values
+from tests import forked
 
 TIMES = {"seconds", "cpu_seconds"}
 """All that two runs may differ in."""
@@ -71,22 +71,15 @@ def run(what: str, folder: Path, out: Path) -> None:
 RUNS = ("digits", "text", "seeds")
 
 
-def start(what: str, folder: Path, out: Path) -> subprocess.Popen[bytes]:
+def start(what: str, folder: Path, out: Path) -> ForkServerProcess:
     """:func:`run` in a process of its own."""
-    command = [sys.executable, "-m", "tests.fuzz.kills", "--run", what, str(folder), str(out)]
-    with (folder / "said.txt").open("w") as said:
-        return subprocess.Popen(
-            command,
-            stdout=said,
-            stderr=said,
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+    return forked.start(folder / "said.txt", run, what, folder, out)
 
 
-def finish(process: subprocess.Popen[bytes], folder: Path) -> None:
+def finish(process: ForkServerProcess, folder: Path) -> None:
     """Wait until the process has done all of its work."""
-    if process.wait() != 0:
+    process.join()
+    if process.exitcode != 0:
         raise SystemExit((folder / "said.txt").read_text())
 
 
@@ -131,11 +124,10 @@ class Whole:
             wait_for(out / "recipe.json", process)
             moment = draw.uniform(0, self.training)
             said = f"{moment:.2f} s after recipe.json"
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        return said if process.wait() == -9 else ""
+        process.join(moment)
+        process.kill()
+        process.join()
+        return said if process.exitcode == -signal.SIGKILL else ""
 
     def check(self, out: Path) -> None:
         """Continue the run in ``out`` to its end, which is that of the unbroken one."""
@@ -147,9 +139,9 @@ class Whole:
         assert not differing, f"{out}: other {', '.join(sorted(differing))} than {self.folder}"
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> float:
+def wait_for(path: Path, process: ForkServerProcess) -> float:
     """When the file is there, or the process has ended."""
-    while not path.exists() and process.poll() is None:
+    while not path.exists() and process.exitcode is None:
         time.sleep(0.002)
     return time.monotonic()
 
@@ -179,12 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--run", nargs=3, metavar=("WHAT", "DIR", "OUT"), help="by itself")
     arguments = parser.parse_args()
-    if arguments.run:
-        what, folder, out = arguments.run
-        run(what, Path(folder), Path(out))
-        return
     with tempfile.TemporaryDirectory() as folder:
         compared = fuzz(arguments.kills, arguments.seed, Path(folder))
     print(f"{arguments.kills} kills, {compared} runs: each ends as the one that nothing broke")

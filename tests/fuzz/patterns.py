@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
-from edgewise.graphs import Graph
 from tests.graphs import algebra, specification
 from tests.graphs.specification import Spec
 
@@ -71,41 +69,3 @@ def _draw_sizes(rng: Rng, total: int) -> list[int]:
     while sum(sizes) < total:
         sizes.append(int(rng.integers(0, min(total - sum(sizes), 6) + 1)))
     return sizes or [0]
-
-
-def wrong_views(graph: Graph, matrix: torch.Tensor) -> list[str]:
-    """What of a graph is not as its boolean matrix ``[N_dst, N_src]`` says."""
-    source, target = graph.edge_index
-    counted = specification.from_pairs(graph)
-    views = {
-        "edge_index": torch.equal(counted, matrix.long()),
-        "dense": torch.equal(graph.dense(), matrix),
-        "num_edges": graph.num_edges == int(matrix.sum()),
-        "in_degree": torch.equal(graph.in_degree(), matrix.sum(1)),
-        "out_degree": torch.equal(graph.out_degree(), matrix.sum(0)),
-        "contains": bool(graph.contains(source, target).all()),
-        "transpose": torch.equal(graph.transpose().dense(), matrix.T),
-        "parts": torch.equal(sum_of_parts(graph), matrix.long()),
-        "order of the parts": torch.equal(
-            torch.cat([part.edge_index for part in graph.parts], 1), graph.edge_index
-        ),
-        "has_duplicates": not graph.has_duplicates,
-    }
-    if graph.segments is not None:
-        inside = specification.block_diagonal(
-            [
-                torch.ones(int(t), int(s), dtype=torch.bool)
-                for t, s in zip(*graph.segments, strict=True)
-            ]
-        )
-        assert inside is not None
-        views["segments"] = inside.shape == matrix.shape and not bool((matrix & ~inside).any())
-    return [name for name, right in views.items() if not right]
-
-
-def sum_of_parts(graph: Graph) -> torch.Tensor:
-    """How many parts have each pair as an edge."""
-    total = torch.zeros(graph.num_targets, graph.num_sources, dtype=torch.long)
-    for part in graph.parts:
-        total += specification.from_pairs(part)
-    return total

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from tests.fuzz import oracle
-from tests.fuzz.arithmetic import EXACT, Bounded
-from tests.fuzz.checks import ROUNDINGS
+from tests.engines import oracle
+from tests.engines.arithmetic import EXACT, Bounded
+from tests.engines.checks import ROUNDINGS
 from tests.fuzz.engines import run_cases
 
 SEED = 2026
@@ -33,35 +35,71 @@ def test_the_bound_holds_and_is_not_loose() -> None:
     assert (away / dot.error).max() > 0.1
 
 
-def test_the_gradients_of_the_oracle_are_differences_of_its_output() -> None:
+@pytest.mark.parametrize("score", ["dot", "own", "tanh", "gelu", "silu", "leaky_relu"])
+@pytest.mark.parametrize("indirect", [False, True])
+def test_the_gradients_of_the_oracle_are_differences_of_its_output(
+    score: str, indirect: bool
+) -> None:
+    """Of every argument, from every result; terms in full, or as tables and projections."""
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 4, (2, 12))
-    given = {
-        "query": rng.standard_normal((4, 2, 3)),
-        "key": rng.standard_normal((4, 2, 3)),
-        "value": rng.standard_normal((4, 2, 5)),
-        "bias": rng.standard_normal((12, 1)),
-        "gain": rng.standard_normal((12, 2)),
-        "edge_key": rng.standard_normal((12, 2, 3)),
-        "edge_value": rng.standard_normal((12, 2, 5)),
-    }
-    grad = rng.standard_normal((4, 2, 5))
-    for name in ("dot", "own", "tanh", "gelu", "silu", "leaky_relu"):
-        weight = None if name in ("dot", "own") else rng.standard_normal((2, 3))
+    classes = rng.integers(0, 3, 12)
+    leaves = {name: rng.standard_normal((4, 2, 3)) for name in ("query", "key", "value")}
+    if score not in ("dot", "own"):
+        leaves["score.weight"] = rng.standard_normal((2, 3))
+    for name in ("bias", "gain"):
+        leaves |= {f"{name}.table" if indirect else name: rng.standard_normal((12, 1))}
+    for name in ("edge_key", "edge_value"):
+        if indirect:
+            leaves[f"{name}.features"] = rng.standard_normal((12, 4))
+            leaves[f"{name}.weight"] = rng.standard_normal((2, 3, 4))
+        else:
+            leaves[name] = rng.standard_normal((12, 2, 3))
+    results = ("out", "lse", "weights", "scores")
+    shapes = ((4, 2, 3), (4, 2), (12, 2), (12, 2))
+    grads = {k: rng.standard_normal(shape) for k, shape in zip(results, shapes, strict=True)}
 
-        def total(tensors: dict[str, np.ndarray]) -> tuple[float, oracle.Attention]:
-            score = oracle.Score(name, 0.5, weight=weight)  # noqa: B023
-            call = oracle.Call(source, target, 4, 4, 2, (), score, **tensors)  # type: ignore[arg-type]
-            made = oracle.attend(call, EXACT)
-            assert made.out is not None
-            lse = np.where(made.read, made.lse.value, 0).sum()
-            return float((grad * made.out.value).sum() + lse), made
+    def run(given: dict[str, np.ndarray]) -> tuple[dict[str, float], oracle.Attention]:
+        arguments: dict[str, Any] = {k: x for k, x in given.items() if "." not in k}
+        if indirect:
+            for name in ("bias", "gain"):
+                arguments[name] = oracle.Table(classes, given[f"{name}.table"])
+            for name in ("edge_key", "edge_value"):
+                pair = given[f"{name}.features"], given[f"{name}.weight"]
+                arguments[name] = oracle.Projection(*pair)
+        kind = oracle.Score(score, 0.5, weight=given.get("score.weight"))
+        made = oracle.attend(oracle.Call(source, target, 4, 4, 2, (), kind, **arguments), EXACT)
+        found = {"out": made.out.value, "lse": np.where(made.read, made.lse.value, 0)}
+        found |= {"weights": made.weights.value, "scores": made.scores.value}
+        return {name: float((grads[name] * x).sum()) for name, x in found.items()}, made
 
-        _, made = total(given)
-        found = made.gradients(EXACT, out=grad, lse=made.read.astype(float))
-        for leaf, x in given.items():
+    _, made = run(leaves)
+    grads["lse"] = grads["lse"] * made.read
+    for result in results:
+        found = made.gradients(EXACT, **{result: grads[result]})
+        for leaf, x in leaves.items():
             step = 1e-6 * rng.standard_normal(x.shape)
-            high, low = (total({**given, leaf: x + sign * step})[0] for sign in (1, -1))
-            np.testing.assert_allclose(
-                (high - low) / 2, (found[leaf].value * step).sum(), rtol=1e-5
-            )
+            high, low = (run({**leaves, leaf: x + sign * step})[0][result] for sign in (1, -1))
+            gradient = found[leaf].value if leaf in found else np.zeros(x.shape)
+            given = (gradient * step).sum()
+            np.testing.assert_allclose((high - low) / 2, given, rtol=1e-4, atol=1e-13)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_the_gradients_of_an_aggregation_are_differences_of_its_output(reduce: str) -> None:
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(0, 4, (2, 12))
+    leaves = {"value": rng.standard_normal((4, 2, 3)), "weight": rng.standard_normal((12, 1))}
+    grad = rng.standard_normal((4, 2, 3))
+
+    def run(value: np.ndarray, weight: np.ndarray) -> tuple[float, Any]:
+        call = oracle.Call(source, target, 4, 4, 2, (), oracle.Score("none"), value=value)
+        messages = value[source] * weight[..., None]
+        out, gradients = oracle.aggregate(call, weight, reduce, EXACT, messages)
+        return float((grad * out.value).sum()), gradients
+
+    found = run(**leaves)[1](grad, EXACT)
+    for leaf, x in leaves.items():
+        step = 1e-6 * rng.standard_normal(x.shape)
+        high, low = (run(**{**leaves, leaf: x + sign * step})[0] for sign in (1, -1))
+        np.testing.assert_allclose((high - low) / 2, (found[leaf].value * step).sum(), rtol=1e-4)

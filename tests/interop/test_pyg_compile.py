@@ -23,7 +23,6 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 }
 LOOPED: dict[str, Callable[[], nn.Module]] = {
     "GATConv": lambda: pyg.GATConv(8, 4, heads=2),
-    "GATv2Conv": lambda: pyg.GATv2Conv(8, 4, heads=2),
     "GCNConv": lambda: pyg.GCNConv(8, 8),
 }
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from edgewise import graphs
 from edgewise.models import MODELS
 from tests.errors import refused
 
@@ -72,4 +74,7 @@ def test_no_layer_is_no_width_and_none_at_all_only_where_that_is_a_model(name: s
 
 
 def test_numbers_of_numpy_are_sizes() -> None:
-    assert MODELS["gcn"](np.int64(5), 3, hidden=np.int32(4)) is not None
+    ours, plain = MODELS["gcn"](np.int64(5), 3, hidden=np.int32(4)), MODELS["gcn"](5, 3, hidden=4)
+    ours.load_state_dict(plain.state_dict())
+    x, graph = torch.randn(6, 5), graphs.window(1)
+    assert ours.eval()(x, graph).equal(plain.eval()(x, graph))

@@ -70,10 +70,11 @@ def test_poll_2_a_decoder_is_parallel_where_its_input_is_known() -> None:
 
 
 def test_poll_2_projections_see_the_whole_input_and_not_a_third_of_it() -> None:
-    layer = MultiHeadAttention(9, 1)
-    for weight in layer.qkv.weights():
-        assert (weight != 0).all()
-        assert weight.shape == (9, 9)
+    layer = MultiHeadAttention(9, 3)
+    x = torch.randn(9, requires_grad=True)
+    for number in layer.qkv(x):
+        (gradient,) = torch.autograd.grad(number, x, retain_graph=True)
+        assert (gradient != 0).all()
 
 
 def test_poll_2_a_decoder_asks_and_the_encoder_answers() -> None:

@@ -13,11 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgewise.cli import main
 from edgewise.data import Batch, Loader
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from edgewise.tasks import Classification
 from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, fit
+from tests import forked
 from tests.errors import refused
 from tests.training.test_resume import assert_same
 
@@ -63,20 +65,15 @@ def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     fields = {**SMALL, **random}
     options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *options]
-    with subprocess.Popen(
-        [*command, "--out", str(folder.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as process:
-        deadline = time.monotonic() + 300
-        while not folder.checkpoint.exists() and time.monotonic() < deadline:
-            assert process.poll() is None, process.stdout and process.stdout.read().decode()
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-        said = process.stdout.read().decode() if process.stdout else ""
-    assert process.returncode == 128 + signal.SIGINT, said
+    said = tmp_path / "said.txt"
+    process = forked.start(said, main, ["train", "digits", *options, "--out", str(folder.path)])
+    deadline = time.monotonic() + 300
+    while not folder.checkpoint.exists() and time.monotonic() < deadline:
+        assert process.exitcode is None, said.read_text()
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(300)
+    assert process.exitcode == 128 + signal.SIGINT, said.read_text()
     assert not folder.has("metrics.json"), "stopped too late to test anything"
     train(with_values(RECIPE, random), folder.path, resume=True)
     assert_same(folder.path, tmp_path / "whole")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +13,12 @@ import torch
 from safetensors.torch import load_file
 
 from edgewise import tasks
+from edgewise.cli import main
 from edgewise.recipes import Recipe, find
 from edgewise.runs import train, with_values
 from edgewise.tasks import Task
 from edgewise.training import Interrupted, NoamSchedule, RunFolder, TrainingModule
+from tests import forked
 
 pytest.importorskip("lightning")
 
@@ -133,19 +133,14 @@ def test_broken_twice(unbroken: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
     """SIGKILL, which nothing can catch."""
     options = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "edgewise.cli", "train", "digits", *options]
-    folder = RunFolder(tmp_path / "run")
-    with subprocess.Popen(
-        [*command, "--out", str(folder.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # as many threads as go on with it here
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not folder.checkpoint.exists() and time.monotonic() < deadline:
-            assert process.poll() is None, process.stdout and process.stdout.read().decode()
-            time.sleep(0.005)
-        process.kill()
+    folder, said = RunFolder(tmp_path / "run"), tmp_path / "said.txt"
+    process = forked.start(said, main, ["train", "digits", *options, "--out", str(folder.path)])
+    deadline = time.monotonic() + 60
+    while not folder.checkpoint.exists() and time.monotonic() < deadline:
+        assert process.exitcode is None, said.read_text()
+        time.sleep(0.005)
+    process.kill()
+    process.join()
     assert folder.checkpoint.exists()
     assert not folder.has("metrics.json"), "killed too late to test anything"
     train(RECIPE, folder.path, resume=True)
@@ -183,14 +178,22 @@ def every_feature() -> Recipe:
     return replace(with_values(RECIPE, SLOW), schedule=NoamSchedule(warmup=0.2))
 
 
+@pytest.fixture(scope="module")
+def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("every-feature")
+    train(every_feature(), folder / "whole")
+    return folder / "whole"
+
+
 @pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
-    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int,
+    unbroken_with_every_feature: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from edgewise.training import TrainingModule
 
-    whole = tmp_path / "whole"
-    train(every_feature(), whole)
     original, seen = TrainingModule.training_step, []
 
     def training_step(self: TrainingModule, given: object, batch_idx: int) -> torch.Tensor:
@@ -203,7 +206,7 @@ def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     with pytest.raises(Interrupted):
         train(every_feature(), tmp_path / "run")
     train(every_feature(), tmp_path / "run", resume=True)
-    assert_same(tmp_path / "run", whole)
+    assert_same(tmp_path / "run", unbroken_with_every_feature)
     repeated = len(seen) - 1 - 60
     assert 0 <= repeated <= 2, "what is repeated is the begun step alone"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,18 @@ def test_names_among_numbers_only_where_that_is_said(tmp_path):
 )
 def test_a_header(tmp_path, text, header):
     path = written(tmp_path, text, "edges.csv.gz")
-    assert read_edges(path, header=header).pairs.shape == (2, text.count("\n") - 1)
-    assert read_interactions(path, header=header).pairs[0].shape == (2, text.count("\n") - 1)
+    listed = [re.split("[,;]", line) for line in text.split()[1:]]
+    pairs, ids = read_edges(path, header=header)
+    assert [[list(ids)[end] for end in pair] for pair in pairs.T.tolist()] == listed
+    read = read_interactions(path, header=header)
+    assert read.pairs[0].shape == (2, len(listed))
 
 
 def test_what_is_no_header(tmp_path):
     path = written(tmp_path, "Anna,Bert\nCarl,12\n")
-    assert read_edges(path).pairs.shape == (2, 2)
+    pairs, ids = read_edges(path)
+    assert sorted(ids) == ["12", "Anna", "Bert", "Carl"]
+    assert pairs.tolist() == [[ids["Anna"], ids["Carl"]], [ids["Bert"], ids["12"]]]
     assert read_edges(written(tmp_path, "source,target\n1,2\n"), header=False, names=True).ids == {
         "1": 0,
         "2": 1,

@@ -36,7 +36,7 @@ class Rounding:
 
 
 EXACT = Rounding(0.0, 0.0)
-MOST_EXPONENT = 300.0
+MOST_EXPONENT = 50.0
 """Errors of an exponent beyond this say no more than that nothing is known."""
 
 
@@ -72,11 +72,10 @@ class Bounded:
     def __add__(self, other: Bounded) -> Bounded:
         return self._made(self.value + other.value, self.error + other.error)
 
-    def apart(self, other: Bounded) -> Bounded:
-        """``self + other``, which may be carried as two terms to the end and be added up there."""
-        size = np.abs(self.value) + np.abs(other.value)
-        both = self + other
-        return Bounded(both.value, both.error + self.rounding.unit * size, self.rounding)
+    def beside(self, other: Bounded) -> Bounded:
+        """The sum, each term of which may be rounded in a product of its own: ax + ay."""
+        lost = self.rounding.unit * (np.abs(self.value) + np.abs(other.value))
+        return self._made(self.value + other.value, self.error + other.error + lost)
 
     def __sub__(self, other: Bounded) -> Bounded:
         return self._made(self.value - other.value, self.error + other.error)
@@ -111,16 +110,13 @@ class Bounded:
         terms = np.abs(self.value).sum(axis, keepdims=keepdims)
         return Bounded(value, error + self._lost(terms, count), self.rounding)
 
-    def spread(self, matrix: Array) -> Bounded:
-        """Sums along the axis -3 by a 0-1 matrix ``[rows, terms]``, of ``[..., terms, H, D]``."""
+    def summed_by(self, row: NDArray[np.int64], rows: int) -> Bounded:
+        """Sums along the axis -3 of the terms of each row, ``[..., terms, H, D]``."""
         value, error, terms = (
-            _product(matrix, x) for x in (self.value, self.error, np.abs(self.value))
+            sum_by(row, rows, x) for x in (self.value, self.error, np.abs(self.value))
         )
-        return Bounded(
-            value,
-            error + self._lost(terms, matrix.sum(1)[:, None, None]),
-            self.rounding,
-        )
+        count = np.bincount(row, minlength=rows)[:, None, None]
+        return Bounded(value, error + self._lost(terms, count), self.rounding)
 
     def _lost(self, terms: Array, count: Any) -> Array:
         """By summing so many terms of this total size."""
@@ -129,8 +125,10 @@ class Bounded:
         return lost
 
     def exp(self) -> Bounded:
+        """Where nothing is known of the exponent, any number from 0 to 1: it is none above 0."""
         value = np.exp(self.value)
         error = value * np.expm1(np.minimum(self.error, MOST_EXPONENT))
+        error = np.where(self.error > MOST_EXPONENT, np.maximum(error, 1.0), error)
         return self._made(value, error)
 
     def log(self) -> Bounded:
@@ -165,7 +163,11 @@ class Bounded:
         return Bounded(value, error, self.rounding)
 
 
-def _product(matrix: Array, x: Array) -> Array:
-    *batch, terms, heads, width = x.shape
-    flat = x.reshape(*batch, terms, heads * width)
-    return (matrix @ flat).reshape(*batch, matrix.shape[0], heads, width)
+def sum_by(row: NDArray[np.int64], rows: int, x: Array) -> Array:
+    """``[..., rows, H, D]`` of ``[..., terms, H, D]``: the sum of each row's terms."""
+    order = np.argsort(row, kind="stable")
+    found, first = np.unique(row[order], return_index=True)
+    total = np.zeros((*x.shape[:-3], rows, *x.shape[-2:]))
+    if len(found):
+        total[..., found, :, :] = np.add.reduceat(x[..., order, :, :], first, axis=-3)
+    return total

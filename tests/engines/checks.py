@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -14,11 +16,12 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise.engines import ENGINES
+from edgewise.engines.native import operator
 from edgewise.errors import ArgumentError
-from tests.fuzz import oracle
-from tests.fuzz.arithmetic import Array, Bounded, Rounding
-from tests.fuzz.cases import Case, DrawnGraph, laid_out
-from tests.fuzz.patterns import wrong_views
+from tests.engines import oracle
+from tests.engines.arithmetic import Array, Bounded, Rounding
+from tests.engines.case import Case, laid_out
+from tests.graphs.views import check_graph
 
 ROUNDINGS = {
     torch.float64: Rounding(2.0**-52, 1e-300),
@@ -59,22 +62,16 @@ class Report:
 def check_case(case: Case) -> Report:
     """All that must hold of this case."""
     report = Report()
-    drawn = case.drawn
+    checks = {"attend": _check_attend, "aggregate": _check_aggregate}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        _check(case, drawn, report)
+        if case.over.matrix is not None:
+            with _Watch(report, "pattern"):
+                check_graph(case.over.graph, case.over.matrix)
+            report.ran.append("pattern")
+        if not report.failures:
+            checks.get(case.operation, _check_steps)(case, report)
     return report
-
-
-def _check(case: Case, drawn: DrawnGraph, report: Report) -> None:
-    if drawn.matrix is not None:
-        wrong = wrong_views(drawn.graph, drawn.matrix)
-        report.failures += [f"graph: {name} is not what the pattern means" for name in wrong]
-        report.ran.append("pattern")
-        if wrong:
-            return
-    checks = {"attend": _check_attend, "aggregate": _check_aggregate}
-    checks.get(case.operation, _check_steps)(case, report)
 
 
 def _check_attend(case: Case, report: Report) -> None:
@@ -103,9 +100,9 @@ def _check_attend(case: Case, report: Report) -> None:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
             if case.poison is not None:
                 _check_poison(case, engine, wanted, grads, report)
-    if not case.dropout and len(case.drawn.graph.parts) > 1:
+    if not case.dropout and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
-            _check_merge(case, clean, report)
+            _check_merge(case, clean, grads, report)
     if case.meta:
         with _Watch(report, "meta"):
             _check_meta(case, clean, grads, report)
@@ -114,7 +111,7 @@ def _check_attend(case: Case, report: Report) -> None:
 def _refusals(case: Case, leaves: dict[str, Tensor], report: Report) -> dict[str, bool] | None:
     """Which engines refuse, or nothing if the call itself is refused: then by all of them."""
     try:
-        plan = ew.explain_plan(*_nodes(leaves), case.drawn.given, **case.options(leaves))
+        plan = ew.explain_plan(*_nodes(leaves), case.over.given, **case.options(leaves))
     except ArgumentError as error:
         if not _may_be_refused(case):
             report.failures.append(f"plan: refused, {error}")
@@ -149,10 +146,10 @@ def _run_attend(
     options = case.options(given)
     torch.manual_seed(case.number)
     if case.lse:
-        pair = ew.attend_with_lse(*_nodes(given), case.drawn.given, engine=engine, **options)
+        pair = ew.attend_with_lse(*_nodes(given), case.over.given, engine=engine, **options)
         outputs = dict(zip(("out", "lse"), pair, strict=True))
     else:
-        out = ew.attend(*_nodes(given), case.drawn.given, engine=engine, **options)
+        out = ew.attend(*_nodes(given), case.over.given, engine=engine, **options)
         outputs = {"out": out}
     return Result(outputs, _gradients(case, outputs, grads, given))
 
@@ -284,7 +281,7 @@ def _judge_conservation(
     whole = grad.sum(-3, keepdims=True).to_shape(shape)
     size = Bounded.of(np.abs(grad.value), rounding).sum(-3, keepdims=True).to_shape(shape).value
     logs = np.where(wanted.read, np.abs(wanted.lse.value), 0).max(initial=0)
-    sources = np.sqrt(gradient.shape[-3]) + 2
+    sources = np.sqrt(max(gradient.shape[-3], len(wanted.call.source))) + 2
     times = sources + min(logs, 100.0)
     loose = times * rounding.unit * size + sources**2 * rounding.tiny
     total = _exact(gradient).sum(-3, keepdims=True)
@@ -296,13 +293,13 @@ def _counted_mask(case: Case) -> Array:
     """By the counting rule, from the seed that the call draws from PyTorch's generator."""
     torch.manual_seed(case.number)
     seed = int(torch.randint(2**62, ()))
-    edges = case.drawn.graph.num_edges
+    edges = case.over.graph.num_edges
     return oracle.dropout(seed, case.dropout, case.batch, edges, case.heads)
 
 
 def _drawn_mask(case: Case, engine: str) -> Array:
     """Read off an engine by values that are unit vectors: they show every weight."""
-    graph = case.drawn.graph
+    graph = case.over.graph
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
     eye = torch.eye(graph.num_sources, dtype=case.dtype)[:, None]
     shape = (*leaves["value"].shape[:-1], graph.num_sources)
@@ -310,21 +307,35 @@ def _drawn_mask(case: Case, engine: str) -> Array:
     options = {k: v for k, v in case.options(leaves).items() if k != "edge_value"}
     run = ew.attend_with_lse if case.lse else ew.attend
     torch.manual_seed(case.number)
-    given = run(*_nodes(leaves), case.drawn.given, engine=engine, **options)
+    given = run(*_nodes(leaves), case.over.given, engine=engine, **options)
     out = _exact(given[0] if isinstance(given, tuple) else given)
     shown = np.swapaxes(out, -1, -2)[..., graph.target.numpy(), graph.source.numpy(), :]
     scale = 1 / (1 - case.dropout) if case.dropout < 1 else 0.0
     return np.where(shown > 0, scale, 0.0)
 
 
+def check_threads(case: Case, engine: str) -> Report:
+    """The same bits for any number of threads."""
+    report = Report()
+    clean = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    grads = _cotangents(case)
+
+    def run(engine: str) -> Result:
+        return _run_attend(case, engine, clean, grads)
+
+    _check_repeats(engine, run(engine), run, report)
+    return report
+
+
 def _check_repeats(
     engine: str, result: Result, run: Callable[[str], Result], report: Report
 ) -> None:
-    """The same bits again, and with two threads where an engine promises that."""
-    for threads in (1, 2) if engine in REPEATABLE else (1,):
+    """The same bits again, and with more threads where an engine promises that."""
+    for threads in (1, 2, 3) if engine in REPEATABLE else (1,):
         torch.set_num_threads(threads)
         try:
-            again = run(engine)
+            with patch.object(operator, "LEAST_WORK", 1):  # threads even for what is this small
+                again = run(engine)
         finally:
             torch.set_num_threads(1)
         for kind in ("outputs", "gradients"):
@@ -371,7 +382,7 @@ def _check_poison(
 
 def _reached(case: Case, name: str, place: tuple[int, ...]) -> Flags:
     """``[*batch, N_dst, H]``: the targets and heads that read what is at the place."""
-    graph = case.drawn.graph
+    graph = case.over.graph
     mark = np.zeros(case.leaves[name].exact.shape[:-1], dtype=bool)
     mark[place[:-1]] = True
     mark = np.broadcast_to(mark, (*case.batch, *mark.shape[-2:]))
@@ -386,7 +397,7 @@ def _reached(case: Case, name: str, place: tuple[int, ...]) -> Flags:
 
 def _read_strongly(case: Case, wanted: oracle.Attention, place: tuple[int, ...]) -> Flags:
     """``[*batch, N_dst, H]``: where the source at the place has a weight to speak of."""
-    graph = case.drawn.graph
+    graph = case.over.graph
     strong = np.zeros((*case.batch, graph.num_targets, case.heads), dtype=bool)
     given = (wanted.weights.value > 0.01) & (wanted.weights.error < 0.005)
     given &= (graph.source.numpy() == place[-3])[:, None]
@@ -396,7 +407,7 @@ def _read_strongly(case: Case, wanted: oracle.Attention, place: tuple[int, ...])
 
 def _affected(case: Case, reached: Flags) -> dict[str, Flags]:
     """Where each result may depend on what the reached targets compute."""
-    graph = case.drawn.graph
+    graph = case.over.graph
     edge = reached[..., graph.target.numpy(), :]
     source = np.zeros((*case.batch, graph.num_sources, case.heads), dtype=bool)
     np.logical_or.at(source, (..., graph.source.numpy(), slice(None)), edge)
@@ -418,20 +429,37 @@ def _any_to(flags: Flags, shape: tuple[int, ...]) -> Flags:
     return flags.any(axes, keepdims=True) if axes else flags
 
 
-def _check_merge(case: Case, leaves: dict[str, Tensor], report: Report) -> None:
-    """Attention over the parts of a graph, merged, is attention over the whole."""
-    if not set(leaves) <= {"query", "key", "value", "score.weight"}:
-        return  # edge terms would have to be cut
-    options = case.options(leaves)
-    parts = [
-        ew.attend_with_lse(*_nodes(leaves), part, **options) for part in case.drawn.graph.parts
-    ]
-    out, lse = ew.merge_attention(parts)
-    wanted = _attention(case, "auto", None)
+def _check_merge(
+    case: Case, leaves: dict[str, Tensor], grads: dict[str, Tensor], report: Report
+) -> None:
+    """Attention over the parts of a graph, each on an engine of its own, merged, is the whole's."""
+    given = _differentiable(case, leaves)
+    nodes, options = tuple(_nodes(given)), case.options(given)
+    first, parts = 0, []
+    for number, part in enumerate(case.over.graph.parts):
+        edges = slice(first, first + part.num_edges)
+        share = {name: _of_edges(name, term, edges) for name, term in options.items()}
+        choices = ew.explain_plan(*nodes, part, **share).choices
+        can = sorted(choice.engine for choice in choices if not choice.reasons)
+        engine = can[number % len(can)]
+        parts.append(ew.attend_with_lse(*nodes, part, **share, engine=engine))
+        first = edges.stop
+    outputs = dict(zip(("out", "lse"), ew.merge_attention(parts), strict=True))
+    result = Result(outputs, _gradients(case, outputs, grads, given))
+    wanted = _attention(case, "merge", None)
     assert wanted.out is not None
-    once_more = wanted.out.rounded(ROUNDINGS[case.dtype])
-    _judge(report, "merge: out", out, once_more)
-    _judge(report, "merge: lse", lse, wanted.lse, ~wanted.read)
+    once_more = replace(wanted, out=wanted.out.rounded(ROUNDINGS[case.dtype]))
+    _judge_attention(case, "merge", result, once_more, grads=grads, report=report)
+    report.ran.append("merge")
+
+
+def _of_edges(name: str, given: Any, edges: slice) -> Any:
+    """The share of these edges of a term or vector; anything else as it is."""
+    if isinstance(given, (ew.TableBias, ew.Projected)):
+        return given.edges(edges)
+    if name in ("bias", "gain"):
+        return given[..., edges, :]
+    return given[..., edges, :, :] if name in ("edge_key", "edge_value") else given
 
 
 def _check_meta(
@@ -492,7 +520,7 @@ def _messages(case: Case) -> Array:
     double = case.dtype == torch.float64
     value = case.leaves["value"].exact.astype(np.float64 if double else np.float32)
     value = np.broadcast_to(value, (*case.batch, *value.shape[-3:]))
-    message = np.take(value, case.drawn.graph.source.numpy(), axis=-3)
+    message = np.take(value, case.over.graph.source.numpy(), axis=-3)
     if "weight" in case.leaves:
         message = message * case.leaves["weight"].exact.astype(message.dtype)[..., None]
     return message.astype(np.float64)
@@ -504,7 +532,7 @@ def _run_aggregate(
     given = _differentiable(case, leaves)
     out = ew.aggregate(
         given["value"],
-        case.drawn.graph,
+        case.over.graph,
         weight=given.get("weight"),
         reduce=case.reduce,  # type: ignore[arg-type]
         engine=engine,
@@ -515,7 +543,7 @@ def _run_aggregate(
 def _check_steps(case: Case, report: Report) -> None:
     """Scores and weights of the edges, in the caller's order."""
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
-    graph = case.drawn.graph
+    graph = case.over.graph
     shape = (*case.batch, graph.num_edges, case.heads)
     chosen = case.chosen
     grad = _randoms(case, (*shape[:-2], len(chosen), shape[-1]) if chosen is not None else shape)
@@ -527,7 +555,7 @@ def _check_steps(case: Case, report: Report) -> None:
         else:
             step = ew.edge_scores if case.operation == "scores" else ew.attention_weights
             more = {} if chosen is None else {"edges": torch.from_numpy(chosen)}
-            result = step(given["query"], given["key"], case.drawn.given, **options, **more)
+            result = step(given["query"], given["key"], case.over.given, **options, **more)
         report.ran.append(case.operation)
         wanted = _attention(case, "steps", None)
         bounded = wanted.scores if case.operation == "scores" else wanted.weights
@@ -606,7 +634,7 @@ def _judge(
 
 def _cotangents(case: Case) -> dict[str, Tensor]:
     """Random gradients of the results, some of them not contiguous."""
-    graph = case.drawn.graph
+    graph = case.over.graph
     shape = (*case.batch, graph.num_targets, case.heads)
     width = case.leaves["value"].tensor.shape[-1]
     out = _randoms(case, (*shape, width)).to(case.dtype)
@@ -666,9 +694,9 @@ class _Watch:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, _trace: Any) -> bool:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if not isinstance(error, Exception):
             return False
-        text = " ".join(str(error).split())[:300]
+        text = " ".join(str(error).split())[:300] or traceback.extract_tb(trace)[-1].line
         self.report.failures.append(f"{self.engine}: {type(error).__name__}: {text}")
         return True

@@ -1,0 +1,178 @@
+"""A call of the primitive as a value: the same for the oracle, and for every engine.
+
+Declared in ``cases.py``, drawn at random in ``tests/fuzz/cases.py``; ``checks.py`` has what must
+hold of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import edgewise as ew
+from edgewise.graphs import Graph, Pattern
+from tests.engines import oracle
+from tests.engines.arithmetic import Array
+from tests.graphs.specification import Matrix
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor that is given, and its numbers in float64."""
+
+    tensor: Tensor
+    exact: Array
+
+
+@dataclass(frozen=True)
+class GivenGraph:
+    """A graph or a pattern, its sizes, and what it means where that is known apart from it."""
+
+    text: str
+    given: Pattern
+    graph: Graph
+    matrix: Matrix = None
+
+
+@dataclass
+class Case:
+    """One call. ``leaves`` are the float tensors in it by name; gradients are asked of ``wanted``.
+
+    ``poison`` names a leaf and a number that is put at one of its nodes, as (leaf, number, place).
+    """
+
+    seed: int
+    number: int
+    operation: str
+    over: GivenGraph
+    dtype: torch.dtype
+    batch: tuple[int, ...]
+    heads: int
+    score: oracle.Score
+    reduce: str = "sum"
+    dropout: float = 0.0
+    lse: bool = False
+    threads: bool = False
+    meta: bool = False
+    poison: tuple[str, float, tuple[int, ...]] | None = None
+    chosen: NDArray[np.int64] | None = None
+    default_score: bool = False
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    indices: dict[str, Tensor] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def terms(self) -> list[str]:
+        """What the call has, for the count."""
+        given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
+        more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
+        more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
+        more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
+        return sorted(given) + more + [f"score {self.score.name}"]
+
+    def __str__(self) -> str:
+        shapes = ", ".join(
+            f"{name} {str(x.tensor.dtype)[6:]} {list(x.tensor.shape)}"
+            for name, x in self.leaves.items()
+        )
+        score = f"{self.score.name} scale={self.score.scale:.3g} slope={self.score.slope:.3g}"
+        rest = {
+            "reduce": self.reduce if self.operation == "aggregate" else None,
+            "dropout": self.dropout or None,
+            "lse": self.lse or None,
+            "poison": self.poison,
+            "gradients": self.wanted,
+            "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
+            "notes": self.notes or None,
+        }
+        shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
+        return f"{self.operation} over {self.over.text}: {score}; {shapes}; {shown}"
+
+    def options(self, leaves: dict[str, Tensor]) -> dict[str, Any]:
+        """The keyword arguments of ``attend`` that these leaves make."""
+        made: dict[str, Any] = {}
+        if not self.default_score:
+            made["score"] = self._score(leaves)
+        for name in ("bias", "gain"):
+            if name in self.indices:
+                made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
+            elif name in leaves:
+                made[name] = leaves[name]
+        for name in ("edge_key", "edge_value"):
+            if f"{name}.features" in leaves:
+                pair = leaves[f"{name}.features"], leaves[f"{name}.weight"]
+                made[name] = ew.Projected(*pair)
+            elif name in leaves:
+                made[name] = leaves[name]
+        if self.dropout:
+            made["dropout"] = self.dropout
+        return made
+
+    def _score(self, leaves: dict[str, Tensor]) -> Any:
+        if self.score.name == "none":
+            return None
+        if self.score.name == "dot":
+            return ew.Dot(self.score.scale)
+        if self.score.name == "own":
+            return own_score
+        slope = self.score.slope
+        return ew.Additive(self.score.name, leaves.get("score.weight"), negative_slope=slope)
+
+    def call(self, kept: Array | None = None) -> oracle.Call:
+        """The same for the oracle."""
+        exact = {name: x.exact for name, x in self.leaves.items()}
+        graph = self.over.graph
+        source, target = graph.edge_index.numpy()
+        given: dict[str, Any] = {name: exact.get(name) for name in ("query", "key", "value")}
+        for name in ("bias", "gain"):
+            given[name] = exact.get(name)
+            if name in self.indices:
+                index = self.indices[name].numpy().astype(np.int64)
+                given[name] = oracle.Table(index, exact[f"{name}.table"])
+        for name in ("edge_key", "edge_value"):
+            given[name] = exact.get(name)
+            if f"{name}.features" in exact:
+                pair = exact[f"{name}.features"], exact[f"{name}.weight"]
+                given[name] = oracle.Projection(*pair)
+        score = self.score
+        weight = exact.get("score.weight")
+        return oracle.Call(
+            source,
+            target,
+            graph.num_targets,
+            graph.num_sources,
+            self.heads,
+            self.batch,
+            oracle.Score(score.name, score.scale, score.slope, weight),
+            kept=kept,
+            **given,
+        )
+
+
+def own_score(query: Tensor, key: Tensor) -> Tensor:
+    """A score that no engine knows."""
+    return (query * key).sum(-1) + (query - key).tanh().sum(-1)
+
+
+def laid_out(x: Tensor, how: str) -> Tensor:
+    """The same numbers, otherwise in memory."""
+    if how == "heads first" and x.dim() > 2:
+        return x.transpose(-2, -3).contiguous().transpose(-2, -3)
+    if how == "strided":
+        wide = x.new_full((*x.shape, 2), torch.nan)
+        wide[..., 0] = x
+        return wide[..., 0]
+    if how == "negative":
+        return torch._neg_view(-x)
+    if how == "reversed":
+        order = tuple(reversed(range(x.dim())))
+        return x.permute(order).contiguous().permute(order)
+    if how == "shifted":
+        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+    return x

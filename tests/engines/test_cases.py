@@ -1,0 +1,211 @@
+"""Every engine gives what the formula gives, in output, log-sum-exp and every gradient, or refuses.
+
+The formula is computed in float64 by ``oracle.py``, with gradients by hand; how far a result may be
+from it follows from the arithmetic of its type (``arithmetic.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import edgewise as ew
+from edgewise.engines import ENGINES
+from edgewise.graphs import Graph
+from tests.engines.case import Case
+from tests.engines.cases import (
+    BATCHES,
+    CALLS,
+    GRAPHS,
+    MEMORY,
+    MODERATE,
+    SMALL,
+    TYPES,
+    UNIONS,
+    WANTED,
+    Aggregation,
+    Call,
+    Leads,
+    changed,
+    edges,
+    serving,
+    softmax,
+)
+from tests.engines.checks import check_case, check_threads
+from tests.graphs import algebra
+from tests.graphs.specification import BIPARTITE, PATTERNS, REPRESENTATIVES, Spec
+
+
+@pytest.fixture(autouse=True)
+def _poisoned_memory() -> Iterator[None]:
+    """Memory that a kernel forgets to write holds NaN."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def hold(case: Case, ran: set[str] | None = None) -> None:
+    """All that must hold of a case, by these engines and no others."""
+    report = check_case(case)
+    assert not report.failures, "\n".join([str(case), *report.failures])
+    assert ran is None or set(report.ran) == ran
+
+
+def attend(call: Call, graph: Graph) -> None:
+    """With and without the log-sum-exp, which engines may compute in ways of their own."""
+    for lse in (False, True):
+        hold(call.over(graph, lse=lse), serving(call, graph))
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("call", CALLS)
+def test_every_call(call: str, name: str) -> None:
+    attend(CALLS[call], GRAPHS[name])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("call", ["plain", "dropout"])
+def test_every_graph(call: str, name: str) -> None:
+    attend(changed(call, heads=2), GRAPHS[name])
+
+
+@pytest.mark.parametrize("name", MODERATE)
+@pytest.mark.parametrize("call", ["gatv2", "gain, masked", "edge vectors"])
+def test_terms_over_every_graph(call: str, name: str) -> None:
+    attend(changed(call, heads=2, width=5, value_width=3), GRAPHS[name])
+
+
+def test_degree_of_one_hundred_thousand() -> None:
+    attend(Call(), edges(2, 1000, 100_000))
+
+
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_every_pattern(spec: Spec) -> None:
+    for sizes in [(n, n) for n in (1, 4, 5, 6, 8)] + BIPARTITE:
+        if spec.matrix(*sizes) is not None:
+            graph = spec.bind(*sizes)
+            hold(CALLS["plain"].over(graph))
+            if sizes[0] == sizes[1]:
+                hold(CALLS["gain, masked"].over(graph, lse=True))
+
+
+@pytest.mark.parametrize("sign", algebra.BINARY)
+@pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
+def test_compositions(left: Spec, sign: str) -> None:
+    for right in REPRESENTATIVES:
+        composed = algebra.compose(left, sign, right)
+        if composed.matrix(6, 6) is not None:
+            hold(CALLS["bias"].over(composed.bind(6, 6)))
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("call", ["plain", "tanh", "masked", "bias from a table", "own"])
+def test_leading_dimensions(call: str, batch: Leads) -> None:
+    for name in ("copies", "packed pairs, small", "causal, a group and one", "class token"):
+        attend(changed(call, heads=2, batch=batch), GRAPHS[name])
+
+
+@pytest.mark.parametrize(("width", "value_width"), [(1, 1), (3, 5), (16, 16), (32, 64), (64, 7)])
+@pytest.mark.parametrize("name", ["causal, a block and one", "packed pairs", "copies"])
+def test_widths_around_a_vector(name: str, width: int, value_width: int) -> None:
+    attend(Call(heads=1, width=width, value_width=value_width), GRAPHS[name])
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize(
+    "call", ["plain", "edge vectors", "projected", "gain and bias from tables"]
+)
+def test_inputs_may_have_any_strides(call: str, memory: str) -> None:
+    for name in ("copies", "packed pairs, small", "decoding two"):
+        attend(changed(call, memory=memory, batch=((2,), (2,), (2,))), GRAPHS[name])
+
+
+@pytest.mark.parametrize("wanted", WANTED, ids=" ".join)
+@pytest.mark.parametrize("name", ["copies", "packed pairs", "bipartite"])
+def test_only_the_gradients_that_are_needed(name: str, wanted: tuple[str, ...]) -> None:
+    attend(Call(wanted=wanted), GRAPHS[name])
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("leaf", ["query", "key", "value"])
+@pytest.mark.parametrize("name", ["copies", "bipartite", "window", "packed pairs", "packed unions"])
+def test_what_is_not_finite_stays_with_its_readers(name: str, leaf: str, bad: float) -> None:
+    poison = leaf, bad, (5, 1, 2)
+    hold(replace(Call(dtype=torch.float32).over(GRAPHS[name]), poison=poison))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("call", [name for name in CALLS if "dropout" not in name])
+def test_every_call_in_lower_precision(call: str, dtype: torch.dtype) -> None:
+    for name in ("bipartite", "packed pairs, small"):
+        hold(changed(call, dtype=dtype).over(GRAPHS[name], lse=True))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("name", ["causal, tiles", "packed", "wide window", "any runs", "copies"])
+def test_long_rows_in_lower_precision(name: str, dtype: torch.dtype) -> None:
+    hold(Call(heads=1, width=8, dtype=dtype).over(GRAPHS[name], lse=True))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_any_number_of_threads_gives_the_same_bits(call: str) -> None:
+    for name in ("hubs", "packed"):
+        case = changed(call, dtype=torch.float32).over(GRAPHS[name], lse=True)
+        for engine in serving(CALLS[call], GRAPHS[name]) & {"rows", "tiles"}:
+            assert not check_threads(case, engine).failures
+
+
+@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize("call", ["plain", "gatv2", "projected", "everything", "masked"])
+def test_auto_runs_the_parts_where_that_is_faster(
+    call: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine in ENGINES.values():
+        monkeypatch.setattr(type(engine), "seconds", lambda _, problem: -float(problem.lse))
+    case = CALLS[call].over(UNIONS[name])
+    hold(case)
+    for engine in ENGINES.values():
+        monkeypatch.setattr(type(engine), "attend", None)  # the whole is not run
+    leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    nodes = (leaves[name] for name in ("query", "key", "value"))
+    ew.attend(*nodes, UNIONS[name], **case.options(leaves))
+
+
+@pytest.mark.parametrize("name", ["copies", "bipartite", "packed pairs, small", "no edges"])
+@pytest.mark.parametrize("call", [name for name in CALLS if "dropout" not in name])
+def test_scores_and_weights_of_edges(call: str, name: str) -> None:
+    graph = GRAPHS[name]
+    for operation in ("scores", "weights"):
+        hold(CALLS[call].over(graph, operation), {operation})
+    chosen = CALLS[call].over(graph, "weights")
+    chosen.chosen = np.array([graph.num_edges - 1, 0][: graph.num_edges], dtype=np.int64)
+    hold(chosen)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("heads", [1, 3, 8, 20])
+def test_softmax_over_edges(heads: int, batch: tuple[int, ...]) -> None:
+    for name in ("copies", "bipartite", "no edges", "one target reads 3077 times"):
+        hold(softmax(GRAPHS[name], heads, batch), {"softmax"})
+
+
+@pytest.mark.parametrize("weight", ["", "one", "head", "batch"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_every_aggregation(reduce: str, weight: str) -> None:
+    for heads, width in ((1, 16), (3, 5), (8, 16), (1, 37)):
+        for name in SMALL:
+            call = Aggregation(weight, heads, width, (2,))
+            hold(call.over(GRAPHS[name], reduce), serving(call, GRAPHS[name], reduce))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_aggregation_over_every_graph(name: str, reduce: str) -> None:
+    for weight, ties in (("", True), ("head", False)):
+        call = Aggregation(weight, ties=ties)
+        hold(call.over(GRAPHS[name], reduce), serving(call, GRAPHS[name], reduce))
