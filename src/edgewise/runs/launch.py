@@ -83,6 +83,7 @@ def _start(
         "WORLD_SIZE": str(devices),
         "TORCH_CPP_LOG_LEVEL": "ERROR",  # unused parameters are asked for, and may be none
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),  # as the command's
     }
     return [
         subprocess.Popen(
