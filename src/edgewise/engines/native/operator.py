@@ -75,17 +75,18 @@ class Job:
         self.put(name, self.address(x))
 
     def nodes(self, name: str, x: Tensor) -> None:
-        """``[B, N, H, D]`` with dense heads, and strides between members and nodes."""
+        """``[B, N, H, D]`` or ``[N, H, D]`` with dense heads, and strides of members and nodes."""
         if x.is_neg():  # a view whose sign is not in its memory
             x = x.resolve_neg()
-        member, node, head, step = x.stride()
-        batch, _, heads, width = x.shape
+        *_, node, head, step = x.stride()
+        *_, heads, width = x.shape
         if (step != 1 and width != 1) or (head != width and heads != 1):
             x = x.contiguous()
-            member, node, _, _ = x.stride()
+            node = x.stride(-3)
+        member = x.stride(0) if x.dim() == 4 and x.shape[0] > 1 else 0
         self.kept.append(x)
         offset, packed = library.packer(self.structure, name + ".data", 3)
-        packed.pack_into(self.buffer, offset, x.data_ptr(), member if batch > 1 else 0, node)
+        packed.pack_into(self.buffer, offset, x.data_ptr(), member, node)
 
     def address(self, x: Tensor) -> int:
         """Where the numbers of a dense copy are."""
@@ -185,7 +186,7 @@ class KernelOperator(ABC):
             results = self.operator(*map({**given, **shown}.get, self.names))
             return results if isinstance(results, tuple) else (results,)
         if wants_gradient(tensors):
-            return _Eager.apply(self, given, leaves, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+            return _Eager.apply_plain(self, given, leaves, *tensors)  # type: ignore[no-any-return]
         results = self.allocate(given)
         self.forward(given, results)
         return results
@@ -269,6 +270,11 @@ class KernelOperator(ABC):
 class _Eager(torch.autograd.Function):
     """The short cut: the same gradient without the operator's bookkeeping."""
 
+    @classmethod
+    def apply_plain(cls, *arguments: Any) -> Any:
+        """``apply`` without its look at what ``torch.func`` has left, which is not here."""
+        return super(torch.autograd.Function, cls).apply(*arguments)  # type: ignore[misc]
+
     @staticmethod
     def forward(
         ctx: Any, operator: KernelOperator, given: Given, leaves: list[str], *tensors: Tensor
@@ -341,12 +347,24 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """``[..., N, H, D]`` as ``[B, N, H, D]``, broadcast to these leading dimensions."""
+    """``[..., N, H, D]`` as ``[B, N, H, D]`` or ``[N, H, D]``, broadcast to these dimensions.
+
+    In a small call a view takes as long, forward and backward, as its numbers: there is none where
+    there is nothing to flatten.
+    """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
-    if len(batch) == 1:
-        return x
-    return x.flatten(0, -4) if batch else x[None]
+    return x.flatten(0, -4) if len(batch) > 1 else x
+
+
+def unflat(x: Tensor, batch: torch.Size) -> Tensor:
+    """A result with the leading dimensions of the call again."""
+    return x.view(*batch, *x.shape[1:]) if len(batch) > 1 else x
+
+
+def node_sizes(x: Tensor) -> Sequence[int]:
+    """Members, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
+    return x.shape if x.dim() == 4 else (1, *x.shape)
 
 
 def refusals(problem: Problem, largest: int) -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
-from edgewise.engines.native.operator import flat, refusals, wants_gradient
+from edgewise.engines.native.operator import flat, refusals, unflat, wants_gradient
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
 from edgewise.engines.rows.layout import RowsLayout
@@ -64,15 +64,12 @@ class Rows:
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
         out, lse, _ = rows_attend(_given(_widened(call), layout))
-        out = out.to(call.value.dtype)
-        if len(call.batch) == 1:
-            return out, lse
-        return out.view(*call.batch, *out.shape[1:]), lse.view(*call.batch, *lse.shape[1:])
+        return unflat(out.to(call.value.dtype), call.batch), unflat(lse, call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
         (found,) = rows_scores(_given(_widened(replace(call, edge_value=None)), layout))
-        return found.view(*call.batch, *found.shape[1:])
+        return unflat(found, call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
@@ -94,12 +91,12 @@ class Rows:
         if weight is not None and reduce in ("max", "min"):
             nodes = nodes.to(accumulator(value))  # what is rounded to 16 bits ties with others
         if weight is None or weight.shape[-1] == 1:  # heads need not be told apart
-            nodes = nodes.reshape(*nodes.shape[:2], 1, shape.numel())
+            nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         given: dict[str, Any] = {"value": nodes, "reduce": REDUCES[reduce]}
         if weight is not None:
             given["weight"] = _members(weight, batch, 2)
         (out,) = rows_aggregate({**given, **_sides(layout, given)})
-        return out.view(*batch, out.shape[1], *shape).to(value.dtype)
+        return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
 
 
 def _gather_seconds(size: int) -> float:

@@ -1,8 +1,8 @@
 """``edgewise::rows_aggregate``: sums and extremes over the rows of a graph.
 
-Values are ``[B, N_src, H, D]``, weights ``[B or 1, E, H]`` in the type of accumulation. A sum's
-gradient for values is the sum over the transposed rows; an extreme's gradient is shared evenly by
-the edges that reach it.
+Values are ``[B, N_src, H, D]`` or ``[N_src, H, D]``, weights ``[B or 1, E, H]`` in the type of
+accumulation. A sum's gradient for values is the sum over the transposed rows; an extreme's gradient
+is shared evenly by the edges that reach it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from edgewise.engines.native.operator import (
     Job,
     KernelOperator,
     left_out,
+    node_sizes,
     threads_for,
 )
 from edgewise.engines.rows.layout import Side, num_rows, side_of
@@ -33,7 +34,7 @@ def put_weight(job: Job, name: str, x: Tensor) -> None:
 
 
 class RowsAggregate(KernelOperator):
-    """``[B, N_dst, H, D]``; ``reduce`` is a value of ``REDUCES``."""
+    """``[B, N_dst, H, D]`` or ``[N_dst, H, D]``; ``reduce`` is a value of ``REDUCES``."""
 
     name = "rows_aggregate"
     arguments = (
@@ -48,11 +49,11 @@ class RowsAggregate(KernelOperator):
 
     def allocate(self, given: Given) -> tuple[Tensor, ...]:
         value: Tensor = given["value"]
-        shape = (value.shape[0], num_rows(given["by_target"]), *value.shape[2:])
-        return (value.new_empty(shape),)
+        *batch, _, heads, width = value.shape
+        return (value.new_empty(*batch, num_rows(given["by_target"]), heads, width),)
 
     def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
-        side = side_of(given["by_target"], given["value"].shape[1])
+        side = side_of(given["by_target"], given["value"].shape[-3])
         self._reduce(given, side, results[0])
 
     def backward(
@@ -66,7 +67,7 @@ class RowsAggregate(KernelOperator):
         reduce: int = given["reduce"]
         (out,), (grad,) = results, grads
         assert grad is not None
-        by_target = side_of(given["by_target"], value.shape[1])
+        by_target = side_of(given["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         if reduce == REDUCES["mean"]:
             degree = by_target.tensors[0].diff().clamp(min=1).to(accumulator(value))
@@ -81,7 +82,7 @@ class RowsAggregate(KernelOperator):
                 job.array("share", share)
             if "weight" in needed:
                 weight: Tensor = given["weight"]
-                each = job.scratch("weight_grad", value.shape[0], *weight.shape[1:])
+                each = job.scratch("weight_grad", node_sizes(value)[0], *weight.shape[1:])
             job.run("ew_aggregate_grad_rows")
             if "weight" in needed:
                 made["weight"] = each if len(weight) == len(each) else sum_copies(each)[None]
@@ -107,7 +108,7 @@ class RowsAggregate(KernelOperator):
 
     def _job(self, given: Given, side: Side) -> Job:
         value: Tensor = given["value"]
-        batch, _, heads, width = value.shape
+        batch, _, heads, width = node_sizes(value)
         job = Job("ew_aggregate_args", value)
         threads = threads_for(batch * side.edges * heads * width)
         job.put("size", job.size, job.dtype, given["reduce"], threads, 0, batch, heads, width)

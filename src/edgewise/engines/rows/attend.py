@@ -1,9 +1,10 @@
 """``edgewise::rows_attend`` and ``edgewise::rows_scores``: attention over the rows of a graph.
 
-Node tensors are ``[B, N, H, D]``. Edge terms are ``[B or 1, E, H or 1]``, or a table
-``[1, classes, H or 1]`` with an index; edge vectors ``[B or 1, E, H, D]``, or features ``[E, F]``
-with a weight ``[H, D, F]``. Terms, features and weights come in the type of accumulation: float32,
-or float64 for float64. Only inputs, output and the softmax's two numbers a row and head are saved.
+Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Edge terms are ``[B or 1, E, H or 1]``, or a
+table ``[1, classes, H or 1]`` with an index; edge vectors ``[B or 1, E, H, D]``, or features
+``[E, F]`` with a weight ``[H, D, F]``. Terms, features and weights come in the type of
+accumulation: float32, or float64 for float64. Only inputs, output and the softmax's two numbers a
+row and head are saved.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from edgewise.engines.native.operator import (
     Job,
     KernelOperator,
     left_out,
+    node_sizes,
     threads_for,
 )
 from edgewise.engines.rows.layout import Side, num_rows, side_of
@@ -97,12 +99,12 @@ class RowsAttend(KernelOperator):
 
     def allocate(self, given: Given) -> tuple[Tensor, ...]:
         value: Tensor = given["value"]
-        batch, _, heads, width = value.shape
+        *batch, _, heads, width = value.shape
         rows, dtype = num_rows(given["by_target"]), accumulator(value)
         return (
-            value.new_empty(batch, rows, heads, width),
-            value.new_empty(batch, rows, heads, dtype=dtype),
-            value.new_empty(batch, rows, 2, heads, dtype=dtype),
+            value.new_empty(*batch, rows, heads, width),
+            value.new_empty(*batch, rows, heads, dtype=dtype),
+            value.new_empty(*batch, rows, 2, heads, dtype=dtype),
         )
 
     def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
@@ -130,7 +132,7 @@ class RowsAttend(KernelOperator):
         if grad_lse is not None:
             job.array("grad_lse", grad_lse)
         if "key" in needed or "value" in needed:  # what the pass over sources reads of the first
-            batch, _, heads, _ = given["value"].shape
+            batch, _, heads, _ = node_sizes(given["value"])
             if _one_sided(given):
                 job.scratch("per_edge", batch, side.edges, 2, heads)
             else:
@@ -151,10 +153,10 @@ class RowsScores(KernelOperator):
 
     def allocate(self, given: Given) -> tuple[Tensor, ...]:
         value: Tensor = given["value"]
-        batch, _, heads, _ = value.shape
+        *batch, _, heads, _ = value.shape
         by_target = given["by_target"]
         edges = by_target.edges if isinstance(by_target, Side) else by_target[1].shape[0]
-        return (value.new_empty(batch, edges, heads, dtype=accumulator(value)),)
+        return (value.new_empty(*batch, edges, heads, dtype=accumulator(value)),)
 
     def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
         job, _ = _job(self, given)
@@ -180,7 +182,7 @@ class RowsScores(KernelOperator):
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
     """The structure with all arguments, and the side of the targets."""
     value: Tensor = given["value"]
-    batch, sources, heads, value_width = value.shape
+    batch, sources, heads, value_width = node_sizes(value)
     width = given["query"].shape[-1] if "query" in given else 0
     side = side_of(given["by_target"], sources)
     job = Job("ew_attend_args", value)
@@ -199,7 +201,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
 def _room_for_pieces(job: Job, side: Side, given: Given) -> None:
     """Memory for the parts of rows that are cut into pieces."""
     if side.slots:
-        batch, _, heads, value_width = given["value"].shape
+        batch, _, heads, value_width = node_sizes(given["value"])
         width = given["query"].shape[-1] if "query" in given else 0
         job.scratch("slots", batch * side.slots, 2 * heads + heads * (width + value_width))
 
@@ -216,8 +218,7 @@ def _one_sided(given: Given) -> bool:
 
 def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
     """Both passes: over rows, then over transposed rows for key and value."""
-    value: Tensor = given["value"]
-    batch, _, heads, _ = value.shape
+    batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
     made: dict[str, Tensor] = {}
     copies: dict[str, Tensor] = {}  # [members of the batch, or groups of rows, ...], to be summed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.native.operator import flat, refusals
+from edgewise.engines.native.operator import flat, refusals, unflat
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.scores import Dot
@@ -54,7 +54,7 @@ class Tiles:
     def attend_with_lse(self, call: AttentionCall, layout: TilesLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
         out, lse = _run(call, layout, lse=True)
-        return out, lse.view(*call.batch, *lse.shape[1:])
+        return out, unflat(lse, call.batch)
 
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: TilesLayout
@@ -79,4 +79,4 @@ def _run(call: AttentionCall, layout: TilesLayout, *, lse: bool) -> tuple[Tensor
             "with_lse": lse,
         }
     )
-    return out if len(call.batch) == 1 else out.view(*call.batch, *out.shape[1:]), total
+    return unflat(out, call.batch), total

@@ -1,7 +1,7 @@
 """``edgewise::tiles_attend``: attention over runs of sources, as small matrix products.
 
-Node tensors are ``[B, N, H, D]``. Inputs, output and the softmax's two numbers a row and head are
-saved for the backward pass, which computes the weights again.
+Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Inputs, output and the softmax's two numbers a
+row and head are saved for the backward pass, which computes the weights again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from edgewise.engines.native.operator import (
     Job,
     KernelOperator,
     left_out,
+    node_sizes,
     threads_for,
 )
 
@@ -44,12 +45,12 @@ class TilesAttend(KernelOperator):
 
     def allocate(self, given: Given) -> tuple[Tensor, ...]:
         query, value = given["query"], given["value"]
-        batch, rows, heads, _ = query.shape
+        *batch, rows, heads, _ = query.shape
         dtype = accumulator(query)
         return (
-            query.new_empty(batch, rows, heads, value.shape[-1]),
-            query.new_empty((batch, rows, heads) if given["with_lse"] else 0, dtype=dtype),
-            query.new_empty(batch, rows, 2, heads, dtype=dtype),
+            query.new_empty(*batch, rows, heads, value.shape[-1]),
+            query.new_empty((*batch, rows, heads) if given["with_lse"] else 0, dtype=dtype),
+            query.new_empty(*batch, rows, 2, heads, dtype=dtype),
         )
 
     def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
@@ -84,7 +85,7 @@ class TilesAttend(KernelOperator):
 
     def _job(self, given: Given) -> Job:
         query, value = given["query"], given["value"]
-        batch, rows, heads, width = query.shape
+        batch, rows, heads, width = node_sizes(query)
         value_width = value.shape[-1]
         layout: Sequence[Tensor] = given["layout"]
         *_, block, unit = layout
@@ -93,7 +94,7 @@ class TilesAttend(KernelOperator):
             "size",
             *(job.size, job.dtype),
             threads_for(batch * heads * given["pairs"] * (width + value_width)),
-            *(batch, heads, width, value_width, rows, value.shape[1]),
+            *(batch, heads, width, value_width, rows, value.shape[-3]),
             *(block.shape[0] - 1, unit.shape[0] - 1),
             *[x.data_ptr() for x in layout],
             *(given["scale"], given["dropout"], given["seed"], given["first_edge"]),
@@ -105,12 +106,12 @@ class TilesAttend(KernelOperator):
 def _together(like: list[Tensor]) -> list[Tensor]:
     """Memory for the gradients of these tensors.
 
-    Those of one shape are neighbours in ``[B, N, 3, H, D]``: where query, key and value come from
+    Those of one shape are neighbours in ``[..., N, 3, H, D]``: where query, key and value come from
     one projection that is its gradient in one piece (see ``edgewise.layers.attention``).
     """
     if len({x.shape for x in like}) == 1 and not torch.compiler.is_compiling():
-        batch, nodes, heads, width = like[0].shape
-        return list(like[0].new_empty(batch, nodes, len(like), heads, width).unbind(2))
+        *batch, nodes, heads, width = like[0].shape
+        return list(like[0].new_empty(*batch, nodes, len(like), heads, width).unbind(-3))
     return [x.new_empty(x.shape) for x in like]
 
 
