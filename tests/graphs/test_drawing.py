@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from edgewise.graphs.draw import MOST_LINES
 
 from edgewise import graphs
 from edgewise.graphs import Graph
+from edgewise.graphs.drawing import MOST_LINES
 from tests.graphs.specification import REPRESENTATIVES, Spec
 
 LineCollection = pytest.importorskip("matplotlib.collections").LineCollection

@@ -6,7 +6,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from edgewise.recipes import RECIPES
-from edgewise.runs.train import prepare
+from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
 DATA = {
