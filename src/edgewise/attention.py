@@ -19,6 +19,7 @@ from typing import Literal, TypedDict, Unpack, get_args
 
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm, EdgeVector
 from edgewise.checks import (
     NodeLayout,
@@ -33,7 +34,6 @@ from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge_attention, merge_seconds
 from edgewise.engines.native.operator import transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
-from edgewise.errors import unknown_name
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
 from edgewise.scores import DOT, Score
@@ -181,8 +181,7 @@ def aggregate(
         ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), zero for a target that reads nothing.
 
     """
-    if reduce not in get_args(Reduce):
-        raise unknown_name("reduce", reduce, get_args(Reduce))
+    check_choice("reduce", reduce, get_args(Reduce))
     if isinstance(value, Tensor) and value.dim() == 2:
         return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
     check_nodes("value", value)

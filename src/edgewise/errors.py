@@ -88,11 +88,11 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
         raise MissingExtraError(package, extra, purpose) from error
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> ArgumentError:
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
     """The error for a name that is not listed; it begins with the nearest one that is."""
     choices = sorted(known)
     lowered = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(str(name).lower(), lowered, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
     if not near:
         expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
     else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from _pytest.mark import ParameterSet
 
 from edgewise.recipes import RECIPES
 from edgewise.runs.train_recipe import prepare
@@ -30,7 +31,7 @@ LONG = ("bert-wikitext", "transformer-multi30k")
 """Their vocabularies take half a minute to learn: `make accuracy` starts them."""
 
 
-def cases() -> list[ParameterSet]:
+def cases() -> list[Any]:
     found = [pytest.param(name) for name in ("digits", "forecast")]
     for name, folder in DATA.items():
         marks = [needs(folder), *([pytest.mark.accuracy] if name in LONG else [])]

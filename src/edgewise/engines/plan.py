@@ -11,9 +11,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from edgewise.arguments import check_choice
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.native.operator import transformed
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 
 L = TypeVar("L")
 _preferred: ContextVar[str] = ContextVar("engine", default="auto")
@@ -157,8 +158,7 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
             what the other engines say). A named engine is never replaced by another.
 
     """
-    if engine != "auto" and engine not in engines:
-        raise unknown_name("engine", engine, ["auto", *engines])
+    check_choice("engine", engine, ["auto", *engines])
     choices = []
     for name, candidate in engines.items():
         reasons = tuple(candidate.refuses(problem))

@@ -9,6 +9,7 @@ from edgewise.graphs.complete import Complete as complete
 from edgewise.graphs.convert import (
     check_graph,
     check_sized,
+    check_square,
     from_dense,
     from_networkx,
     from_pyg,
@@ -58,6 +59,7 @@ __all__ = [
     "causal",
     "check_graph",
     "check_sized",
+    "check_square",
     "complete",
     "edges",
     "empty",

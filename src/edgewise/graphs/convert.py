@@ -45,6 +45,21 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
     )
 
 
+def check_square(graph: Any, remedy: str) -> Graph:
+    """The graph itself, where its targets and sources are the same nodes.
+
+    Raises:
+        ArgumentError: targets and sources differ in number, or what :func:`check_sized` refuses.
+
+    """
+    sized = check_sized(graph)
+    if sized.num_targets != sized.num_sources:
+        raise ArgumentError(
+            "graph", expected="as many targets as sources", got=repr(graph), remedy=remedy
+        )
+    return sized
+
+
 def _described(thing: Any) -> tuple[str, str]:
     """What came in place of a graph, and how a graph is made of it."""
     name = type(thing).__name__

@@ -34,12 +34,12 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     return name
 
 
-def _bound_graphsly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
     return bound_graphs(pattern, num_targets, num_sources)
 
 
 _bind_after_a_break = torch.compiler.disable(
-    _bound_graphsly, reason="make patterns outside of compiled code, which then binds them"
+    _bind_eagerly, reason="make patterns outside of compiled code, which then binds them"
 )
 
 

@@ -17,8 +17,7 @@ from torch.nn.functional import normalize
 from edgewise.arguments import check_least, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
-from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, check_sized, edges
+from edgewise.graphs import Graph, Pattern, check_square, edges
 from edgewise.layers import GraphLayer, Recommender
 from edgewise.ragged import runs_and_positions, starts
 
@@ -118,13 +117,7 @@ def walk_neighbours(
     """
     for name, number in (("walks", walks), ("length", length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
-    if check_sized(graph).num_targets != graph.num_sources:
-        raise ArgumentError(
-            "graph",
-            expected="as many targets as sources",
-            got=repr(graph),
-            remedy="number both kinds of node in one row, and read both ways",
-        )
+    check_square(graph, "number both kinds of node in one row, and read both ways")
     start, visited = _visits(graph, walks, length, Generator().manual_seed(seed))
     keys, counts = (start * max(graph.num_sources, 1) + visited).unique(return_counts=True)
     target = keys // max(graph.num_sources, 1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.arguments import check_positive
+from edgewise.arguments import check_choice, check_positive
 from edgewise.base_task import Task
-from edgewise.errors import require, unknown_name
+from edgewise.errors import require
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -35,8 +35,7 @@ class Regression(Task):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Loss):
-            raise unknown_name("task.kind", self.kind, get_args(Loss))
+        check_choice("task.kind", self.kind, get_args(Loss))
         check_positive("task.delta", self.delta, "choose about the error that is still welcome")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from edgewise.arguments import check_share
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.arguments import check_choice, check_share
+from edgewise.errors import ArgumentError
 
 Name = Literal["adam", "adamw"]
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -40,8 +40,7 @@ class Optimizer:
     decay_only: str = ""
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(Name):
-            raise unknown_name("optimizer.name", self.name, get_args(Name))
+        check_choice("optimizer.name", self.name, get_args(Name))
         for name in ("lr", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ArgumentError(

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import torch
 
-from edgewise.arguments import check_from_zero, check_least
+from edgewise.arguments import check_choice, check_from_zero, check_least
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.training.distributed import rank_and_world_size
 
@@ -63,8 +63,7 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         choices = {"better": Better, "accelerator": Accelerator, "precision": Precision}
         for name, known in choices.items():
-            if getattr(self, name) not in get_args(known):
-                raise unknown_name(f"trainer.{name}", getattr(self, name), get_args(known))
+            check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
         for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()

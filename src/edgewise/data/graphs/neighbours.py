@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from edgewise.batches import Batch
 from edgewise.data.sampled import SampledLoader
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, check_sized, edges
+from edgewise.graphs import Graph, check_square, edges
 from edgewise.graphs.sampling import distinct_numbers
 from edgewise.ragged import ranges, starts
 
@@ -62,13 +62,7 @@ class NeighbourSampler:
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
-        if check_sized(graph).num_targets != graph.num_sources:
-            raise ArgumentError(
-                "graph",
-                expected="as many targets as sources",
-                got=repr(graph),
-                remedy="number both kinds of node in one row",
-            )
+        check_square(graph, "number both kinds of node in one row")
         self.fanouts = list(fanouts)
         self.num_nodes = graph.num_targets
         target, self._edge = graph.target.cpu().sort(stable=True)
