@@ -79,11 +79,9 @@ class TU(Data):
             graphs = graphs.with_nodes(
                 torch.cat([(attributes - train.mean(0)) / std, graphs.x], dim=1)
             )
-        return Splits(
-            {"in_width": graphs.x.shape[1], "out_width": classes},
-            **{name: _part(graphs, i, y) for name, i in index.items()},
-            batch_size=self.batch_size,
-        )
+        train, val, test = (_part(graphs, index[name], y) for name in ("train", "val", "test"))
+        sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
+        return Splits(sizes, train, val, test, self.batch_size)
 
     def _download(self, folder: Path) -> None:
         archive = f"{self.name}.zip"
