@@ -96,7 +96,7 @@ def test_the_code_of_the_encodings_page_runs(
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "encodings.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     scope: dict[str, object] = {}
     exec(code, scope)
     assert scope["added"].shape == scope["biased"].shape == (10, 32)
