@@ -15,7 +15,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise.attention import prepare
 from edgewise.engines.native import library
-from edgewise.engines.rows import _given as named_arguments
+from edgewise.engines.rows import _arguments as arguments_of
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend
 from edgewise.engines.rows.layout import RowsLayout, side_of
@@ -33,7 +33,8 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = (leaves[name] for name in ("query", "key", "value"))
     call, bound = prepare(*nodes, graph, **case.options(leaves))
-    given = named_arguments(call, layout_of(bound, RowsLayout))
+    tensors, others = arguments_of(call, layout_of(bound, RowsLayout))
+    given = {**tensors, **others}
     return tuple(
         x.detach().clone().requires_grad_()
         if isinstance(x, Tensor) and x.is_floating_point()
