@@ -5,10 +5,13 @@
 20 nodes, 2 heads of width 8, float32, one thread. First the time of ``attend``, forward without
 gradients and forward with backward, beside ``scaled_dot_product_attention`` on contiguous
 ``[1, H, N, D]``: bare, which is the least that it can cost, and with what makes it compute the same
-(a mask for edges, ``is_causal``). All take turns in one process; the least and the median of the
-rounds are shown, and ratios (ours / theirs) of the least. Then how many functions of this package
-a call enters, and in how many files: cold, the first on its graph in a process that has made calls
-before, and warm, one like an earlier one. ``--list`` names them.
+(a mask for edges, ``is_causal``); and of an ``autograd.Function`` that allocates its results and
+does nothing else, the least that one in Python can cost. All take turns in one process; the least
+and the median of the rounds are shown, and ratios (ours / theirs) of the least.
+
+Then how many functions of this package a call enters, and in how many files: cold, the first on its
+graph in a process that has made calls before, and warm, one like an earlier one. ``--list`` names
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +47,20 @@ def explicit() -> graphs.Graph:
 def runs() -> graphs.Graph:
     """The causal graph, likewise; binding the pattern would give the one kept."""
     return graphs.batch(graphs.causal(), [NODES])
+
+
+class Nothing(torch.autograd.Function):
+    """Three arguments, memory for a result and three gradients, and no numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, *nodes: Tensor) -> Tensor:
+        ctx.save_for_backward(*nodes)
+        return torch.empty_like(nodes[0])
+
+    @staticmethod
+    def backward(ctx: Any, *_grads: Tensor) -> tuple[Tensor, ...]:
+        query, key, value = ctx.saved_tensors
+        return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
 
 
 @dataclass
@@ -89,7 +106,8 @@ def times(rounds: int, repeats: int = 20) -> None:
         "causal": lambda *x: fused(*x, is_causal=True),
         "complete": fused,
     }
-    timed = {f"SDPA, {name}": Timed(run, theirs) for name, run in same.items()}
+    timed = {"nothing": Timed(Nothing.apply, ours)}
+    timed |= {f"SDPA, {name}": Timed(run, theirs) for name, run in same.items()}
     for name, graph in patterns.items():
         timed[name] = Timed(lambda q, k, v, graph=graph: ew.attend(q, k, v, graph), ours)
         torch.testing.assert_close(timed[name].run(*ours), same[name](*theirs)[0].transpose(0, 1))

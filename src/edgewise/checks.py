@@ -21,6 +21,8 @@ from edgewise.scores import Additive, Dot, Score
 NodeLayout = Literal["NHD", "HND"]
 """Which axes come last: nodes, heads and width, or (as in PyTorch's attention) heads first."""
 
+NO_BATCH = torch.Size()
+
 
 def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
     """The graph of these sizes on this device."""
@@ -98,8 +100,8 @@ def checked_call(
             remedy="pass 0.0 outside of training",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
-    batch = query.shape[:-3]
-    alone = query.dim() == key.dim() == value.dim() == 3  # as to take shapes apart takes a while
+    alone = query.dim() == key.dim() == value.dim() == 3
+    batch = NO_BATCH if alone else query.shape[:-3]
     if not (bare and (alone or key.shape[:-3] == value.shape[:-3] == batch)):
         batch = _batch(
             query=query,

@@ -99,7 +99,11 @@ class Rows:
         leaves = {"value": nodes}
         if weight is not None:
             leaves["weight"] = _members(weight, batch, 2)
-        others = {"reduce": REDUCES[reduce], **_sides(layout, leaves)}
+        others = {
+            "reduce": REDUCES[reduce],
+            "by_target": layout.by_target,
+            "by_source": layout.by_source if wants_gradient(leaves.values()) else [],
+        }
         out = rows_aggregate(leaves, others)["out"]
         return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
 
@@ -139,6 +143,8 @@ def _arguments(
         "seed": call.seed,
         "first_edge": call.first_edge,
         "with_lse": with_lse,
+        "by_target": layout.by_target,
+        "by_source": [],
     }
     if score is not None:
         leaves["query"], leaves["key"] = query, key
@@ -158,16 +164,9 @@ def _arguments(
         _put_term(leaves, others, "bias", call.bias, batch)
     if call.edge_value is not None:
         _put_vectors(leaves, "edge_value", call.edge_value, batch)
-    others.update(_sides(layout, leaves))
+    if wants_gradient(leaves.values()):
+        others["by_source"] = layout.by_source
     return leaves, others
-
-
-def _sides(layout: RowsLayout, leaves: dict[str, Tensor]) -> dict[str, Any]:
-    """The edges by target, and by source where gradients will ask for them."""
-    return {
-        "by_target": layout.by_target,
-        "by_source": layout.by_source if wants_gradient(leaves.values()) else [],
-    }
 
 
 def _put_term(

@@ -81,9 +81,7 @@ class TilesAttend(KernelOperator):
         job.array("stats", results["stats"])
         if grad_lse is not None and given["with_lse"]:
             job.array("grad_lse", grad_lse)
-        made = _gradients(given, needed)
-        for name, grad in made.items():
-            job.nodes(f"grad_{name}", grad)
+        made = _gradients(job, given, needed)
         job.run("ew_tiles_grad")
         return made
 
@@ -127,10 +125,16 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
         "block": layout.block.data_ptr(),
         "unit": layout.unit.data_ptr(),
     }
-    return members_of("ew_tiles_args", query, sizes, {"out": (rows, values)})
+    results = {
+        "out": (rows, values),
+        "grad_query": (rows, keys),
+        "grad_key": (columns, keys),
+        "grad_value": (columns, values),
+    }
+    return members_of("ew_tiles_args", query, sizes, results)
 
 
-def _gradients(given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
     """Memory for the gradients of these arguments.
 
     Where they lie side by side, as a projection's ``[..., N, 3, H, D]``, so do their gradients,
@@ -142,8 +146,14 @@ def _gradients(given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
         alike = {given[name].shape for name in needed} == {first.shape}
         if alike and not torch.compiler.is_compiling():
             joint = first.new_empty(*batch, nodes, len(needed), heads, width)
-            return dict(zip(needed, joint.unbind(-3), strict=True))
-    return {name: torch.empty_like(given[name], memory_format=DENSE) for name in needed}
+            made = dict(zip(needed, joint.unbind(-3), strict=True))
+            for name, grad in made.items():
+                job.nodes(f"grad_{name}", grad)
+            return made
+    made = {name: torch.empty_like(given[name], memory_format=DENSE) for name in needed}
+    for name, grad in made.items():
+        job.members[f"grad_{name}.data"] = grad.data_ptr()
+    return made
 
 
 tiles_attend = TilesAttend()
