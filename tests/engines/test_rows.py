@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -170,3 +171,9 @@ def test_the_library_needs_neither_pytorch_nor_python_nor_a_runtime_of_its_own()
     assert b"libc.so" in binary  # the names of needed libraries are in there
     for name in (b"libtorch", b"libc10", b"libpython", b"libgomp", b"libomp", b"libstdc++"):
         assert name not in binary
+
+
+def test_every_kernel_that_operators_run_is_looked_for_when_the_library_loads():
+    engines = Path(library.__file__).parents[1]
+    code = "".join(path.read_text() for path in engines.rglob("*.py"))
+    assert set(re.findall(r'run\("(ew_\w+)"\)', code)) == set(library.KERNELS)

@@ -24,6 +24,11 @@ ACCUMULATORS = {
 }
 """The type in which the kernels hold sums over numbers of a storage type."""
 STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
+KERNELS = (
+    *("ew_attend", "ew_attend_grad", "ew_edge_scores", "ew_softmax", "ew_tiles", "ew_tiles_grad"),
+    *("ew_aggregate", "ew_aggregate_grad_rows", "ew_aggregate_grad_columns"),
+)
+"""What operators run; a library that lacks one is of another version."""
 NAME = "libedgewise_native"
 
 
@@ -40,7 +45,9 @@ def library() -> ctypes.CDLL | None:
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
-    except (OSError, AttributeError):  # damaged, or from before this check
+        for kernel in KERNELS:
+            getattr(loaded, kernel)
+    except (OSError, AttributeError):  # damaged, or of another version
         return None
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
