@@ -238,7 +238,7 @@ def made(folder: Path) -> dict[str, Case]:
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
         "interactions": lambda raw: data.interactions(
-            train_path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
+            path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
         ),
         "series": lambda raw: data.time_series(
             path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7

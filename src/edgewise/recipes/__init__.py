@@ -10,7 +10,9 @@ from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
+from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
+from edgewise.recipes.links import links
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.shakespeare import (
@@ -41,8 +43,10 @@ RECIPES: dict[str, Recipe] = {
         gpt_shakespeare_long,
         lstm_shakespeare,
         grand_cora,
+        interactions,
         ionic_liquids_co2,
         lightgcn_gowalla,
+        links,
         magna_cora,
         pinsage_gowalla,
         sage_facebook,

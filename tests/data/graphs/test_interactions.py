@@ -26,7 +26,7 @@ def data(tmp_path):
         if name == "test.txt":
             lines[0] += f" {ITEMS - 1}"
         (tmp_path / name).write_text("\n".join(lines))
-    paths = {f"{part}_path": str(tmp_path / f"{part}.txt") for part in ("train", "test")}
+    paths = {"path": str(tmp_path / "train.txt"), "test_path": str(tmp_path / "test.txt")}
     return interactions(**paths, val=0.2, batch_size=16, negatives=5, val_users=0)
 
 
@@ -94,7 +94,7 @@ def test_an_item_in_both_files_is_refused(tmp_path):
     (tmp_path / "train.txt").write_text("0 1 2 3 4 5\n1 1 2\n")
     (tmp_path / "test.txt").write_text("1 2\n")
     data = interactions(
-        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
+        path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
     )
     with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
         data.load()
@@ -109,7 +109,7 @@ def test_what_a_user_chose_twice_counts_once(tmp_path):
     assert chosen.train.tolist() == [[1] * 20 + [0] * 20, [*range(19, -1, -1)] * 2]
     assert chosen.test.tolist() == [[0, 1], [20, 20]]
     data = interactions(
-        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
+        path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
     )
     assert data.load().train.count == 20
 
@@ -121,7 +121,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
         text = "\n".join(["user,item", *(",".join(row) for row in part)])
         (tmp_path / name).write_text(text)
     train, test = (str(tmp_path / name) for name in ("train.csv", "test.csv"))
-    splits = interactions(train_path=train, test_path=test, val=0.2).load()
+    splits = interactions(path=train, test_path=test, val=0.2).load()
     assert splits.model_arguments == {"num_users": 3, "num_items": 9}
     assert list(splits.user_ids) == ["ann", "bob", "cy"]
     batch = splits.test.make(torch.arange(splits.test.count))

@@ -141,7 +141,7 @@ def test_no_room_for_non_edges():
 def test_bad_fields():
     with refused("data.negatives", expected="at least 1", got="0", remedy="larger"):
         edge_list(path="x", negatives=0)
-    with refused("data.path", expected="a file", got="''", remedy="name"):
+    with refused("data.path", expected="a file", got="none", remedy="name"):
         edge_list().load()
 
 
