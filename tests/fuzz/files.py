@@ -311,6 +311,8 @@ def limits() -> Iterator[None]:
             warnings.simplefilter("error")
             # PyTorch says so of every sparse tensor.
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+            # It names the damage, and reads all of it.
+            warnings.filterwarnings("ignore", ".* is not UTF-8: it is read as", UserWarning)
             yield
     finally:
         signal.alarm(0)

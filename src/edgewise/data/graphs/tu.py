@@ -74,12 +74,12 @@ class TU(Data):
             index = self._folds().split("stratified", y.tolist())
         if self.attributes and attributes.shape[1]:
             member = torch.arange(len(graphs)).repeat_interleave(graphs.sizes)
-            train = attributes[torch.isin(member, index["train"])]
-            std = train.std(0, correction=0).clamp(min=1e-12)
+            known = attributes[torch.isin(member, index["train"])]
+            std = known.std(0, correction=0).clamp(min=1e-12)
             graphs = graphs.with_nodes(
-                torch.cat([(attributes - train.mean(0)) / std, graphs.x], dim=1)
+                torch.cat([(attributes - known.mean(0)) / std, graphs.x], dim=1)
             )
-        train, val, test = (_part(graphs, index[name], y) for name in ("train", "val", "test"))
+        train, val, test = (_part(graphs, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
         return Splits(sizes, train, val, test, self.batch_size)
 
