@@ -77,6 +77,8 @@ class NewLinks(Predictor):
         """``[len(others)]``."""
         assert isinstance(self.model, LinkPredictor)
         other = torch.arange(others.start, others.stop)
-        parts = [torch.stack([part.new_full(part.shape, node), part]) for part in other.split(SCORED)]
+        parts = [
+            torch.stack([part.new_full(part.shape, node), part]) for part in other.split(SCORED)
+        ]
         found = [self.model.score(self.states, pairs) for pairs in parts]
         return torch.cat(found).sigmoid()

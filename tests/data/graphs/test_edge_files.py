@@ -83,6 +83,25 @@ def test_a_header(tmp_path, text, header):
     assert read.pairs[0].shape == (2, len(listed))
 
 
+def test_whether_words_are_a_header_is_asked_where_there_is_doubt(tmp_path):
+    rows = "".join(f"p{i},p{(i + 1) % 9}\n" for i in range(9))
+    path = written(tmp_path, "wer,wen\n" + rows)
+    with refused("data.header", expected="edges.txt", got="'wer,wen'", remedy="--data.header true"):
+        read_edges(path)
+    assert len(read_edges(path, header=True).ids) == 9
+    assert len(read_edges(path, header=False).ids) == 11
+    assert len(read_edges(written(tmp_path, "p0,p5\n" + rows)).ids) == 9
+
+
+def test_other_encodings(tmp_path):
+    path = tmp_path / "edges.csv"
+    path.write_bytes("source;target\nMüller;Groß\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match="Windows-1252"):
+        assert list(read_edges(path).ids) == ["Groß", "Müller"]
+    path.write_bytes("source;target\nMüller;Groß\n".encode("utf-16"))
+    assert list(read_edges(path).ids) == ["Groß", "Müller"]
+
+
 def test_what_is_no_header(tmp_path):
     path = written(tmp_path, "Anna,Bert\nCarl,12\n")
     pairs, ids, _ = read_edges(path)
@@ -134,7 +153,7 @@ def test_columns_of_a_table_are_known_by_their_usual_names(tmp_path):
 
 def test_columns_of_a_table_by_name(tmp_path):
     path = written(tmp_path, TABLE)
-    (pairs,), users, items, (numbers,), _ = read_interactions(
+    (pairs,), users, _, (numbers,), _ = read_interactions(
         path, user="person", further=[time_column()]
     )
     assert (pairs.tolist(), list(users)) == ([[0, 1], [1, 0]], ["ann", "bob"])
@@ -142,7 +161,9 @@ def test_columns_of_a_table_by_name(tmp_path):
     with refused("data.user", expected="person", got="'persn'", remedy="did you mean 'person'?"):
         read_interactions(path, user="persn", item="Film", header=True)
     table = "who,what,how\na,b,c\nd,e,f\n"
-    with refused("data.user, data.item", expected="two", got="who, what, how", remedy="--data.user"):
+    with refused(
+        "data.user, data.item", expected="two", got="who, what, how", remedy="--data.user"
+    ):
         read_interactions(written(tmp_path, table), header=True)
     path = written(tmp_path, TABLE)
     with refused(str(path), expected="a number or a date for data.rating", got="line 3", remedy=""):
@@ -151,10 +172,14 @@ def test_columns_of_a_table_by_name(tmp_path):
 
 def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
     """As MovieLens' u.data: user, item, rating and time, which are no three items of a user."""
-    path = written(tmp_path, "196\t242\t3\t88\n196\t302\t3\t89\n22\t377\t1\t87\n22\t1\t1\t8\n22\t2\t5\t9\n")
-    with refused("data.user, data.item", expected="4 columns", got="repeat", remedy="--data.user 1"):
+    path = written(
+        tmp_path, "196\t242\t3\t88\n196\t302\t3\t89\n22\t377\t1\t87\n22\t1\t1\t8\n22\t2\t5\t9\n"
+    )
+    with refused(
+        "data.user, data.item", expected="4 columns", got="repeat", remedy="--data.user 1"
+    ):
         read_interactions(path)
-    (pairs,), users, items, (numbers,), _ = read_interactions(
+    (pairs,), _, _, (numbers,), _ = read_interactions(
         path, user="1", item="2", further=[time_column("4")]
     )
     assert pairs.tolist() == [[1, 1, 0, 0, 0], [2, 3, 4, 0, 1]]

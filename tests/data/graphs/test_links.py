@@ -168,7 +168,7 @@ def test_facebook_as_counted():
 
 @needs("hollywood_actors")
 def test_hollywood_as_counted():
-    pairs, films, actors, ids, _ = hollywood_actors().read()
+    pairs, films, actors, ids, *_ = hollywood_actors().read()
     assert pairs.shape == (2, 1_470_404)
     assert (films, actors) == (range(127_823), range(127_823, 127_823 + 383_640))
     assert len(ids) == actors.stop

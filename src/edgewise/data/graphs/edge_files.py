@@ -5,7 +5,7 @@ the order of their ids, and the ids are kept (:data:`Ids`) so that a prediction 
 
 Fields are separated by tabs, ``::``, semicolons, commas or spaces, whichever the first line has,
 and a field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//`` do not
-count. A name that ends in ``.gz`` is unpacked.
+count. A file whose name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` is unpacked.
 
 Where most ids of a file are whole numbers all have to be, so that a damaged line is found and not
 taken for a new node; ``names=True`` takes any. A first line that names the columns is recognised
@@ -16,9 +16,12 @@ with more columns than are wanted, those are taken that :class:`Column` names or
 from __future__ import annotations
 
 import csv
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +29,7 @@ import torch
 from torch import Tensor
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import number, read_lines
+from edgewise.data.reading import check_memory, number, opened_text, text_form
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
@@ -37,6 +40,7 @@ DELIMITERS = ("\t", "::", ";", ",")
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
 DIGITS = 20  # of a whole number of 64 bits
+PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
 
 
 class Column(NamedTuple):
@@ -181,7 +185,7 @@ def read_interactions(
     item: str = "",
     further: Sequence[Column] = (),
 ) -> Interactions:
-    """Users and their items, from lines ``user item item ...`` (LightGCN's format), pairs or tables.
+    """Users and their items: lines ``user item item ...`` (LightGCN's format), pairs or a table.
 
     A user without an item is allowed, and an item that a user has twice is there twice.
 
@@ -218,7 +222,9 @@ def read_interactions(
     items = _numbered(files, slice(1, None), names)
     pairs = [_memberships(file.lines, users, items) for file in files]
     first = files[0].names
-    return Interactions(pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item"))
+    return Interactions(
+        pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item")
+    )
 
 
 def read_memberships(path: str | Path) -> Edges:
@@ -274,13 +280,19 @@ def _is_whole(field: str) -> bool:
 
 def _lines(path: Path, header: bool | None, columns: Sequence[Column] = ()) -> File:
     """The lines of a file that count, and its header apart."""
-    texts = [(number, text.strip()) for number, text in enumerate(read_lines(path), 1)]
-    texts = [(number, text) for number, text in texts if text and not text.startswith(COMMENTS)]
+    form = text_form(path)
+    needed = LETTERS * form.characters + PER_LINE * form.lines
+    check_memory("data.path", needed, path.name, "give a part of its lines, or more memory")
+    with opened_text(path, form.encoding) as file:
+        stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
+        texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
     if not texts:
         return File(path, [])
     delimiter = next((mark for mark in DELIMITERS if mark in texts[0][1]), None)
     lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
+        if header is None:
+            _refuse_doubt(path, lines, texts[0][1])
         return File(path, lines)
     wanted = len(lines[0].fields)
     for line in lines:
@@ -297,7 +309,9 @@ def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[s
         else:
             fields = text.split(delimiter)
     except csv.Error as error:
-        raise _bad_line(path, Line(number, []), "an id in each field, quoted as a whole,") from error
+        raise _bad_line(
+            path, Line(number, []), "an id in each field, quoted as a whole,"
+        ) from error
     return [field.strip() for field in fields]
 
 
@@ -315,6 +329,22 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
         return any(all(map(NUMERIC.fullmatch, column)) for column in below)
     fields = [field for line in others for field in line.fields]
     return 2 * sum(map(_is_whole, fields)) > len(fields)
+
+
+def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
+    """Words that are never seen again, above ids that are, may be names of columns or ids."""
+    if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
+        return
+    count = Counter(field for line in lines for field in line.fields)
+    alone = all(count[field] == 1 for field in lines[0].fields)
+    repeated = sum(any(count[field] > 1 for field in line.fields) for line in lines[1:])
+    if alone and repeated > 0.9 * (len(lines) - 1):
+        raise ArgumentError(
+            "data.header",
+            expected=f"a word on whether the first line of {path.name} names its columns",
+            got=f"{first[:60]!r}, whose words are in no other line",
+            remedy="say --data.header true, or --data.header false where it is an edge",
+        )
 
 
 def _plain(name: str) -> str:
@@ -408,7 +438,7 @@ def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
 def moment(text: str) -> float | None:
     """A number, or the seconds since 1970 of a date as ISO 8601 writes it; ``None`` for others."""
     value = number(text)
-    if value == value:  # not NaN
+    if not math.isnan(value):
         return value
     try:
         when = datetime.fromisoformat(text)
@@ -427,13 +457,13 @@ def _refuse_ratings(file: File) -> None:
             "data.user, data.item",
             expected=f"lines `user item item ...`, or which of the {width} columns these are",
             got=f"{width} columns without names, and users that repeat, in {file.path.name}",
-            remedy="give their numbers, as --data.user 1 --data.item 2, and --data.time where there "
-            "is one",
+            remedy="give their numbers, as --data.user 1 --data.item 2, and --data.time",
         )
 
 
 def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
-    text = read_lines(path)[line.number - 1].strip()
+    with opened_text(path, text_form(path).encoding) as file:
+        text = next(islice(file, line.number - 1, None)).strip()
     return unreadable(
         path,
         expected=f"{expected} in each line",
