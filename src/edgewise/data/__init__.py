@@ -12,6 +12,7 @@ from edgewise.data.graphs.gowalla import Gowalla as gowalla
 from edgewise.data.graphs.hollywood_actors import HollywoodActors as hollywood_actors
 from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
 from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
+from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
 from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
@@ -49,6 +50,7 @@ DATA: dict[str, type[Data]] = {
     "masked_text": masked_text,
     "molecule_table": molecule_table,
     "multi30k": multi30k,
+    "node_files": node_files,
     "parallel": parallel,
     "planetoid": planetoid,
     "time_series": time_series,
@@ -88,6 +90,7 @@ __all__ = [
     "molecule_table",
     "multi30k",
     "neighbour_batches",
+    "node_files",
     "parallel",
     "planetoid",
     "shakespeare",

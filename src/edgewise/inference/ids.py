@@ -22,11 +22,14 @@ class KnownIds:
     Args:
         ids: in the order of their numbers.
         what: one of them in a word, such as "user".
+        remedy: what to do about one that is unknown and like no other.
 
     """
 
-    def __init__(self, ids: Sequence[str], what: str) -> None:
-        self.ids, self.what = ids, what
+    def __init__(
+        self, ids: Sequence[str], what: str, remedy: str = "train again on data that have it"
+    ) -> None:
+        self.ids, self.what, self.remedy = ids, what, remedy
         self._number = {name: number for number, name in enumerate(ids)}
 
     def __getitem__(self, number: int) -> str:
@@ -49,7 +52,7 @@ class KnownIds:
             expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "
             f"such as {near[0] if near else self.ids[0]}",
             got=repr(text),
-            remedy=f"did you mean {near[0]!r}?" if near else "train again on data that have it",
+            remedy=f"did you mean {near[0]!r}?" if near else self.remedy,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.errors import ArgumentError
 from edgewise.inference.new_links import NewLinks
+from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
@@ -11,6 +12,7 @@ from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
     NewLinks,
+    NodeClasses,
     Recommendations,
     SentenceClasses,
 )

@@ -14,6 +14,7 @@ from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
 from edgewise.recipes.multi30k import transformer_multi30k
+from edgewise.recipes.nodes import nodes
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.shakespeare import (
     gpt_shakespeare,
@@ -48,6 +49,7 @@ RECIPES: dict[str, Recipe] = {
         lightgcn_gowalla,
         links,
         magna_cora,
+        nodes,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,

@@ -60,13 +60,13 @@ class Column(NamedTuple):
 
 def source_column(name: str = "") -> Column:
     """Where an edge begins."""
-    usual = "source", "src", "from", "head", "u", "sourceid", "fromid", "node1", "id1", "user1"
+    usual = "source", "src", "from", "citing", "u", "sourceid", "fromid", "node1", "id1", "user1"
     return Column("data.source", name, (*usual, "fromnodeid", "nodeid1", "userid1", "person1"))
 
 
 def destination_column(name: str = "") -> Column:
     """Where an edge ends."""
-    usual = "destination", "dst", "target", "to", "tail", "v", "destinationid", "toid", "targetid"
+    usual = "destination", "dst", "target", "to", "cited", "v", "destinationid", "toid", "targetid"
     pairs = "node2", "id2", "user2", "tonodeid", "nodeid2", "userid2", "person2", "dest", "friend"
     return Column("data.destination", name, usual + pairs)
 
