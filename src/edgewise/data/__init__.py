@@ -17,6 +17,7 @@ from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
 from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.images.digits import Digits as digits
+from edgewise.data.images.image_folder import ImageFolder as image_folder
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
@@ -45,6 +46,7 @@ DATA: dict[str, type[Data]] = {
     "ewt": ewt,
     "gowalla": gowalla,
     "hollywood_actors": hollywood_actors,
+    "image_folder": image_folder,
     "interactions": interactions,
     "ionic_liquids": ionic_liquids,
     "masked_text": masked_text,
@@ -84,6 +86,7 @@ __all__ = [
     "ewt",
     "gowalla",
     "hollywood_actors",
+    "image_folder",
     "interactions",
     "ionic_liquids",
     "masked_text",

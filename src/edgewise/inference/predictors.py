@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.errors import ArgumentError
+from edgewise.inference.image_answers import Captions, ImageClasses
 from edgewise.inference.new_links import NewLinks
 from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
@@ -11,6 +12,8 @@ from edgewise.inference.sentences import SentenceClasses
 from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
+    Captions,
+    ImageClasses,
     NewLinks,
     NodeClasses,
     Recommendations,

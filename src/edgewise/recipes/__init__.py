@@ -10,6 +10,7 @@ from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
+from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
@@ -44,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
         gpt_shakespeare_long,
         lstm_shakespeare,
         grand_cora,
+        images,
         interactions,
         ionic_liquids_co2,
         lightgcn_gowalla,
