@@ -104,7 +104,10 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
     shown = image.convert("RGB" if color else "L")
     if shown.size != (width, height):
-        shown = ImageOps.fit(shown, (width, height), Image.Resampling.BILINEAR)
+        # The mean of what a pixel covers; the triangle around it would blur.
+        smaller = shown.width >= width and shown.height >= height
+        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+        shown = ImageOps.fit(shown, (width, height), how)
     values = torch.from_numpy(np.array(shown)).view(height, width, -1)
     return values.permute(2, 0, 1).contiguous()
 
