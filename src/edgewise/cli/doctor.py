@@ -27,8 +27,9 @@ EXTRAS = {
     "matplotlib": ("plot", "pictures, learning curves and reports"),
     "tokenizers": ("text", "reading text"),
     "rdkit": ("chem", "molecules"),
+    "pillow": ("images", "reading images"),
 }
-MODULES = {"scikit-learn": "sklearn"}
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 
 
 def report() -> str:

@@ -117,7 +117,8 @@ decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_size
 batches; ``model.logits(states)``."""
 
 LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
-"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``."""
+"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``: ``embed(graph)`` gives the states
+of all nodes, and ``score(states, pairs)`` reads pairs of them."""
 
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
 """``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
