@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from edgewise.errors import ArgumentError
+from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.sentences import SentenceClasses
 from edgewise.recipes.recipe import Recipe
 
-PREDICTORS: tuple[type[Predictor], ...] = (SentenceClasses,)
+PREDICTORS: tuple[type[Predictor], ...] = (
+    MoleculeProperties,
+    SentenceClasses,
+)
 """Every kind of answer there is."""
 
 

@@ -11,6 +11,7 @@ from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
+from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.shakespeare import (
@@ -44,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
         ionic_liquids_co2,
         lightgcn_gowalla,
         magna_cora,
+        molecules,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,
