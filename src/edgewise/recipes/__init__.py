@@ -14,6 +14,7 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
+from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.recipe import Protocol, Recipe
@@ -52,6 +53,7 @@ RECIPES: dict[str, Recipe] = {
         links,
         magna_cora,
         nodes,
+        molecules,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,
