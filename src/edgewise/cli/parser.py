@@ -146,6 +146,10 @@ def _add_training(
     command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
     command.add_argument("field", metavar="FIELD", help="such as model.graph")
     command.add_argument("values", nargs="+", metavar="VALUE", help="one training for each")
+    help_ = "train each with N seeds; mean and std"
+    command.add_argument("--seeds", type=int, metavar="N", help=help_)
+    help_ = "train N values at once, each in a process of its own on one thread"
+    command.add_argument("--workers", type=int, metavar="N", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     command = _command(
         add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
