@@ -158,7 +158,8 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train the plain model whole")
     options = parser.parse_args()
     recipe = recipes.find("gpt-shakespeare")
-    model, loaders = prepare(recipe)
+    model, splits = prepare(recipe)
+    loaders = splits.loaders(recipe.seed)
     model.train()
     plain = plain_copy(model)
     batches = [batch for batch, _ in zip(loaders["train"], range(options.steps), strict=False)]

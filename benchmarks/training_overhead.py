@@ -23,7 +23,8 @@ from edgewise.training import RunFolder, fit
 
 def bare(recipe: recipes.Recipe) -> float:
     """Seconds of a plain loop: a step and a forward pass in evaluation mode for each epoch."""
-    model, loaders = prepare(recipe)
+    model, splits = prepare(recipe)
+    loaders = splits.loaders(recipe.seed)
     (train,), (val,) = list(loaders["train"]), list(loaders["val"])
     optimizer = recipe.optimizer.build(model)
     start = time.perf_counter()
@@ -43,7 +44,8 @@ def bare(recipe: recipes.Recipe) -> float:
 
 def ours(recipe: recipes.Recipe) -> float:
     """Seconds of Edgewise, from the first to the last step."""
-    model, loaders = prepare(recipe)
+    model, splits = prepare(recipe)
+    loaders = splits.loaders(recipe.seed)
     with tempfile.TemporaryDirectory() as folder:
         metrics = fit(
             model,

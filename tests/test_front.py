@@ -22,6 +22,7 @@ ROOMS = [
     "decoding",
     "encodings",
     "graphs",
+    "inference",
     "interop",
     "layers",
     "models",

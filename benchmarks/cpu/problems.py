@@ -10,6 +10,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.engines.rows.layout import RowsLayout
 
 Run = Callable[[], Tensor]
 
@@ -89,7 +90,7 @@ def build(problem: Problem) -> Built:
     gathered = int(4 * per_edge * heads * width * index.shape[1])
 
     def prepare() -> object:
-        return ew.engines.layouts.RowsLayout(index[0], index[1], nodes, nodes).by_source
+        return RowsLayout(index[0], index[1], nodes, nodes).by_source
 
     return Built(
         {name: runs[name] for name in ("edgewise", *problem.peers)},

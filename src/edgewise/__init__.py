@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         decoding,
         encodings,
         graphs,
+        inference,
         interop,
         layers,
         models,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from edgewise.engines.plan import using_engine
     from edgewise.errors import ArgumentError, EdgewiseError
     from edgewise.graphs import Graph, Pattern
+    from edgewise.inference import load
     from edgewise.scores import Additive, Dot
 
 __version__ = "0.1.0"
@@ -54,8 +56,10 @@ __all__ = [
     "encodings",
     "explain_plan",
     "graphs",
+    "inference",
     "interop",
     "layers",
+    "load",
     "merge_attention",
     "models",
     "recipes",
@@ -81,6 +85,7 @@ _HOMES = {
     "edge_scores": "edge_steps",
     "edge_softmax": "edge_steps",
     "explain_plan": "attention",
+    "load": "inference",
     "merge_attention": "engines.merge",
     "using_engine": "engines.plan",
 }

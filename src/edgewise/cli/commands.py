@@ -19,6 +19,7 @@ __all__ = [
     "doctor",
     "generate",
     "list_names",
+    "predict",
     "show",
     "test",
     "train",
@@ -116,6 +117,13 @@ def translate(arguments: Namespace, _fields: Fields) -> int:
     for text in runs.translate(arguments.folder, texts):
         print(text)
     return 0
+
+
+def predict(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise predict``."""
+    from edgewise.cli.predict import predict
+
+    return predict(arguments)
 
 
 def verify(_arguments: Namespace, _fields: Fields) -> int:

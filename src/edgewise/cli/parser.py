@@ -10,6 +10,7 @@ from pathlib import Path
 from edgewise import __version__
 from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
+from edgewise.cli.predict import OPTIONS
 from edgewise.errors import ArgumentError
 from edgewise.recipes import RECIPES, Recipe
 
@@ -155,7 +156,32 @@ def _add_training(
         add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+    _add_predicting(add)
     _add_writing(add)
+
+
+def _add_predicting(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(
+        add,
+        commands.predict,
+        "predict",
+        "answer on new inputs by a trained run",
+        'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
+        "  edgewise predict runs/mine --input new.csv --out answers.csv",
+    )
+    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
+    help_ = "what is asked: a SMILES, a sentence, an image file, a user's id, as the run's data are"
+    command.add_argument("inputs", nargs="*", metavar="INPUT", help=help_)
+    help_ = (
+        "inputs from a file: .csv, .tsv or .jsonl with the columns of the training table, or lines"
+    )
+    command.add_argument("--input", type=Path, metavar="FILE", help=help_)
+    help_ = "write .csv, .tsv or .jsonl instead of printing"
+    command.add_argument("--out", type=Path, metavar="FILE", help=help_)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture of the answers")
+    command.add_argument("--batch-size", type=int, metavar="N", help="inputs side by side")
+    for name, help_ in OPTIONS.items():
+        command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
 
 
 def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

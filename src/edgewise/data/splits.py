@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor
@@ -64,6 +64,9 @@ class Splits:
             data, such as ``in_width``.
         train, val, test: its parts.
         batch_size: examples in a batch.
+        fitted: what was learned from the data and a prediction cannot do without, such as the
+            names of the labels, the ids of items, scalings or the graph: by name a value that JSON
+            has, or a tensor. A run keeps it, and :mod:`edgewise.inference` reads it.
 
     """
 
@@ -72,6 +75,7 @@ class Splits:
     val: Split
     test: Split
     batch_size: int
+    fitted: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """A loader by the name of each split; only ``train`` is shuffled."""
@@ -88,7 +92,7 @@ class TextSplits(Splits):
 
     Attributes:
         tokenizer: what made numbers of them; it is kept in the run folder.
-        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
 
     """
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from edgewise.data import Loader, Splits, TextSplits
+from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
 from edgewise.layers import TargetScaling
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import load_trunk
+from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
 from edgewise.runs.launch import launch
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import check_finished, differences, load_recipe, to_record
@@ -52,39 +53,44 @@ def train(
             return folder.read_json("metrics.json")
     else:
         folder.refuse_existing()
-    model, loaders, tokenizer = _started(recipe, folder)
+    model, splits = _started(recipe, folder)
+    tokenizer = _tokenizer(splits)
     record = to_record(recipe) | vocabulary_record(tokenizer)  # refuses what could not be resumed
     with folder.claimed("recipe.json", record, resume=resume):
         keep_vocabulary(folder, tokenizer)
+        keep_fitted(folder, splits)
         title = title or recipe.name
         if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
-            del model, loaders
+            del model, splits
             launch(path, recipe.trainer.devices, title)
             return folder.read_json("metrics.json")
-        return _fit(recipe, model, loaders, folder, title)
+        return _fit(recipe, model, splits, folder, title)
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
     """Train in this process, which may be one of several, into a folder that is there already."""
-    model, loaders, _ = _started(recipe, folder)
-    return _fit(recipe, model, loaders, folder, title)
+    model, splits = _started(recipe, folder)
+    return _fit(recipe, model, splits, folder, title)
 
 
-def _started(
-    recipe: Recipe, folder: RunFolder | None
-) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
-    """What :func:`prepare` gives and the tokenizer, for a run in this folder."""
-    model, loaders, tokenizer = _prepared(with_vocabulary(recipe, folder))
+def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
+    """What :func:`prepare` gives, for a run in this folder."""
+    model, splits = _prepared(with_vocabulary(recipe, folder))
     if recipe.start and not (folder and folder.checkpoint.is_file()):
         start = RunFolder(Path(recipe.start))
-        check_vocabulary(start, tokenizer, "data.tokenizer")
+        check_vocabulary(start, _tokenizer(splits), "data.tokenizer")
         load_trunk(model, start)
-    return model, loaders, tokenizer
+    return model, splits
+
+
+def _tokenizer(splits: Splits) -> Tokenizer | None:
+    return splits.tokenizer if isinstance(splits, TextSplits) else None
 
 
 def _fit(
-    recipe: Recipe, model: nn.Module, loaders: dict[str, Loader], folder: RunFolder, title: str
+    recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
+    loaders = splits.loaders(recipe.seed)
     seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
     return fit(
         model,
@@ -98,27 +104,26 @@ def _fit(
     )
 
 
-def prepare(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader]]:
+def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
     """The model as training starts with it, and the data, after one batch as a trial.
 
     Raises:
         EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
 
     """
-    return _started(recipe, None)[:2]
+    return _started(recipe, None)
 
 
-def _prepared(recipe: Recipe) -> tuple[nn.Module, dict[str, Loader], Tokenizer | None]:
+def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
     seed_everything(recipe.seed)
-    model = build_model(recipe, splits)
+    model = build_model(recipe, fitted_of(splits))
     recipe.optimizer.build(model)  # refuses an expression that matches no parameter
-    loaders = splits.loaders(recipe.seed)
-    batch = next(iter(loaders["val"]))
+    batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
         recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
-    return model, loaders, splits.tokenizer if isinstance(splits, TextSplits) else None
+    return model, splits
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
@@ -126,19 +131,20 @@ def evaluate_one(path: Path) -> dict[str, float]:
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
-    model, loaders, _ = _prepared(with_vocabulary(recipe, folder))
+    model, splits = _prepared(with_vocabulary(recipe, folder))
     folder.load_weights(model)
+    loaders = splits.loaders(recipe.seed)
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
 
 
-def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
+def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
     """The model, made with the sizes that the data decide.
 
     Raises:
         ArgumentError: the model and the data do not fit.
 
     """
-    arguments: dict[str, Any] = dict(splits.model_arguments)
+    arguments: dict[str, Any] = dict(fitted.model_arguments)
     data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
     strange = [name for name in arguments if name not in wanted]
@@ -162,8 +168,7 @@ def build_model(recipe: Recipe, splits: Splits) -> nn.Module:
             remedy="combine models and data of one kind",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
-    scale = splits.train.target_scale
-    return TargetScaling(model, *scale) if scale else model
+    return TargetScaling(model, *fitted.target_scale) if fitted.target_scale else model
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, float]
-BEGINNINGS = {"tokenizer.json"}
+BEGINNINGS = {"tokenizer.json", "fitted.json", "fitted.safetensors"}
 """What is written before the first step, besides the file that claims the folder."""
 BEGIN_AGAIN = "delete it, and --resume begins the run again"
 DIGEST = "sha256"
@@ -268,11 +268,19 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """``model.safetensors``, with the digest of what is in it."""
+        self.write_tensors(self.weights.name, weights)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The tensors of ``model.safetensors``, by name; see :meth:`read_tensors`."""
+        return self.read_tensors(self.weights.name)
+
+    def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        """A file of tensors by name, with the digest of what is in it."""
         require("safetensors", extra="train", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        own = {name: value.detach().cpu().clone() for name, value in weights.items()}
+        own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
 
         def fill(part: Path) -> None:
             try:
@@ -280,10 +288,10 @@ class RunFolder:
             except SafetensorError as error:
                 raise OSError(str(error)) from error
 
-        self.write(self.weights.name, fill)
+        self.write(name, fill)
 
-    def read_weights(self) -> dict[str, Tensor]:
-        """The tensors of ``model.safetensors``, by name.
+    def read_tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of a file, by name.
 
         Raises:
             MissingDataError: it is not there.
@@ -295,14 +303,14 @@ class RunFolder:
         from safetensors import safe_open
 
         with (
-            self._reading(self.weights.name, "weights as they were saved", "train again"),
-            safe_open(self.weights, "pt") as file,
+            self._reading(name, "tensors as they were saved", "train again"),
+            safe_open(self.path / name, "pt") as file,
         ):
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
-            if saved is not None and saved != _digest(weights):
+            if saved is not None and saved != _digest(tensors):
                 raise ValueError("other bytes")
-            return weights
+            return tensors
 
     def load_weights(self, model: nn.Module) -> None:
         """Load ``model.safetensors``.

@@ -65,7 +65,7 @@ class InteractionSplits(Splits):
     Attributes:
         user_ids, item_ids: the number of each user and item by its id in the files, in the order
             of the numbers.
-        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
 
     """
 

@@ -53,7 +53,7 @@ class LinkSplits(Splits):
 
     Attributes:
         node_ids: the number of each node by its id in the file, in the order of the numbers.
-        model_arguments, train, val, test, batch_size: see :class:`Splits`.
+        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
 
     """
 

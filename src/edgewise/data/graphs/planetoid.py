@@ -74,7 +74,11 @@ class Planetoid(Data):
             )
             parts["train"] = _part(x, graph, known, None)
         return Splits(
-            {"in_width": x.shape[1], "out_width": int(y.max()) + 1}, **parts, batch_size=1
+            {"in_width": x.shape[1], "out_width": int(y.max()) + 1},
+            parts["train"],
+            parts["val"],
+            parts["test"],
+            batch_size=1,
         )
 
 

@@ -74,16 +74,14 @@ class TU(Data):
             index = self._folds().split("stratified", y.tolist())
         if self.attributes and attributes.shape[1]:
             member = torch.arange(len(graphs)).repeat_interleave(graphs.sizes)
-            train = attributes[torch.isin(member, index["train"])]
-            std = train.std(0, correction=0).clamp(min=1e-12)
+            known = attributes[torch.isin(member, index["train"])]
+            std = known.std(0, correction=0).clamp(min=1e-12)
             graphs = graphs.with_nodes(
-                torch.cat([(attributes - train.mean(0)) / std, graphs.x], dim=1)
+                torch.cat([(attributes - known.mean(0)) / std, graphs.x], dim=1)
             )
-        return Splits(
-            {"in_width": graphs.x.shape[1], "out_width": classes},
-            **{name: _part(graphs, i, y) for name, i in index.items()},
-            batch_size=self.batch_size,
-        )
+        train, val, test = (_part(graphs, index[part], y) for part in ("train", "val", "test"))
+        sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
+        return Splits(sizes, train, val, test, self.batch_size)
 
     def _download(self, folder: Path) -> None:
         archive = f"{self.name}.zip"

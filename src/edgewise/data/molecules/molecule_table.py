@@ -134,7 +134,9 @@ class MoleculeTable(Data):
             name: self._part(graphs, number[i], measured[i], described, y[i])
             for name, i in index.items()
         }
-        return Splits(sizes, **parts, batch_size=self.batch_size)
+        return Splits(
+            sizes, parts["train"], parts["val"], parts["test"], batch_size=self.batch_size
+        )
 
     def _part(
         self,

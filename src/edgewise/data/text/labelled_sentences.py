@@ -105,7 +105,8 @@ class LabelledSentences(LabelledText):
         size = tokenizer.get_vocab_size()
         data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer)
+        fitted = {"labels": labels}
+        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:

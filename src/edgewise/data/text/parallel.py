@@ -92,7 +92,14 @@ class Parallel(TextData):
             lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
             parts[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
         data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
-        return TextSplits(data_sizes, **parts, batch_size=self.batch_size, tokenizer=tokenizer)
+        return TextSplits(
+            data_sizes,
+            parts["train"],
+            parts["val"],
+            parts["test"],
+            batch_size=self.batch_size,
+            tokenizer=tokenizer,
+        )
 
 
 @dataclass(frozen=True)

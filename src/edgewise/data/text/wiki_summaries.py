@@ -87,7 +87,14 @@ class WikiSummaries(TextData):
             ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
             splits[name] = self._split(found, PackedTexts(ids, sizes).cut(self.longest))
         data_sizes = {"vocabulary": tokenizer.get_vocab_size(), "longest": self.longest}
-        return TextSplits(data_sizes, **splits, batch_size=self.batch_size, tokenizer=tokenizer)
+        return TextSplits(
+            data_sizes,
+            splits["train"],
+            splits["val"],
+            splits["test"],
+            batch_size=self.batch_size,
+            tokenizer=tokenizer,
+        )
 
     def _split(self, found: Sequence[Article], texts: PackedTexts) -> Split:
         counts = torch.tensor([1 + len(article.sentences) for article in found])

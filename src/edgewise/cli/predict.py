@@ -1,0 +1,90 @@
+"""``edgewise predict``: answers of a run on the screen or in a file."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import Any
+
+from edgewise.cli.table import table
+from edgewise.errors import ArgumentError
+
+OPTIONS = {
+    "top": "of the likeliest labels, items or friends, so many",
+}
+"""What the options of :meth:`edgewise.inference.Predictor.answer` mean; each kind has some."""
+
+
+def predict(arguments: Namespace) -> int:
+    """Answer; 1 where an input could not be answered, though the others were."""
+    from edgewise.inference import load
+    from edgewise.inference.rows import check_form, write_answers
+    from edgewise.training import RunFolder
+
+    if (arguments.input is None) == (not arguments.inputs):
+        raise ArgumentError(
+            "INPUT",
+            expected="inputs, or a file of them with --input",
+            got="both" if arguments.inputs else "neither",
+            remedy="name one of them",
+        )
+    if arguments.out is not None:
+        check_form(arguments.out)
+    run = load(arguments.folder)
+    chosen = {name: getattr(arguments, name) for name in OPTIONS}
+    options = {name: value for name, value in chosen.items() if value is not None}
+    inputs = arguments.input or list(run.predictor.from_words(arguments.inputs))
+    wrong: list[str] = []
+    answers = _watched(run.stream(inputs, batch_size=arguments.batch_size, **options), wrong)
+    if arguments.draw is not None or arguments.out is None:
+        answers = list(answers)
+    if arguments.out is not None:
+        write_answers(arguments.out, answers)
+        print(arguments.out)
+    else:
+        _print(answers, run.predictor.written)
+    if arguments.draw is not None:
+        figure = run.draw([answer for answer in answers if "error" not in answer])
+        RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
+        print(arguments.draw)
+    for line in wrong:
+        print(f"edgewise: {line}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _watched(answers: Iterable[Any], wrong: list[str]) -> Iterable[Any]:
+    """The answers; a bar on a terminal, and what could not be answered in ``wrong``."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), TextColumn("{task.completed}"), TimeElapsedColumn()
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as bar:
+        task = bar.add_task("answered")
+        for answer in answers:
+            if "error" in answer:
+                wrong.append(answer["error"])
+            bar.advance(task)
+            yield answer
+
+
+def _print(answers: Iterable[Any], written: str) -> None:
+    from edgewise.inference.rows import flat
+
+    good = [answer for answer in answers if "error" not in answer]
+    if written:
+        for answer in good:
+            print(answer[written])
+        return
+    rows = [row for answer in good for row in flat(answer)]
+    if rows:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        cells = [[_shown(row.get(name, "")) for name in names] for row in rows]
+        print(table([names, *cells], left=len(names)))
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

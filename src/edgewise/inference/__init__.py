@@ -1,0 +1,13 @@
+"""A trained run answers on new inputs, from Python and from the shell; a kind of answer a file."""
+
+from __future__ import annotations
+
+from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.predictors import PREDICTORS, predictor_of
+from edgewise.inference.run import Run, load
+
+__all__ = ["PREDICTORS", "Answer", "Predictor", "Run", "load", "predictor_of"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,29 @@
+"""Which predictor answers for which runs."""
+
+from __future__ import annotations
+
+from edgewise.errors import ArgumentError
+from edgewise.inference.predictor import Predictor
+from edgewise.inference.sentences import SentenceClasses
+from edgewise.recipes.recipe import Recipe
+
+PREDICTORS: tuple[type[Predictor], ...] = (SentenceClasses,)
+"""Every kind of answer there is."""
+
+
+def predictor_of(recipe: Recipe) -> type[Predictor]:
+    """The kind of answers that runs of a recipe give.
+
+    Raises:
+        ArgumentError: there is none for its data and task.
+
+    """
+    for kind in PREDICTORS:
+        if kind.serves(recipe):
+            return kind
+    raise ArgumentError(
+        "run",
+        expected=f"one that answers on {', '.join(sorted({kind.input for kind in PREDICTORS}))}",
+        got=f"a run of {recipe.name}: {type(recipe.data).__name__}, {type(recipe.task).__name__}",
+        remedy="use run.model of `edgewise.runs`, or train one of these kinds",
+    )

@@ -1,0 +1,181 @@
+"""Tables of inputs, read row by row, and of answers, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from edgewise.errors import ArgumentError, MissingDataError, unknown_name
+from edgewise.training import RunFolder
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+FORMS = (".csv", ".tsv", ".jsonl")
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file and the numbers of their lines; no more than one is in memory.
+
+    ``.csv`` and ``.tsv`` have a header, ``.jsonl`` an object in each line; of every other file a
+    line is an input, under the name ``input``. Each may be gzipped.
+
+    Args:
+        path: the file.
+        columns: those that a table must have.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: a column is missing, a row has another length, or the file is damaged.
+
+    """
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file. Remedy: name a file of inputs.")
+    form = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
+    packed = path.suffix == ".gz"
+    try:
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+            if form in DELIMITERS:
+                yield from _table(text, path, columns, DELIMITERS[form])
+            elif form == ".jsonl":
+                yield from _objects(text, path, columns)
+            else:
+                lines = (line.rstrip("\r\n") for line in text)
+                yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, csv.Error) as error:
+        raise _damaged(path, "a text in UTF-8, plain or gzipped", str(error)) from error
+
+
+def _table(
+    text: IO[str], path: Path, columns: Sequence[str], delimiter: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    names = next(reader, [])
+    _check_columns(path, columns, names)
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(names):
+            got = f"{len(row)} in line {reader.line_num}"
+            raise _damaged(path, f"{len(names)} values in each row", got)
+        yield reader.line_num, dict(zip(names, row, strict=True))
+
+
+def _objects(
+    text: IO[str], path: Path, columns: Sequence[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise _damaged(path, "an object in each line", f"{error} in line {number}") from error
+        if not isinstance(row, dict):
+            raise _damaged(path, "an object in each line", f"{line[:40]!r} in line {number}")
+        _check_columns(path, columns, list(row))
+        yield number, row
+
+
+def _check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    for column in columns:
+        if column not in names:
+            if not names:
+                raise _damaged(path, f"a table with a column {column}", "an empty file")
+            unknown = unknown_name(str(path), column, names)
+            raise ArgumentError(
+                str(path),
+                expected=f"a column {column!r}",
+                got=f"the columns {', '.join(names)}",
+                remedy=f"name it {column}, as in the table that was trained on"
+                if "did you mean" not in unknown.remedy
+                else f"rename it: {unknown.remedy}",
+            )
+
+
+def _damaged(path: Path, expected: str, got: str) -> ArgumentError:
+    return ArgumentError(str(path), expected=expected, got=got, remedy="correct the file")
+
+
+def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """An answer as rows of a table: one, or one for each dict of a list in it, with its rank."""
+    lists = [name for name, value in answer.items() if _is_of_dicts(value)]
+    plain = {n: _cell(v) for n, v in answer.items() if n not in lists}
+    if not lists:
+        return [plain]
+    rows = answer[lists[0]]
+    return [
+        {**plain, "rank": rank, **{n: _cell(v) for n, v in row.items()}}
+        for rank, row in enumerate(rows, 1)
+    ] or [plain]
+
+
+def _is_of_dicts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+
+
+def _cell(value: Any) -> Any:
+    return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+
+def check_form(path: Path) -> None:
+    """Refuse a file of answers that has neither form.
+
+    Raises:
+        ArgumentError: its name does not end in one of them.
+
+    """
+    if path.suffix.lower() not in FORMS:
+        raise ArgumentError(
+            "--out",
+            expected=f"a name that ends in {', '.join(FORMS)}",
+            got=path.name,
+            remedy=f"write {path.stem}.csv",
+        )
+
+
+def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
+    """Write answers as they come; the file takes its name when it is complete.
+
+    Args:
+        path: a table (``.csv``, ``.tsv``), of the columns that any answer has, or ``.jsonl``.
+        answers: see :meth:`edgewise.inference.Predictor.answer`.
+
+    Raises:
+        ArgumentError: the name ends otherwise.
+        WriteError: it cannot be written.
+
+    """
+    check_form(path)
+    folder, form = RunFolder(path.parent), path.suffix.lower()
+    folder.make()
+
+    def objects(part: Path) -> list[str]:
+        names: dict[str, None] = {}
+        with part.open("w", encoding="utf-8") as file:
+            for answer in answers:
+                for row in [answer] if form == ".jsonl" else flat(answer):
+                    names.update(dict.fromkeys(row))
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return list(names)
+
+    def table(part: Path) -> None:
+        # Only at the end are all columns known: the rows wait in a file, not in memory.
+        rows = part.with_name(part.name + ".rows")
+        try:
+            names = objects(rows)
+            with (
+                rows.open(encoding="utf-8") as kept,
+                part.open("w", newline="", encoding="utf-8") as file,
+            ):
+                writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
+                writer.writeheader()
+                writer.writerows(map(json.loads, kept))
+        finally:
+            rows.unlink(missing_ok=True)
+
+    folder.write(path.name, objects if form == ".jsonl" else table)

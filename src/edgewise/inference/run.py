@@ -1,0 +1,162 @@
+"""A finished run that answers: ``run = edgewise.load("runs/mine"); run.predict([...])``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import nn
+
+from edgewise.arguments import check_least
+from edgewise.data.text.tokenizer import FILE, load_tokenizer
+from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.predictors import predictor_of
+from edgewise.recipes.recipe import Recipe
+from edgewise.runs.fitted import load_fitted
+from edgewise.runs.record import check_finished, load_recipe
+from edgewise.runs.train_recipe import build_model
+from edgewise.runs.vocabulary import check_vocabulary
+from edgewise.training import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its model, and answers on new inputs.
+
+    Attributes:
+        path: the run folder; nothing outside it is read.
+        recipe: what it was trained as.
+        model: an ``nn.Module`` with the best weights, in evaluation mode.
+
+    Example:
+        >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
+        >>> run.predict(["CCO", "c1ccccc1O"])  # doctest: +SKIP
+        [{'input': 'CCO', 'solubility': 0.87, 'unit': 'log10 mol/L'}, ...]
+
+    """
+
+    path: Path
+    recipe: Recipe
+    model: nn.Module
+    predictor: Predictor
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the finished run measured."""
+        return RunFolder(self.path).read_json("metrics.json")
+
+    def predict(
+        self, inputs: Any, *, batch_size: int | None = None, **options: Any
+    ) -> list[Answer]:
+        """Answers, in the order of the inputs.
+
+        Args:
+            inputs: a list of inputs, such as sentences or SMILES; rows as dicts or a pandas
+                ``DataFrame``; a single one; or a ``pathlib.Path`` of a file with them.
+            batch_size: inputs that are answered side by side.
+            options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
+                all of them.
+
+        Returns:
+            A dict for each: ``input``, and the answer by names that a person of that task expects.
+            An input that cannot be answered has ``error`` instead.
+
+        Raises:
+            ArgumentError: an option that there is not, or a file that cannot be used.
+            MissingDataError: there is no such file.
+
+        """
+        return list(self.stream(inputs, batch_size=batch_size, **options))
+
+    def stream(
+        self, inputs: Any, *, batch_size: int | None = None, **options: Any
+    ) -> Iterator[Answer]:
+        """The same answers one after the other, without keeping inputs or answers in memory."""
+        size = self.predictor.batch_size if batch_size is None else batch_size
+        check_least("batch_size", size, 1, "choose for example 64")
+        chosen = self.predictor.check_options(options)
+        if isinstance(inputs, Path):
+            return self._of_file(inputs, size, chosen)
+        return self._of_values(_listed(inputs), size, chosen)
+
+    def draw(self, answers: list[Answer]) -> Figure:
+        """A picture of answers, where their kind has one; a forecast has."""
+        return self.predictor.draw(answers)
+
+    def _of_values(
+        self, values: Iterable[Any], size: int, options: Mapping[str, Any]
+    ) -> Iterator[Answer]:
+        for part in _parts(values, size):
+            yield from self.predictor.answers(part, options)
+
+    def _of_file(self, path: Path, size: int, options: Mapping[str, Any]) -> Iterator[Answer]:
+        for part in _parts(self.predictor.from_file(path), size):
+            answers = self.predictor.answers([value for _, _, value in part], options)
+            for (line, row, _), answer in zip(part, answers, strict=True):
+                if "error" in answer:
+                    answer["error"] = f"line {line} of {path.name}: {answer['error']}"
+                yield _joined(row, answer)
+
+    def _repr_html_(self) -> str:
+        """A table of what it is and what it measured, as notebooks show it."""
+        rows = [("recipe", self.recipe.name), ("model", type(self.model).__name__)]
+        rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
+        cells = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
+        return f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
+
+
+def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    remaining = iter(values)
+    while part := list(islice(remaining, size)):
+        yield part
+
+
+def _listed(inputs: Any) -> Iterable[Any]:
+    if isinstance(inputs, (str, Mapping)):
+        return [inputs]
+    if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
+        rows: list[Any] = inputs.to_dict("records")
+        return rows
+    return inputs  # type: ignore[no-any-return]
+
+
+def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
+    """A row of a table and the answer to it, which leaves the row's own columns as they are."""
+    if set(row) == {"input"}:
+        return answer
+    found = {name: value for name, value in answer.items() if name != "input"}
+    return {**row, **{f"predicted_{n}" if n in row else n: v for n, v in found.items()}}
+
+
+def load(path: Path | str) -> Run:
+    """A finished run, ready to answer; its folder is all that is read, wherever it was moved to.
+
+    Args:
+        path: a run folder that ``edgewise train`` or :func:`edgewise.runs.train` made.
+
+    Raises:
+        MissingDataError: there is no such run, or it has not finished.
+        ArgumentError: a file of it is damaged, several runs are in the folder, or no predictor
+            answers for its kind of data.
+
+    """
+    folder = RunFolder(Path(path))
+    recipe = load_recipe(folder)
+    check_finished(folder, recipe)
+    kind = predictor_of(recipe)
+    fitted = load_fitted(folder)
+    tokenizer = load_tokenizer(folder.path / FILE) if folder.has(FILE) else None
+    check_vocabulary(folder, tokenizer, FILE)
+    model = build_model(recipe, fitted)
+    folder.load_weights(model)
+    model.eval()
+    return Run(folder.path, recipe, model, kind(recipe, model, fitted, tokenizer, folder.path))

@@ -1,0 +1,42 @@
+"""What the benchmarks time still runs, on small problems."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+
+from benchmarks import tiles
+from benchmarks.cpu.problems import PROBLEMS, Problem, build
+from tests.places import needs
+
+COMMANDS = [
+    pytest.param(["gpt", "--rounds", "2", "--steps", "1"], marks=needs("tinyshakespeare")),
+    ["decoding", "--rounds", "1", "--tokens", "8", "--batch", "1"],
+    ["drop_ins", "--nodes", "500", "--edges", "3000", "--rounds", "2"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_commands(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", command)
+    runpy.run_module(f"benchmarks.{command[0]}", run_name="__main__")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
+def test_the_problems_of_edges_agree_with_their_peers(problem: Problem) -> None:
+    peers = tuple(peer for peer in problem.peers if peer != "compiled")
+    built = build(replace(problem, nodes=60, peers=peers))
+    built.prepare()
+    ours, *others = (run() for run in built.runs.values())
+    for other in others:
+        torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_problems_of_runs_agree_with_their_peers() -> None:
+    for problem in islice(tiles.problems(), 4):
+        tiles.check(problem, [torch.randn(problem.shape, requires_grad=True) for _ in range(3)])
