@@ -112,7 +112,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         add,
         commands.show,
         "show",
-        "a recipe with all its fields, a model, a graph or an encoding",
+        "a recipe with all its fields, a model, a data set, a task, a graph or an encoding",
         'edgewise show "window(2) | hubs([0])" --draw picture.png',
     )
     command.add_argument("name", metavar="NAME", help="as `edgewise list` says, or a graph's text")

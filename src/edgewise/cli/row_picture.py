@@ -90,11 +90,11 @@ class Reading:
     def of(cls, outcome: Outcome) -> Reading | None:
         """Of the first test row and the first seed; ``None`` where a model answers elsewhere."""
         folder = RunFolder(outcome.runs[0])
-        model, loaders = prepare(load_recipe(folder))
+        model, splits = prepare(load_recipe(folder))
         if not answers_at_the_last_of_a_row(model):
             return None
         folder.load_weights(model)
-        batch = next(iter(loaders["test"]))
+        batch = next(iter(splits.loaders(0)["test"]))
         return cls(outcome, model.eval(), batch.inputs[0][0], batch.target[0])
 
 
