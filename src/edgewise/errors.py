@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-SHOWN = 8
+SHOWN = 12
 """Names that an error lists beside the nearest one before it only counts them."""
 
 

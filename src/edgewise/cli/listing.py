@@ -121,7 +121,7 @@ def _part_text(name: str, kind: Any) -> str:
 
 
 def _graph(name: str) -> Pattern | None:
-    if "(" not in name:
+    if "(" not in name and ":" not in name:
         # A pattern that needs no argument can be drawn by its name alone.
         pattern = PATTERNS.get(name)
         needed = inspect.signature(pattern).parameters.values() if pattern else ()

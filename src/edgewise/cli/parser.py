@@ -12,6 +12,7 @@ from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
 from edgewise.cli.predict import OPTIONS
 from edgewise.errors import ArgumentError
+from edgewise.graphs.own import allow
 from edgewise.recipes import RECIPES, Recipe
 
 Fields = dict[str, str]
@@ -40,6 +41,13 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     rest, fields = split_fields(argv)
     named = next((RECIPES[word] for word in rest if word in RECIPES), None)
     arguments = build_parser(named).parse_args(rest)
+    typed = [
+        *fields.values(),
+        *getattr(arguments, "values", ()),
+        str(getattr(arguments, "name", "")),
+    ]
+    for text in typed:
+        allow(text)  # who names a module here wants it
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
             f"--{next(iter(fields))}",
