@@ -44,4 +44,10 @@ digit_rows = Recipe(
     optimizer=training.Optimizer(name="adamw", lr=2e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", better="lower"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "10 %: by chance",
+        "the complete graph; 1000 rows of digits that no training row shows; epoch by validation loss",
+        seeds=3,
+    ),
 )
