@@ -47,7 +47,7 @@ digit_rows = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "10 %: by chance",
-        "the complete graph; 1000 rows of digits that no training row shows; epoch by validation loss",
+        "1000 rows of digits that no training row shows; the epoch by validation loss",
         seeds=3,
     ),
 )
