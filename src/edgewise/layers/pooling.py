@@ -14,8 +14,14 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 
-Pooling = Literal["mean", "sum", "max", "class"]
-REDUCTIONS: dict[str, Reduce] = {"mean": "mean", "sum": "sum", "max": "max", "class": "sum"}
+Pooling = Literal["mean", "sum", "max", "class", "last"]
+REDUCTIONS: dict[str, Reduce] = {
+    "mean": "mean",
+    "sum": "sum",
+    "max": "max",
+    "class": "sum",
+    "last": "sum",
+}
 
 
 Membership = Sizes | Graph | None
@@ -90,10 +96,10 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
 
 
 class Pool(nn.Module):
-    """Mean, sum or maximum over the nodes, or the class token, which is the first of them.
+    """Mean, sum or maximum over the nodes, the class token, which is the first, or the last node.
 
     Args:
-        how: ``"mean"``, ``"sum"``, ``"max"`` or ``"class"``.
+        how: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``.
     """
 
     def __init__(self, how: Pooling = "mean") -> None:
@@ -116,16 +122,20 @@ class Pool(nn.Module):
             ArgumentError: a batch of another number of nodes.
         """
         graph = members_of(x, batch)
-        if self.how == "class":
-            graph = _first_of_each(graph)
+        if self.how in ("class", "last"):
+            graph = _one_of_each(graph, first=self.how == "class")
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 
-def _first_of_each(graph: Graph) -> Graph:
-    """The same graph with only the first source of each target."""
+def _one_of_each(graph: Graph, *, first: bool) -> Graph:
+    """The same graph with only the first or the last source of each target."""
     assert isinstance(graph, Intervals)
-    return Intervals(graph.start, torch.minimum(graph.start + 1, graph.stop), graph.num_sources)
+    if first:
+        start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)
+    else:
+        start, stop = torch.maximum(graph.stop - 1, graph.start), graph.stop
+    return Intervals(start, stop, graph.num_sources)
 
 
 class AttentionPool(nn.Module):

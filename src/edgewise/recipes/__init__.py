@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
-from edgewise.recipes.digits import digits
+from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
@@ -34,6 +34,7 @@ RECIPES: dict[str, Recipe] = {
         attentive_esol,
         caption_digits,
         bert_wikitext,
+        digit_rows,
         digits,
         forecast,
         gat_cora,
