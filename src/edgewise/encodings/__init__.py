@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.encodings.degrees import Centrality, degrees
+from edgewise.encodings.centrality import Centrality, degrees
 from edgewise.encodings.distances import (
     PathEdges,
     ShortestPath,
