@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import gzip
+import importlib.util
+import itertools
 import re
 import runpy
+import shlex
 import sys
+import tomllib
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +22,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
 from edgewise import encodings, graphs, recipes, runs, training
+from edgewise.cli import main
+from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
 from edgewise.runs.train_recipe import prepare
@@ -59,9 +69,156 @@ def test_sampled_neighbourhoods_train_about_as_well_as_the_whole_graph() -> None
     assert abs(sampled - whole) < 0.05
 
 
+# Pages: Python runs from top to bottom in one scope and an empty folder; commands are read.
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    """The blocks of code of a page, in their order."""
+    text = (ROOT / page).read_text()
+    return [
+        code
+        for kind, code in re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+        if kind == language
+    ]
+
+
+def table_of_molecules(folder: Path) -> None:
+    """What the README calls mine.csv."""
+    smiles = ["C" * n + end for n in range(1, 21) for end in ("O", "N", "Cl")]
+    rows = [f"{one},{-0.3 * len(one)}" for one in smiles]
+    (folder / "mine.csv").write_text("\n".join(["smiles,solubility", *rows]) + "\n")
+
+
+def trained_on_molecules(folder: Path) -> None:
+    """The README's commands, shortened to two epochs."""
+    if "molecules" not in recipes.RECIPES:
+        pytest.skip("the recipe molecules is not in this version, so runs/mine cannot be made")
+    pytest.importorskip("rdkit")
+    pytest.importorskip("lightning")
+    table_of_molecules(folder)
+    _, *commands = commands_of(blocks("README.md", "")[0])
+    for command in commands:
+        short = ["--trainer.epochs", "2"] if command[1] == "train" else []
+        assert main([*command[1:], *short]) == 0
+
+
+def friends(folder: Path) -> None:
+    """An edge list of someone's own."""
+    pairs = sorted(
+        {(min(a, b), max(a, b)) for a in range(40) for b in ((a * 7 + 3) % 40, (a + 1) % 40)}
+    )
+    text = "a,b\n" + "".join(f"p{a},p{b}\n" for a, b in pairs if a != b)
+    (folder / "friends.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def checkpoints(folder: Path) -> None:
+    """Small models with random weights in the place of published ones, with their vocabularies."""
+    transformers = pytest.importorskip("transformers")
+    numbers = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    bert = transformers.BertConfig(vocab_size=30522, intermediate_size=8, **numbers)
+    transformers.BertForMaskedLM(bert).save_pretrained(folder / "bert-base-uncased")
+    gpt2 = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2LMHeadModel(gpt2).save_pretrained(folder / "gpt2")
+    t5 = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    transformers.T5ForConditionalGeneration(t5).save_pretrained(folder / "t5-small")
+
+
+def book(folder: Path) -> None:
+    """A text of someone's own."""
+    (folder / "book.txt").write_text("it was a dark and stormy night. " * 999)
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {
+    "README.md": trained_on_molecules,
+    "docs/huggingface.md": checkpoints,
+    "docs/large_graphs.md": friends,
+    "docs/text.md": book,
+}
+"""The files that a page's reader is to have."""
+PACKAGES = {
+    "docs/encodings.md": ["matplotlib"],
+    "docs/graphs.md": ["matplotlib"],
+    "docs/pyg.md": ["torch_geometric"],
+    "docs/text.md": ["tokenizers"],
+    "docs/training.md": ["lightning", "torch_geometric"],
+}
+OWN_TEST = {
+    "CONTRIBUTING.md": "its blocks are four files, not one program",
+    "docs/text.md": "training is stopped after the first batch, as it takes minutes",
+}
+"""Pages that a test of their own runs, and why."""
+WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p.read_text()]
+
+
+def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the names of a page mean after its last line."""
+    for package in PACKAGES.get(page, []):
+        pytest.importorskip(package)
+    monkeypatch.chdir(folder)
+    PREPARED.get(page, lambda _folder: None)(folder)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    for number, code in enumerate(blocks(page)):
+        exec(compile(code, f"{page}, block {number + 1}", "exec"), module.__dict__)
+    return vars(module)
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in OWN_TEST])
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of other libraries
+def test_the_python_of_a_page_runs_from_top_to_bottom(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = run_page(page, tmp_path, monkeypatch)
+    check = CHECKS.get(page)
+    if check:
+        check(scope, tmp_path)
+
+
+def check_encodings(scope: dict[str, Any], folder: Path) -> None:
+    assert scope["added"].shape == scope["biased"].shape == (10, 32)
+    assert (folder / "alibi.png").exists()
+
+
+def check_graphs(scope: dict[str, Any], folder: Path) -> None:
+    assert scope["graph"].num_edges == 100
+    assert (folder / "picture.png").exists()
+    assert scope["both"].bind(6).dense()[5].tolist() == [False, True, False, False, True, True]
+
+
+def check_hugging_face(scope: dict[str, Any], _folder: Path) -> None:
+    assert scope["scores"].shape == (1, 4, 30522)
+    assert scope["states"].shape == (1, 2000, 8)
+
+
+def check_training(scope: dict[str, Any], folder: Path) -> None:
+    assert scope["metrics"]["test/accuracy"] > 0.8
+    for name in ("mine", "rings"):
+        assert (folder / "runs" / name / "metrics.json").is_file()
+    assert scope["module"].measured["val/accuracy"] > 0.5
+    ones = DataLoader(TensorDataset(torch.ones(4, 8), torch.ones(4, 1)))
+    metrics = training.fit(
+        torch.nn.Linear(8, 1),
+        scope["Relative"](),
+        {"train": ones, "val": ones, "test": ones},
+        training.RunFolder(folder / "runs" / "relative"),
+        optimizer=training.Optimizer(lr=0.01),
+        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", better="lower"),
+    )
+    assert metrics["test/mape"] < 5
+
+
+CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
+    "docs/encodings.md": check_encodings,
+    "docs/graphs.md": check_graphs,
+    "docs/huggingface.md": check_hugging_face,
+    "docs/training.md": check_training,
+}
+
+
 def test_the_readme_primitive_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    scope: dict[str, object] = {}
+    """Apart from the page, whose first block needs a trained run."""
+    (code,) = [code for code in blocks("README.md") if "ew.attend" in code]
+    scope: dict[str, Any] = {}
     exec(code, scope)
     given = [scope[name] for name in ("query", "key", "value")]
     shown = {"sentence": graphs.complete(), "decoder": graphs.causal()}
@@ -72,9 +229,19 @@ def test_the_readme_primitive_runs() -> None:
     assert scope["weighted"].isfinite().all()
 
 
+def test_pages_name_all_that_there_is() -> None:
+    texts = {page.name: page.read_text() for page in PAGES}
+    for name in encodings.ENCODINGS:
+        assert f"| `{name}` |" in texts["encodings.md"], name
+    for kind in huggingface.FAMILIES:
+        assert f"`{kind}`" in texts["huggingface.md"], kind
+    for kind in KINDS:
+        assert f"| `{kind}` |" in texts["text.md"], kind
+
+
 def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    model, pattern, _, signs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    model, pattern, engine, signs = blocks("CONTRIBUTING.md")
+    compile(engine, "CONTRIBUTING.md", "exec")  # an excerpt: the names are those of its file
     example = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", example)
     exec(model, example.__dict__)
@@ -90,103 +257,101 @@ def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch
     assert torch.equal(batch.inputs[0].prod(-1) > 0, batch.target == 1)
 
 
-def test_the_code_of_the_encodings_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "encodings.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    scope: dict[str, object] = {}
-    exec(code, scope)
-    assert scope["added"].shape == scope["biased"].shape == (10, 32)
-    assert (tmp_path / "alibi.png").exists()
-    for name in encodings.ENCODINGS:
-        assert f"| `{name}` |" in page, name
-
-
-def test_the_code_of_the_hugging_face_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    numbers = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = transformers.BertConfig(vocab_size=9, intermediate_size=8, **numbers)
-    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "bert-base-uncased")
-    llama = transformers.LlamaConfig(vocab_size=9, intermediate_size=8, **numbers)
-    t5 = transformers.T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-    monkeypatch.chdir(tmp_path)
-    ids = torch.randint(3, 9, (2, 6))
-    scope: dict[str, object] = {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "prompts": ids,
-        "source_ids": ids,
-        "source_mask": None,
-        "start": torch.zeros(2, 1, dtype=torch.long),
-        "eos": 2,
-        "pad": 0,
-        "t5": huggingface.load(transformers.T5ForConditionalGeneration(t5)),
-    }
-    page = (ROOT / "docs" / "huggingface.md").read_text()
-    loading, writing = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(loading, scope)
-    assert scope["scores"].shape == (2, 6, 9)
-    scope["model"] = huggingface.load(transformers.LlamaForCausalLM(llama))
-    exec(writing, scope)
-    for kind in huggingface.FAMILIES:
-        assert f"`{kind}`" in page, kind
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of a Trainer's own
-def test_the_code_of_the_training_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("lightning")
-    pytest.importorskip("torch_geometric")
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "training.md").read_text()
-    own, rings, task, trainer = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    scope: dict[str, object] = {}
-    exec(own, scope)
-    assert scope["metrics"]["test/accuracy"] > 0.8
-    assert (tmp_path / "runs" / "mine" / "metrics.json").is_file()
-    exec(rings, scope)
-    assert scope["metrics"]["test/accuracy"] > 0.8
-    exec(task, scope)
-    exec(trainer, scope)
-    assert scope["module"].measured["val/accuracy"] > 0.5
-    relative = scope["Relative"]()
-    ones = DataLoader(TensorDataset(torch.ones(4, 8), torch.ones(4, 1)))
-    loaders = {"train": ones, "val": ones, "test": ones}
-    metrics = training.fit(
-        torch.nn.Linear(8, 1),
-        relative,
-        loaders,
-        training.RunFolder(tmp_path / "runs" / "relative"),
-        optimizer=training.Optimizer(lr=0.01),
-        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", better="lower"),
-    )
-    assert metrics["test/mape"] < 5
-
-
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tokenizers")
-    monkeypatch.chdir(tmp_path)
-    book = "it was a dark and stormy night. " * 999
-    (tmp_path / "book.txt").write_text(book)
     prepared = []
-    monkeypatch.setattr(runs, "train", lambda recipe, _: prepared.append(prepare(recipe)))
-    page = (ROOT / "docs" / "text.md").read_text()
-    training, tokens, packed = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(training, {})
-    model, loaders = prepared[0]
-    assert model(*next(iter(loaders["train"])).inputs).shape == (12 * 64, len(set(book)))
-    scope: dict[str, object] = {}
-    exec(tokens, scope)
+    monkeypatch.setattr(
+        runs, "train", lambda recipe, _: prepared.append(prepare(recipe)) or {"test/loss": 0.0}
+    )
+    scope = run_page("docs/text.md", tmp_path, monkeypatch)
+    model, splits = prepared[0]
+    batch = next(iter(splits.loaders(0)["train"]))
+    text = (tmp_path / "book.txt").read_text()
+    assert model(*batch.inputs).shape == (12 * 64, len(set(text)))
     assert scope["sizes"].tolist() == [4, 7]
-    exec(packed, scope)
     torch.testing.assert_close(scope["same"], scope["model"](scope["batch"]))
-    for kind in KINDS:
-        assert f"| `{kind}` |" in page, kind
-    for named in re.findall(r"edgewise train ([\w-]+)", page):
-        assert named in recipes.RECIPES
+
+
+def commands_of(block: str) -> list[list[str]]:
+    """The words of each command; settings of the environment before it are left out."""
+    lines = block.replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [list(itertools.dropwhile(re.compile(r"[A-Z_]+=").match, w)) for w in words if w]
+
+
+COMMANDS = [
+    pytest.param(command, id=f"{page.name}: {' '.join(command)}")
+    for page in PAGES
+    for block in blocks(page.relative_to(ROOT).as_posix(), "")
+    for command in commands_of(block)
+    if command
+]
+CHEAP = ("list", "show", "doctor")
+"""They take no time. The others are read by the parser, and their recipes and fields found."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_a_page_is_one(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program, *words = command
+    monkeypatch.setenv("EDGEWISE_IMPORT", "")
+    if program == "edgewise":
+        if words[0] in CHEAP and not any("mypatterns" in word for word in words):
+            monkeypatch.chdir(tmp_path)
+            assert main(words) == 0
+            assert capsys.readouterr().out
+            return
+        arguments, fields = parse(words)
+        if "recipe" in arguments:
+            if arguments.recipe not in recipes.RECIPES:
+                pytest.skip(f"the recipe {arguments.recipe} is not in this version")
+            check_fields(arguments, fields)
+    elif program == "python":
+        assert words[:2] == ["-m", words[1]] or "<" in words[0] or (ROOT / words[0]).is_file()
+        if words[0] == "-m":
+            assert importlib.util.find_spec(words[1]), words[1]
+    elif program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[0] in targets
+    else:
+        assert program == "pip", command
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for extra in re.findall(r"\[(.*?)\]", " ".join(words)):
+            assert set(extra.split(",")) <= set(known["optional-dependencies"])
+
+
+def check_fields(arguments: argparse.Namespace, fields: dict[str, str]) -> None:
+    """The recipe has these fields, and they take these values."""
+    recipe = recipes.find(arguments.recipe)
+    given = {name: value for name, value in fields.items() if "mypatterns" not in value}
+    runs.with_values(recipe, given)
+    for value in getattr(arguments, "values", []):
+        runs.with_values(recipe, {arguments.field: value})
+    assert set(fields) <= set(runs.fields_of(recipe))
+
+
+def test_the_own_data_path_of_the_readme_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained_on_molecules(tmp_path)
+    assert "solubility" in capsys.readouterr().out
+    (answer,) = ew.load("runs/mine").predict(["CCO"])
+    assert isinstance(answer["solubility"], float)
+
+
+def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
+    """The table has the Makefile's graphs, with the edges that they have on eight digits."""
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    (line,) = [line for line in makefile.splitlines() if "edgewise compare" in line]
+    words = shlex.split(line.replace("$(WORKERS)", "2"))
+    arguments, _ = parse(words[words.index("compare") :])
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| `([^`]*\))` \| ([\d.]+) \| [\d.]+ ± [\d.]+ % \|$", text, re.MULTILINE)
+    assert [graph.replace("\\|", "|") for graph, _ in rows] == arguments.values
+    for graph, edges in rows:
+        bound = graphs.parse(graph.replace("\\|", "|")).bind(8)
+        assert f"{bound.num_edges / 8:.2f}" == edges

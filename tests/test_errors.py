@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
 import edgewise
-from edgewise.errors import MissingExtraError, require, unknown_name
+from edgewise.errors import MissingExtraError, how_to_install, require, unknown_name
 
 
 def test_a_name_in_other_letters_is_found_and_said_first() -> None:
@@ -39,9 +41,58 @@ def test_a_required_package_that_is_missing_is_named_with_its_extra(
         require("rdkit", extra="chem", purpose="reading molecules")
     assert str(caught.value) == (
         "reading molecules needs the package `rdkit`, which is not installed. "
-        "Remedy: pip install 'edgewise[chem]'."
+        f"Remedy: {how_to_install('chem')}."
     )
     assert isinstance(caught.value, ImportError)
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'edgewise[chem]'"),
+        (
+            {"url": "file:///home/me/my%20edgewise", "dir_info": {"editable": True}},
+            "pip install -e '/home/me/my edgewise[chem]'",
+        ),
+        (
+            {"url": "file:///home/me/edgewise", "dir_info": {}},
+            "pip install '/home/me/edgewise[chem]'",
+        ),
+        (
+            {"url": "https://example.org/edgewise.git", "vcs_info": {"vcs": "git"}},
+            "pip install 'edgewise[chem] @ git+https://example.org/edgewise.git'",
+        ),
+        (
+            {"url": "file:///home/me/edgewise.whl", "archive_info": {}},
+            "pip install 'edgewise[chem] @ file:///home/me/edgewise.whl'",
+        ),
+    ],
+)
+def test_the_remedy_is_of_where_this_copy_came_from(
+    origin: dict[str, object] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if origin is None else json.dumps(origin)
+
+    monkeypatch.setattr(metadata, "distribution", lambda _name: Installed())
+    assert how_to_install("chem") == command
+
+
+def test_the_remedy_where_nothing_was_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", absent)
+    assert how_to_install("chem") == 'pip install -e ".[chem]" in a clone of Edgewise'
+
+
+def test_of_many_names_the_nearest_is_said_and_the_others_are_counted() -> None:
+    names = [f"model.field_{i}" for i in range(40)] + ["model.heads"]
+    error = unknown_name("field", "model.head", names)
+    assert error.expected == "model.heads, or another of 40 names"
+    assert "did you mean 'model.heads'" in str(error)
 
 
 def test_a_missing_package_is_refused_in_one_place() -> None:

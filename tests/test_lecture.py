@@ -1,12 +1,24 @@
-"""Every link of docs/lecture.md leads to the lines and the test that it names."""
+"""Every link of docs/lecture.md leads to the lines and the test that it names.
+
+And the formulas that no other test holds, computed from the lecture's letters.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.layers import MessagePassing
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "lecture.md"
@@ -16,6 +28,7 @@ ROWS = [
     for line in PAGE.read_text(encoding="utf-8").splitlines()
     if line.startswith("|") and "---" not in line and "in the code" not in line
 ]
+DRY_RUN: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "dry_run.py"))
 
 
 def names(path: Path) -> set[str]:
@@ -48,3 +61,78 @@ def test_every_part_of_the_lectures_is_there() -> None:
     for part in parts:
         assert any(part in heading for heading in headings), part
     assert len(ROWS) > 50
+
+
+def attention(scores: Tensor, value: Tensor) -> Tensor:
+    """softmax(scores [H, N, N]) V, for values ``[N, H, D]``."""
+    return torch.einsum("hij,jhd->ihd", scores.softmax(-1), value)
+
+
+def dots(query: Tensor, key: Tensor) -> Tensor:
+    return torch.einsum("ihd,jhd->hij", query, key) / query.shape[-1] ** 0.5
+
+
+def test_the_mean_of_the_neighbours_is_a_matrix_product() -> None:
+    matrix = (torch.rand(7, 7, dtype=torch.double) < 0.5).double()
+    matrix[:, 0] = 1  # none without a neighbour
+    degree = matrix.sum(1).diag()
+    x, layer = torch.randn(7, 3, dtype=torch.double), MessagePassing(3, 2, reduce="mean").double()
+    expected = degree.inverse() @ matrix @ x @ layer.message.weight.T
+    expected = expected + x @ layer.own.weight.T + layer.own.bias
+    torch.testing.assert_close(layer(x, graphs.from_dense(matrix.bool())), expected)
+
+
+def test_the_product_with_the_adjacency_matrix_to_the_letter() -> None:
+    query, key, value = torch.randn(3, 6, 2, 4, dtype=torch.double)
+    graph = (graphs.window(1) | graphs.hubs([2])).bind(6)
+    weight = torch.rand(graph.num_edges, dtype=torch.double) + 0.5
+    product = torch.zeros(6, 6, dtype=torch.double)
+    product[graph.target, graph.source] = weight  # A ⊙ W_E E
+    scores = dots(query, key) * product
+    literal = attention(scores, value)
+    gain = product.flatten()[:, None]  # complete() lists its edges as the matrix has them
+    torch.testing.assert_close(ew.attend(query, key, value, graphs.complete(), gain=gain), literal)
+    # Ours reads neighbours alone, and so another thing.
+    masked = attention(scores.masked_fill(product == 0, -torch.inf), value)
+    on_edges = ew.attend(query, key, value, graph, gain=weight[:, None])
+    torch.testing.assert_close(on_edges, masked)
+    assert (literal - masked).abs().max() > 0.1
+    assert scores.softmax(-1)[:, product == 0].min() > 0, "strangers are read, too"
+
+
+def test_graphormer_adds_a_table_by_distance_and_a_number_for_the_path() -> None:
+    nodes, heads = DRY_RUN["N"], DRY_RUN["H"]
+    torch.manual_seed(7)
+    out = DRY_RUN["graphormer"]()
+    torch.manual_seed(7)  # and draw the same again
+    distance, table = torch.randint(5, (nodes * nodes,)), torch.randn(5, heads)
+    path = torch.randn(nodes * nodes, heads)
+    query, key, value = (DRY_RUN["features"]() for _ in range(3))
+    scores = torch.empty(heads, nodes, nodes)
+    for i in range(nodes):
+        for j in range(nodes):
+            pair = i * nodes + j
+            by_distance, by_path = table[distance[pair]], path[pair]  # b_φ(i,j) and c_ij
+            dot = (query[i] * key[j]).sum(-1) / query.shape[-1] ** 0.5
+            scores[:, i, j] = dot + by_distance + by_path
+    torch.testing.assert_close(out, attention(scores, value))
+
+
+def test_reformer_reads_the_buckets_of_its_hashes() -> None:
+    nodes, width = DRY_RUN["N"], DRY_RUN["D"]
+    torch.manual_seed(7)
+    out = DRY_RUN["reformer"]()
+    torch.manual_seed(7)  # and draw the same again
+    query, value = DRY_RUN["features"](), DRY_RUN["features"]()
+    key = normalize(query, dim=-1)
+    together = torch.zeros(nodes, nodes, dtype=torch.bool)
+    for _ in range(2):
+        turn = torch.randn(width, 2)
+        hashes = []
+        for x in key[:, 0]:
+            both = torch.cat([x @ turn, -(x @ turn)])
+            hashes.append(int(both.argmax()))
+        together |= torch.tensor([[a == b for b in hashes] for a in hashes])
+    assert 0 < together.float().mean() < 1
+    expected = attention(dots(query, key).masked_fill(~together, -torch.inf), value)
+    torch.testing.assert_close(out, expected)

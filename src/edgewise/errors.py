@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import os
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+SHOWN = 12
+"""Names that an error lists beside the nearest one before it only counts them."""
 
 
 class EdgewiseError(Exception):
@@ -61,8 +68,29 @@ class MissingExtraError(EdgewiseError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package `{package}`, which is not installed. "
-            f"Remedy: pip install 'edgewise[{extra}]'."
+            f"Remedy: {how_to_install(extra)}."
         )
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra to Edgewise, from where this copy was installed.
+
+    A clone is named by its folder, so that the command works from any other.
+    """
+    try:
+        text = metadata.distribution("edgewise").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # imported from a folder on the path
+        return f'pip install -e ".[{extra}]" in a clone of Edgewise'
+    if text is None:
+        return f"pip install 'edgewise[{extra}]'"
+    origin = json.loads(text)
+    url = str(origin["url"])
+    if "dir_info" in origin:
+        folder = url2pathname(urlsplit(url).path)
+        option = "-e " if origin["dir_info"].get("editable") else ""
+        return f"pip install {option}'{folder}[{extra}]'"
+    vcs = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+    return f"pip install 'edgewise[{extra}] @ {vcs}{url}'"
 
 
 def require(package: str, *, extra: str, purpose: str) -> Any:
@@ -97,8 +125,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
         expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
     else:
         nearest = lowered[near[0]]
-        others = ", ".join(choice for choice in choices if choice != nearest)
-        expected = f"{nearest}, or another of {others}" if others else nearest
+        others = [choice for choice in choices if choice != nearest]
+        listed = ", ".join(others) if len(others) <= SHOWN else f"{len(others)} names"
+        expected = f"{nearest}, or another of {listed}" if others else nearest
         remedy = f"did you mean {nearest!r}?"
     return ArgumentError(kind, expected=expected, got=repr(name), remedy=remedy)
 

@@ -10,16 +10,19 @@ import resource
 import signal
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from edgewise.cli import main
+from edgewise.cli import doctor, main
+from edgewise.data import DATA
 from edgewise.encodings import ENCODINGS
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
 from edgewise.runs import fields_of
+from edgewise.tasks import TASKS
 from tests import forked
 
 TINY = [
@@ -41,13 +44,13 @@ def run(capsys, *argv) -> tuple[int, str, str]:
 def test_list_names_everything(capsys):
     code, out, _ = run(capsys, "list")
     assert code == 0
-    for name in (*RECIPES, *MODELS, *PATTERNS, *ENCODINGS):
+    for name in (*RECIPES, *MODELS, *DATA, *TASKS, *PATTERNS, *ENCODINGS):
         assert re.search(rf"^  {name} +\S", out, re.MULTILINE), name
     _, only, _ = run(capsys, "list", "models")
     assert set(re.findall(r"^  (\S+)", only, re.MULTILINE)) == set(MODELS)
 
 
-@pytest.mark.parametrize("name", [*RECIPES, *MODELS, *PATTERNS, *ENCODINGS])
+@pytest.mark.parametrize("name", [*RECIPES, *MODELS, *DATA, *TASKS, *PATTERNS, *ENCODINGS])
 def test_show_everything(name, capsys):
     code, out, _ = run(capsys, "show", name)
     assert code == 0
@@ -166,6 +169,35 @@ def test_doctor(capsys, monkeypatch, tmp_path):
     for word in ("edgewise", "torch", "threads", "reference", "dense", "lightning", "Cora"):
         assert word in out
     assert "(no such folder)" in out
+    for name in DATA:
+        assert re.search(rf"^  {name} +\S", out, re.MULTILINE), name
+
+
+def test_doctor_knows_every_package_of_every_extra_and_which_is_missing(capsys, monkeypatch):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = {
+        re.split(r"[<>=]", package)[0]: extra
+        for extra in set(extras) - {"all", "dev"}
+        for package in extras[extra]
+    }
+    assert {package: extra for package, (extra, _) in doctor.EXTRAS.items()} == wanted
+    monkeypatch.setattr(doctor.util, "find_spec", lambda _name: None)
+    _, out, _ = run(capsys, "doctor")
+    for package, extra in wanted.items():
+        assert re.search(rf"^  {package} +missing +.*pip install .*\[{extra}\]", out, re.M), package
+
+
+def test_doctor_knows_the_folder_of_every_published_data_set():
+    """What loads a published set stands in a file that looks for its folder."""
+    for name, kind in DATA.items():
+        looks = re.search(r"find_raw\(|find_files\(|raw_texts\(|read_mnist\(", source_of(kind))
+        assert bool(looks) <= (name in doctor.FOLDERS), name
+    assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
+
+
+def source_of(kind):
+    return Path(sys.modules[kind.__module__].__file__).read_text()
 
 
 @pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint

@@ -228,6 +228,7 @@ def test_an_untied_bert_keeps_its_own_head(make: Callable[..., nn.Module], tmp_p
         close(ours.logits(ours(ids, mask)), theirs(ids, attention_mask=mask).logits)
 
 
+@pytest.mark.filterwarnings("ignore:not loaded.*pooler.dense")  # which reads the class token alone
 def test_vit_gives_the_states_and_gradients_of_theirs(tmp_path: Path) -> None:
     numbers = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = transformers.ViTConfig(**numbers, intermediate_size=24, image_size=8, patch_size=4)
@@ -390,3 +391,55 @@ def test_a_text_longer_than_the_positions_reach_says_so() -> None:
     ours = load(made(bert))
     with refused("x", expected="at most 12 nodes", got="13 nodes", remedy="larger length"):
         ours(torch.ones(1, 13, dtype=torch.long))
+
+
+@pytest.mark.parametrize(("make", "learned"), [(bert, 12), (roberta, 12), (gpt2, 40)])
+def test_positions_are_repeated_and_said_so(
+    make: Callable[[], nn.Module], learned: int, tmp_path: Path
+) -> None:
+    theirs = made(make)
+    theirs.save_pretrained(tmp_path)
+    for source in (theirs, tmp_path):
+        short = load(source)
+        with pytest.warns(UserWarning, match=f"{learned} to 89 are copies of the {learned}"):
+            long = load(source, graphs.window(1), positions=90)
+        table, longer = short.embedding.positions.table, long.embedding.positions.table
+        ahead = len(table) - learned
+        assert len(longer) == 90 + ahead
+        assert torch.equal(longer[: len(table)], table)
+        for position in range(learned, 90):
+            assert torch.equal(longer[ahead + position], table[ahead + position % learned])
+        ids = torch.randint(3, VOCABULARY, (1, 90))
+        assert long(ids).isfinite().all()
+        # Where both can read, they read the same.
+        same = short(ids[:, :learned], graph=long.reader.stack.graph)
+        torch.testing.assert_close(long(ids[:, :learned]), same)
+    load(theirs, positions=learned)  # without a warning
+    with refused("positions", expected=f"at least the {learned}", got="5", remedy="leave it out"):
+        load(theirs, positions=5)
+
+
+def test_models_without_a_table_of_positions_need_none() -> None:
+    with refused("positions", expected="bert, roberta, gpt2", got="llama", remedy="leave it out"):
+        load(llama(), positions=30)
+
+
+def test_a_graph_given_as_a_text_or_as_something_else() -> None:
+    theirs = made(bert)
+    ids, mask = sentences()
+    by_text = load(theirs, "window(1) | hubs([0])")
+    by_pattern = load(theirs, graphs.window(1) | graphs.hubs([0]))
+    assert torch.equal(by_text(ids, mask), by_pattern(ids, mask))
+    with refused("graph", expected="window", got="'windw'", remedy="did you mean 'window'"):
+        load(theirs, "windw(1)")
+    with refused("graph", expected="a graph or a pattern", got="", remedy=""):
+        load(theirs, torch.ones(7, 7, dtype=torch.bool))
+
+
+def test_heads_that_are_left_out_are_named() -> None:
+    config = transformers.BertConfig(**SMALL, max_position_embeddings=12)
+    with pytest.warns(UserWarning, match="not loaded.*classifier.weight, classifier.bias"):
+        load(transformers.BertForSequenceClassification(config))
+    config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9, n_positions=6)
+    with pytest.warns(UserWarning, match="not loaded.*score.weight"):
+        load(transformers.GPT2ForSequenceClassification(config))

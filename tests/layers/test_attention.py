@@ -44,6 +44,17 @@ def test_cross_attention_equals_torch() -> None:
     torch.testing.assert_close(out, theirs(x, memory, memory)[0], rtol=0, atol=1e-13)
 
 
+def test_its_weights_are_those_of_torch() -> None:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    ours = MultiHeadAttention(12, 3).double()
+    copy_multi_head(theirs, ours)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    _, other = theirs(x, x, x, average_attn_weights=False)  # [B, H, targets, sources]
+    weights = ours.weights(x, graphs.complete()).unflatten(1, (5, 5)).movedim(-1, 1)
+    torch.testing.assert_close(weights, other, rtol=0, atol=1e-13)
+
+
 def test_split_form_sends_part_h_of_the_input_to_head_h() -> None:
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, projections="split", bias=False).double()

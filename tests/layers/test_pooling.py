@@ -15,6 +15,7 @@ BY_HAND = {
     "sum": lambda x: x.sum(0),
     "max": lambda x: x.amax(0),
     "class": lambda x: x[0],
+    "last": lambda x: x[-1],
 }
 
 

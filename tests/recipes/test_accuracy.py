@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shlex
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from edgewise.cli import main
 from edgewise.recipes import find
-from edgewise.runs import measure, train
+from edgewise.runs import compare, measure, train
 from tests.places import ROOT, needs
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.py"
@@ -77,6 +78,18 @@ def test_pre_training_as_the_results_page_has_it(tmp_path, monkeypatch):
 
 def test_digits(tmp_path):
     assert train(find("digits"), tmp_path / "digits")["test/accuracy"] >= 0.97
+
+
+def test_the_demo_reaches_what_the_readme_says(tmp_path):
+    text = (RESULTS.parents[1] / "README.md").read_text()
+    said = re.findall(r"^\| `([^`]*\))` \| [\d.]+ \| ([\d.]+) ± [\d.]+ % \|$", text, re.MULTILINE)
+    values = [graph.replace("\\|", "|") for graph, _ in said]
+    recipe = find("digit-rows")
+    found = compare(recipe, "model.graph", values, tmp_path / "demo", seeds=3, workers=2)
+    assert len(found.outcomes) == 6
+    for outcome, (_, percent) in zip(found.outcomes, said, strict=True):
+        # Another processor rounds otherwise: by some tenths where it learns, more where it guesses.
+        assert abs(100 * outcome.mean("test/accuracy") - float(percent)) < 2, outcome.label
 
 
 def test_forecast(tmp_path):

@@ -234,7 +234,7 @@ def test_comparison_differs_in_one_field_only(tmp_path):
     found = compare(TINY, "model.graph", ["empty()", "complete()"], tmp_path / "runs")
     assert [outcome.edges_per_token for outcome in found.outcomes] == [0, 16]
     assert [outcome.label for outcome in found.outcomes] == ["empty()", "complete()"]
-    assert [len(outcome.rows) for outcome in found.outcomes] == [2, 2]
+    assert [len(log) for outcome in found.outcomes for log in outcome.logs] == [2, 2]
     records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/recipe.json")]
     assert {record["model"].pop("graph") for record in records} == {"empty()", "complete()"}
     assert records[0] == records[1]

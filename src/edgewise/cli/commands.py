@@ -73,7 +73,15 @@ def compare(arguments: Namespace, fields: Fields) -> int:
             remedy="leave it out",
         )
     out = arguments.out or Path("runs") / f"{recipe.name}-{arguments.field}"
-    found = runs.compare(recipe, arguments.field, arguments.values, out, resume=arguments.resume)
+    found = runs.compare(
+        recipe,
+        arguments.field,
+        arguments.values,
+        out,
+        seeds=arguments.seeds,
+        workers=arguments.workers,
+        resume=arguments.resume,
+    )
     print(comparison_table(found))
     for path in write_report(found, out):
         print(path)

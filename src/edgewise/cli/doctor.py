@@ -4,32 +4,63 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata, util
+from pathlib import Path
 
 import torch
 
 from edgewise import __version__
 from edgewise.cli.table import table
-from edgewise.data import planetoid
+from edgewise.data import DATA
 from edgewise.data.files import cache_root, data_root
 from edgewise.data.graphs.planetoid import NAMES
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
+from edgewise.errors import how_to_install
 
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
     "safetensors": ("train", "weights in run folders"),
-    "scikit-learn": ("train", "the data set digits"),
+    "scikit-learn": ("train", "handwritten digits, and stratified splits"),
     "rich": ("train", "the progress bar"),
-    "torch_geometric": ("graphs", "`edgewise verify`, and neighbour loaders of its own"),
+    "sacrebleu": ("train", "BLEU of translations"),
+    "torch_geometric": ("graphs", "`edgewise verify`, drop-ins, and neighbour loaders of its own"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),
+    "transformers": ("text", "weights of live Hugging Face models"),
     "tokenizers": ("text", "reading text"),
+    "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),
 }
+"""Every package of an extra: which, and what it is for."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
+WITH = {
+    "digits": "scikit-learn",
+    "digit_rows": "scikit-learn",
+    "time_series": "statsmodels, or a file of your own",
+}
+"""Data sets that come with a package."""
+FOLDERS = {
+    "planetoid": NAMES,
+    "tu": ("ENZYMES", "MUTAG"),
+    "caption_digits": ("MNIST",),
+    "ego_facebook": ("ego_facebook",),
+    "esol": ("esol",),
+    "ewt": ("UD_English-EWT",),
+    "gowalla": ("gowalla",),
+    "hollywood_actors": ("hollywood_actors",),
+    "ionic_liquids": ("ionic_liquids",),
+    "masked_text": ("wikitext-2", "war_and_peace", "tinyshakespeare", "multi30k"),
+    "multi30k": ("multi30k",),
+    "shakespeare": ("tinyshakespeare",),
+    "sst2": ("SST2",),
+    "war_and_peace": ("war_and_peace",),
+    "wiki_summaries": ("wikitext-2",),
+    "wikitext2": ("wikitext-2",),
+}
+"""The folders of published data sets; all others are of files of your own."""
 
 
 def report() -> str:
@@ -71,7 +102,7 @@ def _purpose(engine: object) -> str:
 
 def _extra(package: str, extra: str, purpose: str) -> list[str]:
     if util.find_spec(MODULES.get(package, package)) is None:
-        return [package, "missing", f"{purpose}: pip install 'edgewise[{extra}]'"]
+        return [package, "missing", f"{purpose}: {how_to_install(extra)}"]
     return [package, metadata.version(package), purpose]
 
 
@@ -81,10 +112,20 @@ def _data() -> list[list[str]]:
     base = root or cache_root()
     if root and not root.is_dir():
         where += " (no such folder)"
-    rows = [["root", where], ["cache", str(cache_root())], ["digits", "comes with scikit-learn"]]
-    for name in NAMES:
-        raw = base / name / "raw"
-        found = all((raw / file).is_file() for file in planetoid(name).files)
-        absent = "missing" if root else "not downloaded yet"
-        rows.append([name, f"found in {raw}" if found else absent])
+    rows = [["root", where], ["cache", str(cache_root())]]
+    absent = "missing" if root else "not downloaded yet"
+    for name in sorted(DATA):
+        if name in FOLDERS:
+            states = [
+                f"{folder} {'found' if _has_files(base / folder / 'raw') else absent}"
+                for folder in FOLDERS[name]
+            ]
+            rows.append([name, ", ".join(states)])
+        else:
+            comes = f"comes with {WITH[name]}" if name in WITH else "files of your own"
+            rows.append([name, comes])
     return rows
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())

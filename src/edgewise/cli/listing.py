@@ -10,6 +10,7 @@ from typing import Any
 
 from edgewise.arguments import check_least
 from edgewise.cli.table import table
+from edgewise.data import DATA
 from edgewise.encodings import ENCODINGS
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.graphs import PATTERNS, Graph, Pattern, parse
@@ -17,6 +18,8 @@ from edgewise.models import MODELS
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.parsing import describe, show_value
+from edgewise.runs.recipe_fields import part_fields
+from edgewise.tasks import TASKS
 
 
 def _first_line(thing: Any) -> str:
@@ -30,6 +33,8 @@ def _module(thing: Any) -> Any:
 KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
     "recipes": (RECIPES, lambda recipe: recipe.summary),
     "models": (MODELS, lambda model: _first_line(_module(model))),
+    "data": (DATA, _first_line),
+    "tasks": (TASKS, _first_line),
     "graphs": (PATTERNS, _first_line),
     "encodings": (ENCODINGS, _first_line),
 }
@@ -47,7 +52,7 @@ def listing(kind: str | None = None) -> str:
 
 
 def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
-    """All about a recipe, a model, an encoding or a graph; a graph is also drawn.
+    """All about a recipe, a model, data, a task, an encoding or a graph; a graph is also drawn.
 
     Raises:
         ArgumentError: nothing has this name, or there is nothing to draw.
@@ -77,6 +82,9 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
         return f"{inspect.getdoc(_module(MODELS[name]))}\n\n{_signature(name, MODELS[name])}"
     if name in ENCODINGS:
         return f"{_signature(name, ENCODINGS[name])}\n\n{inspect.getdoc(ENCODINGS[name])}"
+    for things in (DATA, TASKS):
+        if name in things:
+            return _part_text(name, things[name])
     if name in PATTERNS:
         return f"{_signature(name, PATTERNS[name])}\n\n{inspect.getdoc(PATTERNS[name])}"
     if graph is not None:
@@ -102,8 +110,18 @@ def recipe_text(recipe: Recipe) -> str:
     return "\n".join([*about, "", table(rows, left=3)])
 
 
+def _part_text(name: str, kind: Any) -> str:
+    """A data set or a task, and its fields with their values and types."""
+    rows = [
+        [f"  {field}", str(show_value(about.value)), describe(about.kind)]
+        for field, about in part_fields(kind()).items()
+    ]
+    text = f"{name}: {inspect.getdoc(kind)}"
+    return f"{text}\n\nfields\n{table(rows, header=False, left=3)}" if rows else text
+
+
 def _graph(name: str) -> Pattern | None:
-    if "(" not in name:
+    if "(" not in name and ":" not in name:
         # A pattern that needs no argument can be drawn by its name alone.
         pattern = PATTERNS.get(name)
         needed = inspect.signature(pattern).parameters.values() if pattern else ()

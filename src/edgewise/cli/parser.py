@@ -12,6 +12,7 @@ from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
 from edgewise.cli.predict import OPTIONS
 from edgewise.errors import ArgumentError
+from edgewise.graphs.own import allow
 from edgewise.recipes import RECIPES, Recipe
 
 Fields = dict[str, str]
@@ -40,6 +41,13 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     rest, fields = split_fields(argv)
     named = next((RECIPES[word] for word in rest if word in RECIPES), None)
     arguments = build_parser(named).parse_args(rest)
+    typed = [
+        *fields.values(),
+        *getattr(arguments, "values", ()),
+        str(getattr(arguments, "name", "")),
+    ]
+    for text in typed:
+        allow(text)  # who names a module here wants it
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
             f"--{next(iter(fields))}",
@@ -112,7 +120,7 @@ def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         add,
         commands.show,
         "show",
-        "a recipe with all its fields, a model, a graph or an encoding",
+        "a recipe with all its fields, a model, a data set, a task, a graph or an encoding",
         'edgewise show "window(2) | hubs([0])" --draw picture.png',
     )
     command.add_argument("name", metavar="NAME", help="as `edgewise list` says, or a graph's text")
@@ -147,6 +155,10 @@ def _add_training(
     command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
     command.add_argument("field", metavar="FIELD", help="such as model.graph")
     command.add_argument("values", nargs="+", metavar="VALUE", help="one training for each")
+    help_ = "train each with N seeds; mean and std"
+    command.add_argument("--seeds", type=int, metavar="N", help=help_)
+    help_ = "train N values at once, each in a process of its own on one thread"
+    command.add_argument("--workers", type=int, metavar="N", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     command = _command(
         add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgewise.cli.table import tested
+from edgewise.cli.table import shown_metric, tested
 from edgewise.errors import require
 from edgewise.graphs import Graph
 from edgewise.graphs.drawing import draw_matrix, draw_nodes
@@ -54,31 +54,39 @@ def _colour(place: int) -> str:
 
 
 def _draw_accuracies(found: Comparison, axes: Axes) -> None:
-    """A bar for each value, the first on top, with its number at the end."""
+    """A bar for each value, the first on top, with its number at the end; a dot for each seed."""
     name = f"test/{_metric(found)}"
-    values = [outcome.metrics[name] for outcome in found.outcomes]
-    places = list(range(len(values)))
-    colours = [_colour(place) for place in places]
-    axes.barh(places, values, color=colours, height=0.62)
-    for place, value in zip(places, values, strict=True):
-        shown = f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.3f}"
+    for place, outcome in enumerate(found.outcomes):
+        mean, values = outcome.mean(name), outcome.values(name)
+        axes.barh(place, mean, color=_colour(place), height=0.62)
+        if len(values) > 1:
+            axes.scatter(values, [place] * len(values), s=9, color="white", edgecolors="#16202c")
         axes.annotate(
-            shown, (value, place), (5, 0), textcoords="offset points", va="center", fontsize=9
+            shown_metric(outcome, name),
+            (max(values), place),
+            (7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
         )
-    axes.set_yticks(places, [outcome.label for outcome in found.outcomes], family="monospace")
+    labels = [outcome.label for outcome in found.outcomes]
+    axes.set_yticks(range(len(labels)), labels, family="monospace")
     axes.invert_yaxis()
-    axes.margins(x=0.18)
+    axes.margins(x=0.3)  # for the numbers
+    if name.endswith("accuracy"):
+        axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0])
     _plain(axes, name.replace("/", " "))
     axes.grid(axis="y", visible=False)
 
 
 def _draw_curves(found: Comparison, axes: Axes) -> None:
-    """The validation metric over the epochs, a line for each value."""
+    """The validation metric over the epochs, a line for each value and seed."""
     name = f"val/{_metric(found)}"
     for place, outcome in enumerate(found.outcomes):
-        epochs = [row["epoch"] for row in outcome.rows]
-        values = [row[name] for row in outcome.rows]
-        axes.plot(epochs, values, color=_colour(place), linewidth=1.6, label=outcome.label)
+        for seed, log in enumerate(outcome.logs):
+            epochs, values = [row["epoch"] for row in log], [row[name] for row in log]
+            label = None if seed else outcome.label
+            axes.plot(epochs, values, color=_colour(place), linewidth=1.4, label=label)
     axes.set_xlabel("epoch", fontsize=9)
     axes.legend(fontsize=8, frameon=False, loc="best")
     _plain(axes, name.replace("val/", "validation "))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from edgewise import __version__
 from edgewise.cli.picture import picture
-from edgewise.cli.table import comparison_rows
+from edgewise.cli.row_picture import row_picture
+from edgewise.cli.table import comparison_rows, tested
 from edgewise.runs import Comparison, fields_of
 from edgewise.runs.parsing import show_value
 from edgewise.training import RunFolder
@@ -40,25 +42,38 @@ details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
 def write_report(found: Comparison, path: Path) -> list[Path]:
     """``report.png`` and ``report.html``, with the same table as the terminal.
 
+    Where the models answer at the last patch of a row, ``attention.png`` shows what that reads.
+
     Raises:
         MissingExtraError: Matplotlib is not installed.
 
     """
     folder = RunFolder(path)
-    folder.write_figure("report.png", picture(found))
-    image = base64.b64encode((path / "report.png").read_bytes()).decode()
-    text = page(found, image)
+    figures = {"report.png": picture(found), "attention.png": row_picture(found)}
+    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    for name, figure in drawn.items():
+        folder.write_figure(name, figure)
+    images = [base64.b64encode((path / name).read_bytes()).decode() for name in drawn]
+    text = page(found, images)
     folder.write("report.html", lambda part: part.write_text(text, encoding="utf-8"))
-    return [path / "report.png", path / "report.html"]
+    return [path / name for name in (*drawn, "report.html")]
 
 
-def page(found: Comparison, image: str) -> str:
-    """The page; ``image`` is the picture in base64."""
+def page(found: Comparison, images: Sequence[str]) -> str:
+    """The page; ``images`` are the pictures in base64, that of the results first."""
     recipe, count = found.recipe, len(found.outcomes)
     title = f"{recipe.name}: {found.field} compared"
+    seeds = len(found.outcomes[0].runs)
+    same = "seed" if seeds == 1 else f"{seeds} seeds"
     lead = (
-        f"{escape(recipe.summary)}. The same model, numbers and seed, trained "
+        f"{escape(recipe.summary)}. The same model, numbers and {same}, trained "
         f"{count} times: only <code>{escape(found.field)}</code> differs."
+    )
+    titles = ["Accuracy, learning curves" + " and graphs" * _has_graphs(found), "What is read"]
+    shown = "\n".join(
+        f'<h2>{title}</h2>\n<div class="card"><img alt="{escape(title)}" '
+        f'src="data:image/png;base64,{image}"></div>'
+        for title, image in zip(titles, images, strict=False)
     )
     return f"""<!doctype html>
 <html lang="en">
@@ -72,8 +87,7 @@ def page(found: Comparison, image: str) -> str:
 <h1>{escape(title)}</h1>
 <p class="lead">{lead}</p>
 <div class="card">{_table(found)}</div>
-<h2>Accuracy, learning curves{" and graphs" if _has_graphs(found) else ""}</h2>
-<div class="card"><img alt="{escape(title)}" src="data:image/png;base64,{image}"></div>
+{shown}
 <details><summary>All other fields of the recipe</summary>
 <div class="card">{_fields(found)}</div></details>
 <footer>Made by <code>edgewise compare</code>, Edgewise {__version__}. An edge from j to i means
@@ -89,7 +103,8 @@ def _has_graphs(found: Comparison) -> bool:
 
 def _table(found: Comparison) -> str:
     header, *rows = comparison_rows(found)
-    values = [outcome.metrics.get("test/accuracy", 0.0) for outcome in found.outcomes]
+    accuracy = "test/accuracy" in tested(found)
+    values = [outcome.mean("test/accuracy") if accuracy else 0.0 for outcome in found.outcomes]
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     lines = []
     for row, value in zip(rows, values, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgewise.runs import Comparison
+from edgewise.runs.comparison import Outcome
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
@@ -37,7 +38,7 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
 
 def tested(found: Comparison) -> list[str]:
     """The metrics on the test split, the loss last."""
-    names = [name for name in found.outcomes[0].metrics if name.startswith("test/")]
+    names = [name for name in found.outcomes[0].metrics[0] if name.startswith("test/")]
     return sorted(names, key="test/loss".__eq__)
 
 
@@ -49,8 +50,8 @@ def comparison_rows(found: Comparison) -> list[list[str]]:
     for outcome in found.outcomes:
         edges = outcome.edges_per_token
         row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
-        row += [_number(name, outcome.metrics[name]) for name in tested(found)]
-        rows.append([*row, f"{outcome.metrics['seconds']:.1f}"])
+        row += [shown_metric(outcome, name) for name in tested(found)]
+        rows.append([*row, f"{sum(outcome.values('seconds')):.1f}"])
     return rows
 
 
@@ -59,5 +60,10 @@ def comparison_table(found: Comparison) -> str:
     return table(comparison_rows(found))
 
 
-def _number(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.4f}"
+def shown_metric(outcome: Outcome, name: str) -> str:
+    """The mean over the seeds, and ± their standard deviation where there are several."""
+    mean, std = outcome.mean(name), outcome.std(name)
+    several = len(outcome.runs) > 1
+    if name.endswith("accuracy"):
+        return f"{100 * mean:.1f}{f' ± {100 * std:.1f}' * several} %"
+    return f"{mean:.4f}{f' ± {std:.4f}' * several}"

@@ -16,6 +16,7 @@ from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
 from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
+from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
 from edgewise.data.images.image_folder import ImageFolder as image_folder
 from edgewise.data.loader import Loader
@@ -39,6 +40,7 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
+    "digit_rows": digit_rows,
     "digits": digits,
     "edge_list": edge_list,
     "ego_facebook": ego_facebook,
@@ -79,6 +81,7 @@ __all__ = [
     "TextSplits",
     "WritingBatch",
     "caption_digits",
+    "digit_rows",
     "digits",
     "edge_list",
     "ego_facebook",

@@ -64,12 +64,16 @@ class Folds:
         parts = deal(how, keys, self.folds, self.seed)
         test = parts.pop(self.fold)
         rest = torch.cat(parts).sort().values
-        inner = deal(how, [keys[i] for i in rest.tolist()], round(1 / self.val), self.seed + 1)
-        # The last part: the first ones hold the largest group, and then little else.
-        val, train = inner[-1], torch.cat(inner[:-1])
+        train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
         split = {"train": rest[train], "val": rest[val], "test": test}
         check_splits(**split)
         return split
+
+    def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
+        """Numbers of the examples to train on and to validate, where none of these is tested."""
+        inner = deal(how, keys, round(1 / self.val), self.seed + 1)
+        # The last part: the first ones hold the largest group, and then little else.
+        return torch.cat(inner[:-1]), inner[-1]
 
 
 def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Tensor]:

@@ -11,7 +11,7 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -53,6 +53,11 @@ class Table:
     def line(self, row: int) -> int:
         """The number of a row, as an editor or a spreadsheet shows it."""
         return self.lines[row]
+
+    def only(self, rows: Sequence[int]) -> Table:
+        """The table of these rows, with their numbers of lines."""
+        columns = {name: [texts[row] for row in rows] for name, texts in self.columns.items()}
+        return replace(self, columns=columns, lines=[self.lines[row] for row in rows])
 
     def texts(self, argument: str, column: str) -> list[str]:
         """A column as it is.
@@ -98,6 +103,13 @@ class Table:
     def numeric(self) -> list[str]:
         """The columns of numbers, of which some may be missing."""
         return [name for name, texts in self.columns.items() if self._is_numeric(texts)]
+
+    def counts_rows(self, column: str) -> bool:
+        """Whether a column only counts them: 0, 1, 2, ... or 1, 2, 3, ..."""
+        first = self.columns[column][0]
+        return first in ("0", "1") and self.columns[column] == [
+            str(number) for number in range(int(first), int(first) + len(self))
+        ]
 
     def choose(self, argument: str, named: str, candidates: Sequence[str], what: str) -> str:
         """The column that is named, or the only one that it can be where none is.

@@ -42,7 +42,8 @@ class Learned(nn.Module):
                 "x",
                 expected=f"at most {self.table.shape[0]} nodes, as many as there are positions",
                 got=f"{nodes} nodes",
-                remedy="make the model with a larger length, or use sinusoidal positions",
+                remedy="make the model with a larger length, load its weights with positions=, or "
+                "use sinusoidal positions",
             )
 
 

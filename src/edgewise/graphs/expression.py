@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from typing import Any
 
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import Pattern
+from edgewise.graphs.own import OWN, find
 
 OPERATORS = {ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.Sub: operator.sub}
 METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
@@ -17,14 +19,21 @@ METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     """Read what ``repr(pattern)`` writes: calls of ``patterns``, joined by ``|``, ``&`` and ``-``.
 
-    Nothing else of Python is evaluated.
+    ``mymodule:Strided(2)`` is a pattern of one's own; see ``graphs/own.py``. Nothing else of Python
+    is evaluated.
 
     Raises:
         ArgumentError: not of this form, or a pattern by an unknown name.
 
     """
+    own: dict[str, Any] = {}
+
+    def named(found: re.Match[str]) -> str:
+        own[name := f"own_{len(own)}"] = find(*found.groups())
+        return name
+
     try:
-        pattern = _read(ast.parse(text, mode="eval").body, patterns)
+        pattern = _read(ast.parse(OWN.sub(named, text), mode="eval").body, patterns, own)
     except (SyntaxError, TypeError) as error:
         raise _unreadable(text, str(error)) from error
     if not isinstance(pattern, Pattern):
@@ -32,17 +41,24 @@ def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     return pattern
 
 
-def _read(node: ast.expr, patterns: dict[str, Any]) -> Any:
+def _read(node: ast.expr, patterns: dict[str, Any], own: dict[str, Any]) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](_read(node.left, patterns), _read(node.right, patterns))
+        left, right = _read(node.left, patterns, own), _read(node.right, patterns, own)
+        return OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.Call):
-        arguments = [_read(argument, patterns) for argument in node.args]
-        named = {k.arg: _read(k.value, patterns) for k in node.keywords if k.arg is not None}
+        arguments = [_read(argument, patterns, own) for argument in node.args]
+        named = {k.arg: _read(k.value, patterns, own) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Name):
+            if node.func.id in own:
+                return own[node.func.id](*arguments, **named)
             check_choice("graph", node.func.id, patterns)
             return patterns[node.func.id](*arguments, **named)
         if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
-            return getattr(_read(node.func.value, patterns), node.func.attr)(*arguments, **named)
+            return getattr(_read(node.func.value, patterns, own), node.func.attr)(
+                *arguments, **named
+            )
+    if isinstance(node, ast.Name) and node.id in own:
+        return own[node.id]
     try:
         return ast.literal_eval(node)
     except ValueError as error:

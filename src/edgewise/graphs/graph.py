@@ -128,7 +128,13 @@ class Pattern(ABC):
             for f in fields(self)
             if (value := getattr(self, f.name)) != f.default
         ]
-        return f"{type(self).__name__.lower()}({', '.join(shown)})"
+        return f"{_name(type(self))}({', '.join(shown)})"
+
+
+def _name(kind: type[Pattern]) -> str:
+    """As ``graphs.parse`` reads it: that of one's own with its module."""
+    own = kind.__module__.partition(".")[0] != "edgewise"
+    return f"{kind.__module__}:{kind.__name__}" if own else kind.__name__.lower()
 
 
 def _written(value: Any) -> str:

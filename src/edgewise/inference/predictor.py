@@ -163,7 +163,7 @@ class Predictor(ABC):
         examples, places = [], []
         for place, value in enumerate(values):
             try:
-                given = self.from_row(value) if isinstance(value, Mapping) else value
+                given = self._of_row(value) if isinstance(value, Mapping) else value
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -175,6 +175,17 @@ class Predictor(ABC):
             for place, answer in zip(places, self.answer(examples, **options), strict=True):
                 found[place] |= answer
         return found
+
+    def _of_row(self, row: Mapping[str, Any]) -> Any:
+        missing = [name for name in self.columns() if name not in row]
+        if missing:
+            raise ArgumentError(
+                "input",
+                expected=f"a row with {', '.join(self.columns())}",
+                got=f"one without {', '.join(missing)}",
+                remedy="name its columns as in the table that was trained on",
+            )
+        return self.from_row(row)
 
 
 def check_text(value: Any, what: str) -> str:

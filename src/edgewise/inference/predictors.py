@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.errors import ArgumentError
 from edgewise.inference.image_answers import Captions, ImageClasses
+from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.new_links import NewLinks
 from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
@@ -17,6 +18,7 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     NewLinks,
     NodeClasses,
     Recommendations,
+    MoleculeProperties,
     SentenceClasses,
 )
 """Every kind of answer there is."""

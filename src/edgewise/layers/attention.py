@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
+from edgewise.edge_steps import attention_weights
 from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
@@ -122,8 +123,35 @@ class MultiHeadAttention(GraphLayer):
         Raises:
             ArgumentError: a source for self-attention, or none for cross-attention.
         """
+        dropout = self.dropout if self.training else 0.0
+        query, key, value, score = self._compared(x, source, positions, cache)
+        heads = attend(
+            query, key, value, graph, score=score, dropout=dropout, layout="NHD", **edges
+        )
+        out: Tensor = self.output(heads.flatten(-2))
+        return out
+
+    def weights(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        source: Tensor | None = None,
+        *,
+        positions: Tensor | None = None,
+        **edges: Unpack[EdgeTerms],
+    ) -> Tensor:
+        """How much each target reads of each source: ``[..., E, H]``, as ``graph.edge_index`` is.
+
+        Takes what a call takes. The weights of a target sum to 1 in each head.
+        """
+        query, key, _, score = self._compared(x, source, positions, None)
+        return attention_weights(query, key, graph, score=score, **edges)
+
+    def _compared(
+        self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor, Score]:
+        """Query, key and value of all heads, and how the first two are compared."""
         self._check_source(source)
-        score, dropout = self.score, self.dropout if self.training else 0.0
         if source is None:
             query, key, value = self._of_self(x, positions, cache)
         else:
@@ -132,13 +160,10 @@ class MultiHeadAttention(GraphLayer):
             group = self.heads // self.key_heads
             key = key.repeat_interleave(group, dim=-2)
             value = value.repeat_interleave(group, dim=-2)
-        if isinstance(score, LearnedScore):
-            query, key, score = score(query, key)
-        heads = attend(
-            query, key, value, graph, score=score, dropout=dropout, layout="NHD", **edges
-        )
-        out: Tensor = self.output(heads.flatten(-2))
-        return out
+        if isinstance(self.score, LearnedScore):
+            query, key, score = self.score(query, key)
+            return query, key, value, score
+        return query, key, value, self.score
 
     def _of_self(
         self, x: Tensor, positions: Tensor | None, cache: Cache | None

@@ -11,11 +11,17 @@ from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Intervals, complete, membership
+from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 
-Pooling = Literal["mean", "sum", "max", "class"]
-REDUCTIONS: dict[str, Reduce] = {"mean": "mean", "sum": "sum", "max": "max", "class": "sum"}
+Pooling = Literal["mean", "sum", "max", "class", "last"]
+REDUCTIONS: dict[str, Reduce] = {
+    "mean": "mean",
+    "sum": "sum",
+    "max": "max",
+    "class": "sum",
+    "last": "sum",
+}
 
 
 Membership = Sizes | Graph | None
@@ -45,11 +51,55 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     return graph.to(x.device)
 
 
+def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
+    """The graph of the nodes x ``[..., N, width]``, which knows the members of the packed batch.
+
+    For models that attend within each graph of a batch to more than its edges. A graph of
+    :class:`~edgewise.data.PackedGraphs` knows its members; for others ``batch`` says them.
+
+    Raises:
+        ArgumentError: ``batch`` does not say of each node which graph it belongs to, or an edge
+            joins two of them; or the tensors have shapes alone.
+    """
+    if x.is_meta:
+        raise ArgumentError(
+            "x",
+            expected="numbers, as the shapes inside depend on the sizes of the graphs",
+            got="a tensor on the device meta",
+            remedy="use a device with memory",
+        )
+    graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+    if graph.segments is not None or batch is None:
+        return graph
+    members = members_of(x, batch)
+    assert isinstance(members, Intervals)  # of which membership is made
+    parts = torch.stack([members.start, members.stop])
+    if isinstance(batch, Graph):  # which may read a graph twice, or in another order
+        parts = parts.unique(dim=1)
+    sizes = parts[1] - parts[0]
+    if int(sizes.sum()) != x.shape[-2]:
+        raise ArgumentError(
+            "batch",
+            expected=f"graphs that make up all of the {x.shape[-2]} nodes",
+            got=f"{int(sizes.sum())} of them",
+            remedy="give the sizes of all graphs, in their order",
+        )
+    member = torch.arange(len(sizes), device=x.device).repeat_interleave(sizes)
+    if not torch.equal(member[graph.source], member[graph.target]):
+        raise ArgumentError(
+            "batch",
+            expected="graphs that no edge joins",
+            got="an edge from one to another",
+            remedy="check the order of the sizes",
+        )
+    return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))
+
+
 class Pool(nn.Module):
-    """Mean, sum or maximum over the nodes, or the class token, which is the first of them.
+    """Mean, sum or maximum over the nodes, the class token, which is the first, or the last node.
 
     Args:
-        how: ``"mean"``, ``"sum"``, ``"max"`` or ``"class"``.
+        how: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``.
     """
 
     def __init__(self, how: Pooling = "mean") -> None:
@@ -72,16 +122,20 @@ class Pool(nn.Module):
             ArgumentError: a batch of another number of nodes.
         """
         graph = members_of(x, batch)
-        if self.how == "class":
-            graph = _first_of_each(graph)
+        if self.how in ("class", "last"):
+            graph = _one_of_each(graph, first=self.how == "class")
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 
-def _first_of_each(graph: Graph) -> Graph:
-    """The same graph with only the first source of each target."""
+def _one_of_each(graph: Graph, *, first: bool) -> Graph:
+    """The same graph with only the first or the last source of each target."""
     assert isinstance(graph, Intervals)
-    return Intervals(graph.start, torch.minimum(graph.start + 1, graph.stop), graph.num_sources)
+    if first:
+        start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)
+    else:
+        start, stop = torch.maximum(graph.stop - 1, graph.start), graph.stop
+    return Intervals(start, stop, graph.num_sources)
 
 
 class AttentionPool(nn.Module):

@@ -39,6 +39,7 @@ def vit(
     norm: Norm = "layer",
     dropout: float = 0.0,
     pool: Pooling = "mean",
+    position_std: float = 0.02,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> nn.Sequential:
     """Class scores of images; called ``model(images [B, channels, height, width])``.
@@ -60,7 +61,7 @@ def vit(
         dropout=dropout,
         graph=virtual(graph) if class_token else graph,
     )
-    positions = Learned(patches.num_patches + len(class_token), width)
+    positions = Learned(patches.num_patches + len(class_token), width, std=position_std)
     head = nn.Linear(width, out_width)
     return nn.Sequential(
         patches, *class_token, positions, nn.Dropout(dropout), encoder, Pool(pool), head

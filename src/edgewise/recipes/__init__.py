@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
-from edgewise.recipes.digits import digits
+from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
@@ -14,6 +14,7 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
+from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.recipe import Protocol, Recipe
@@ -33,6 +34,7 @@ RECIPES: dict[str, Recipe] = {
         attentive_esol,
         caption_digits,
         bert_wikitext,
+        digit_rows,
         digits,
         forecast,
         gat_cora,
@@ -52,6 +54,7 @@ RECIPES: dict[str, Recipe] = {
         links,
         magna_cora,
         nodes,
+        molecules,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,25 +11,51 @@ from typing import Any
 
 from torch import nn
 
+from edgewise.arguments import check_least
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import PatchEmbedding
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import show_value
 from edgewise.runs.recipe_fields import fields_of, with_values
-from edgewise.runs.record import load_recipe
+from edgewise.runs.record import from_record, load_recipe, to_record
+from edgewise.runs.seeds import train_seeds
+from edgewise.runs.side_by_side import Job, side_by_side
 from edgewise.runs.train_recipe import check_same, prepare, train
 from edgewise.training import RunFolder
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One value and what became of it."""
+    """One value and what became of it.
+
+    Attributes:
+        value: of the field.
+        runs: the folder of each seed's run, or of the one there is.
+        metrics: of each of them.
+        logs: of each of them, a row for each epoch.
+        graph: over the patches of an image model, where the value is one.
+
+    """
 
     value: Any
-    metrics: dict[str, float]
-    rows: list[dict[str, float]]
+    runs: list[Path]
+    metrics: list[dict[str, float]]
+    logs: list[list[dict[str, float]]]
     graph: Graph | None = None
+
+    def mean(self, name: str) -> float:
+        """Of a metric, over the seeds."""
+        return statistics.fmean(self.values(name))
+
+    def std(self, name: str) -> float:
+        """The sample's standard deviation of a metric over the seeds; 0 of one."""
+        values = self.values(name)
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def values(self, name: str) -> list[float]:
+        """A metric of each seed."""
+        return [one[name] for one in self.metrics]
 
     @property
     def label(self) -> str:
@@ -51,7 +78,14 @@ class Comparison:
 
 
 def compare(
-    recipe: Recipe, field: str, values: Sequence[str], path: Path, *, resume: bool = False
+    recipe: Recipe,
+    field: str,
+    values: Sequence[str],
+    path: Path,
+    *,
+    seeds: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
 ) -> Comparison:
     """Train the recipe once for each value, with everything else the same.
 
@@ -60,6 +94,9 @@ def compare(
         field: a dotted name, such as ``model.graph``.
         values: as typed on the command line.
         path: gets a run folder for each value.
+        seeds: how many to train each value with; the recipe's own where it is ``None``.
+        workers: how many values are trained at once, each in a process of its own on one thread;
+            one after the other in this process where it is ``None``.
         resume: go on where an earlier comparison into this folder stopped.
 
     Raises:
@@ -68,6 +105,9 @@ def compare(
         RunExistsError: there is something in the folder, and ``resume`` is false.
 
     """
+    for option, number in (("--seeds", seeds), ("--workers", workers)):
+        if number is not None:
+            check_least(option, number, 1, "choose for example 2")
     recipes = [with_values(recipe, {field: value}) for value in values]
     read = [fields_of(one)[field].value for one in recipes]
     folders = [path / _slug(str(show_value(value))) for value in read]
@@ -85,15 +125,41 @@ def compare(
         bound.append(_bind(value, prepare(one)[0]))
         if resume and RunFolder(folder).has("recipe.json"):
             check_same(one, load_recipe(RunFolder(folder)), folder)
-    about = {"recipe": recipe.name, "field": field, "values": [show_value(one) for one in read]}
+    about: dict[str, Any] = {"recipe": recipe.name, "field": field}
+    about["values"] = [show_value(one) for one in read]
+    about |= {} if seeds is None else {"seeds": seeds}
+    drawn = [range(one.seed, one.seed + (seeds or 0)) for one in recipes]
+    jobs: list[Job] = [
+        (_train, (to_record(one), str(show_value(value)), seeds, folder))
+        for one, value, folder in zip(recipes, read, folders, strict=True)
+    ]
     with RunFolder(path).claimed("comparison.json", about, resume=resume):
-        outcomes = []
-        for one, value, graph, folder in zip(recipes, read, bound, folders, strict=True):
-            started = RunFolder(folder).has("recipe.json")
-            title = f"{recipe.name} {show_value(value)}"
-            metrics = train(one, folder, resume=started, title=title)
-            outcomes.append(Outcome(value, metrics, RunFolder(folder).read_log(), graph))
+        if workers is None:
+            for function, arguments in jobs:
+                function(*arguments)
+        else:
+            side_by_side(jobs, workers)
+        outcomes = [
+            _outcome(value, [folder / f"seed-{seed}" for seed in numbers] or [folder], graph)
+            for value, folder, numbers, graph in zip(read, folders, drawn, bound, strict=True)
+        ]
         return Comparison(recipe, field, outcomes)
+
+
+def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
+    """Train one value, in this process or, from what its record says, in another."""
+    recipe, started = from_record(record), RunFolder(folder).has("recipe.json")
+    title = f"{recipe.name} {value}"
+    if seeds is None:
+        train(recipe, folder, resume=started, title=title)
+    else:
+        train_seeds(recipe, seeds, folder, resume=started, title=title)
+
+
+def _outcome(value: Any, folders: list[Path], graph: Graph | None) -> Outcome:
+    runs = [RunFolder(one) for one in folders]
+    metrics = [run.read_json("metrics.json") for run in runs]
+    return Outcome(value, folders, metrics, [run.read_log() for run in runs], graph)
 
 
 def _slug(text: str) -> str:

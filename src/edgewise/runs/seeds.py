@@ -17,7 +17,9 @@ from edgewise.training import RunFolder
 Summary = dict[str, dict[str, float | list[float]]]
 
 
-def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False) -> Summary:
+def train_seeds(
+    recipe: Recipe, seeds: int, path: Path, *, resume: bool = False, title: str | None = None
+) -> Summary:
     """Train with ``seeds`` seeds from the recipe's on, each into a folder of its own.
 
     Finished seeds are not trained again on ``resume``.
@@ -33,7 +35,7 @@ def train_seeds(recipe: Recipe, seeds: int, path: Path, *, resume: bool = False)
     check_least("--seeds", seeds, 1, "choose for example 10")
     numbers = range(recipe.seed, recipe.seed + seeds)
     runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
-    return _train_each("seed", recipe, runs, path, resume=resume)
+    return _train_each("seed", recipe, runs, path, resume=resume, title=title)
 
 
 def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
@@ -73,7 +75,13 @@ def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, fl
 
 
 def _train_each(
-    kind: str, recipe: Recipe, runs: dict[str, Recipe], path: Path, *, resume: bool
+    kind: str,
+    recipe: Recipe,
+    runs: dict[str, Recipe],
+    path: Path,
+    *,
+    resume: bool,
+    title: str | None = None,
 ) -> Summary:
     folder = RunFolder(path)
     if resume:
@@ -86,8 +94,8 @@ def _train_each(
         metrics = []
         for name, one in runs.items():
             started = RunFolder(path / name).has("recipe.json")
-            title = f"{recipe.name} {name.replace('-', ' ')}"
-            metrics.append(train(one, path / name, resume=started, title=title))
+            own = f"{title or recipe.name} {name.replace('-', ' ')}"
+            metrics.append(train(one, path / name, resume=started, title=own))
         summary = summarise(metrics)
         folder.write_json("metrics.json", summary)
         return summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,81 @@ def test_reading_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         data(tmp_path).load()
     assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f"{i},{s} ,name {i},{i * 1.5}" for i, s in enumerate(ROWS)]
+    path.write_text("\n".join([",Structure,name,logS", *lines]))  # the first counts the rows
+    fitted = molecule_table(path=str(path), val=0.25).load().fitted
+    assert (fitted["smiles"], fitted["target"]) == ("Structure", "logS")
+    lines = [f"{i},{s},{s},{i * 1.5}" for i, s in enumerate(ROWS)]
+    path.write_text("\n".join(["id,Structure,SMILES,logS", *lines]))
+    assert molecule_table(path=str(path), val=0.25).load().fitted["smiles"] == "SMILES"
+
+
+def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f"{s},{s},{i * 2},{i * 3}" for i, s in enumerate(ROWS)]
+    path.write_text("\n".join(["one,other,logS,logP", *lines]))
+    with refused("data.smiles", expected="SMILES", got="'one', 'other'", remedy="data.smiles one"):
+        molecule_table(path=str(path)).load()
+    with refused("data.target", expected="numbers", got="'logS', 'logP'", remedy="data.target"):
+        molecule_table(path=str(path), smiles="one").load()
+    spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
+    assert spec.load().fitted["target"] == "logS"
+    path.write_text("name,y\nbenzene,1\nwater,2\n")
+    with refused("data.smiles", expected="SMILES", got="none that looks", remedy="name it"):
+        molecule_table(path=str(path)).load()
+
+
+def split_table(folder: Path, words: list[str], name: str = "Split") -> MoleculeTable:
+    path = folder / "t.csv"
+    rows = zip(ROWS, words, strict=True)
+    lines = [f"{s},{i * 1.5},{word}" for i, (s, word) in enumerate(rows)]
+    path.write_text("\n".join([f"smiles,y,{name}", *lines]))
+    return molecule_table(path=str(path), val=0.25)
+
+
+def test_a_split_column_is_used_where_there_is_one(tmp_path: Path) -> None:
+    words = ["train"] * 6 + ["valid", "Test", "TEST", "dev"]
+    assert rows_of(split_table(tmp_path, words).load()) == [set(range(6)), {6, 9}, {7, 8}]
+    named = replace(split_table(tmp_path, words, "part of"), split_column="part of")
+    assert rows_of(named.load()) == [set(range(6)), {6, 9}, {7, 8}]
+    dealt = replace(split_table(tmp_path, words), split_column="none")
+    assert rows_of(dealt.load())[2] != {7, 8}
+
+
+def test_without_a_validation_part_the_training_rows_are_dealt(tmp_path: Path) -> None:
+    loaded = split_table(tmp_path, ["train"] * 8 + ["test"] * 2).load()
+    train, val, test = rows_of(loaded)
+    assert test == {8, 9}
+    assert train | val == set(range(8))
+    assert len(val) == 2
+    lines = {name: loaded.fitted[name].tolist() for name in ("val_lines", "test_lines")}
+    assert lines == {"val_lines": [row + 2 for row in sorted(val)], "test_lines": [10, 11]}
+
+
+def test_a_split_column_that_says_something_else(tmp_path: Path) -> None:
+    words = ["train"] * 8 + ["test", "later"]
+    spec = replace(split_table(tmp_path, words), split_column="Split")
+    with refused("data.split_column", expected="train, val", got="'later' in row 11", remedy="row"):
+        spec.load()
+    spec = replace(split_table(tmp_path, ["train"] * 8 + ["test"] * 2), fold=1)
+    with refused("data.fold", expected="Split", got="1", remedy="none"):
+        spec.load()
+
+
+def test_a_row_without_a_target_is_refused_or_skipped(tmp_path: Path) -> None:
+    spec = data(tmp_path)
+    spec.source().write_text(spec.source().read_text() + "CCN,,1,1\n")
+    with refused("data.target", expected="'y'", got="1 without one (row 12)", remedy="skip"):
+        spec.load()
+    with pytest.warns(UserWarning, match=r"rows skipped: 1 without one \(row 12\)"):
+        loaded = replace(spec, invalid="skip").load()
+    assert sum(split.count for split in splits_of(loaded)) == 10
+
+
+def test_an_epoch_draws_some_of_the_rows(tmp_path: Path) -> None:
+    loaded = data(tmp_path, epoch_rows=3, batch_size=2).load()
+    assert [len(batch.target) for batch in loaded.loaders(0)["train"]] == [2, 1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,8 +29,7 @@ from edgewise.errors import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CLASSES = 10
-SIDE = 8
+SIDE, CLASSES = 8, 10
 
 
 @dataclass(frozen=True)
@@ -60,33 +59,55 @@ class Digits(ImageData):
         check_share("data.warp", self.warp, "choose for example 0.1")
 
     def load(self) -> Splits:
-        require("sklearn", extra="train", purpose="the data set digits")
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
-
-        digits = load_digits()
-        images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
-        labels = torch.as_tensor(digits.target, dtype=torch.long)
-        check_features(images)
-        check_labels(labels, CLASSES)
-        split = partial(train_test_split, random_state=self.split_seed)
-        rest, test = split(range(len(labels)), test_size=self.test, stratify=labels)
-        val_size = self.val / (1 - self.test)
-        train, val = split(rest, test_size=val_size, stratify=labels[rest])
-        index = {name: torch.tensor(i) for name, i in (("train", train), ("val", val))}
-        index["test"] = torch.tensor(test)
-        check_splits(**index)
+        train, val, test = read_digits(self.val, self.test, self.split_seed)
         return Splits(
-            {"image_size": images.shape[-1], "channels": images.shape[1], "out_width": CLASSES},
-            train=_part(images[index["train"]], labels[index["train"]], self.warp),
-            val=_part(images[index["val"]], labels[index["val"]]),
-            test=_part(images[index["test"]], labels[index["test"]]),
+            {"image_size": SIDE, "channels": 1, "out_width": CLASSES},
+            train=_part(*train, self.warp),
+            val=_part(*val),
+            test=_part(*test),
             batch_size=self.batch_size,
             fitted={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
     def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
+
+
+class Part(NamedTuple):
+    """Images ``[N, 1, 8, 8]`` from 0 to 1 and what they show ``[N]``."""
+
+    images: Tensor
+    labels: Tensor
+
+
+def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, Part]:
+    """The images to train on, to validate and to test; no image is in two of them.
+
+    Args:
+        val: the share to validate; each digit has its share in it.
+        test: the share to test, as well.
+        split_seed: which images these are.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+
+    """
+    require("sklearn", extra="train", purpose="the handwritten digits")
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    images = torch.as_tensor(digits.images, dtype=torch.float32)[:, None] / 16  # 17 grey levels
+    labels = torch.as_tensor(digits.target, dtype=torch.long)
+    check_features(images)
+    check_labels(labels, CLASSES)
+    split = partial(train_test_split, random_state=split_seed)
+    rest, tested = split(range(len(labels)), test_size=test, stratify=labels)
+    trained, chosen = split(rest, test_size=val / (1 - test), stratify=labels[rest])
+    parts = tuple(torch.tensor(index) for index in (trained, chosen, tested))
+    check_splits(**dict(zip(("train", "val", "test"), parts, strict=True)))
+    first, second, third = (Part(images[index], labels[index]) for index in parts)
+    return first, second, third
 
 
 def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:

@@ -23,7 +23,9 @@ class ESOL(MoleculeTable):
     ``path`` names another copy of the file; without it, the data folder's or a download.
     """
 
+    smiles: str = "smiles"
     target: str = "measured log solubility in mols per litre"
+    unit: str = "log10 mol/L"
 
     def source(self) -> Path:
         return super().source() if self.path else find_files("esol", {FILE: ADDRESS}) / FILE

@@ -7,28 +7,34 @@ Wu et al., MoleculeNet, 2018 (the splits).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_least
+from edgewise.arguments import check_choice, check_given, check_least, check_splits
 from edgewise.batches import Batch
 from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
 from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.scale import Scale
+from edgewise.data.split_column import find_split_column, parts_of
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.data.table import Table, read_table
 from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
 Invalid = Literal["refuse", "skip"]
-FURTHEST = 4.0  # descriptors are clipped to so many standard deviations
 LEAST = 1e-3  # fractions nearer to 0 or 1 count as this in the mean and spread of the logits
+FURTHEST = 4.0  # descriptors are clipped to so many standard deviations
+CONSTANT = 1e-6  # the deviation below which a descriptor says nothing
+SHOWN = 5  # rows that an error names before it only counts
+SEEN = 200  # different texts by which a column of SMILES is recognised,
+READ = 0.8  # of which so many have to be some: what cannot be read shall be named, not overlooked
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,11 @@ class MoleculeTable(Data):
     molecule), bond features, conditions ``[B, C]`` and descriptors, those that there are.
 
     Attributes:
-        path: a ``.csv`` or ``.csv.gz`` file whose first row names the columns.
-        smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph.
-        target: the column to predict, in its own unit.
+        path: a table whose first row names the columns; see :func:`edgewise.data.table.read_table`.
+        smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph. "" is
+            the only one that RDKit can read, or that is called so.
+        target: the column to predict, in its own unit; "" is the only other column of numbers.
+        unit: of the target, which answers give with each number.
         fraction: whether the target is one, from 0 to 1, such as a mole fraction: the network then
             predicts its logit, which for a gas that dissolves is about linear in log pressure.
         conditions: columns such as temperature and pressure, joined to the molecule's vector. They
@@ -50,24 +58,33 @@ class MoleculeTable(Data):
         log_conditions: columns whose logarithm is given too.
         split: how folds are dealt: rows at ``random``; each ``molecule`` or each Murcko
             ``scaffold`` wholly in one fold.
+        split_column: a column with the words train, val and test, in the place of folds; "" takes
+            one called split, set, subset or partition that has no other words, and "none" takes
+            none. Without val, ``data.val`` of the training rows are dealt to it.
         folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
-        invalid: a SMILES that RDKit cannot read: ``refuse`` the file, or ``skip`` its row with a
-            warning; both name the row.
+        invalid: a SMILES that RDKit cannot read, or a row without a target: ``refuse`` the file,
+            or ``skip`` the row with a warning; both name it.
         bonds: whether the model is given bond features and conditions.
         descriptors: whether it is given, after these, RDKit's descriptors of each molecule, of its
             cations and of the rest of it, scaled to mean 0 and variance 1 over the training
             molecules and cut off at ±4.
         batch_size: rows in a batch.
+        epoch_rows: the most rows that an epoch draws; 0 takes all.
+
+    A run keeps the scaling of conditions and descriptors, the names that were found, and the lines
+    of the file that were validated and tested on.
 
     """
 
     path: str = ""
-    smiles: str = "smiles"
-    target: str = "target"
+    smiles: str = ""
+    target: str = ""
+    unit: str = ""
     fraction: bool = False
     conditions: tuple[str, ...] = ()
     log_conditions: tuple[str, ...] = ()
     split: By = "random"
+    split_column: str = ""
     folds: int = 5
     fold: int = 0
     val: float = 0.1
@@ -76,6 +93,7 @@ class MoleculeTable(Data):
     bonds: bool = True
     descriptors: bool = False
     batch_size: int = 64
+    epoch_rows: int = 0
 
     provides: ClassVar[tuple[str, ...]] = (
         "in_width",
@@ -97,34 +115,53 @@ class MoleculeTable(Data):
                 remedy="set both, or neither",
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_least("data.epoch_rows", self.epoch_rows, 0, "choose 0 for all")
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def source(self) -> Path:
         """The file."""
-        return Path(self.path).expanduser()
+        return Path(
+            check_given("data.path", self.path, "a table of molecules", "name it")
+        ).expanduser()
 
     def load(self) -> Splits:
         table = read_table(self.source())
-        names, molecules, number, rows = self._molecules(table)
-        y = table.numbers("data.target", [self.target])[rows, 0]
+        smiles = self._smiles_column(table)
+        by_column = find_split_column(table, self.split_column)
+        target = self._target_column(table, smiles, by_column)
+        table, molecules = self._readable(table, smiles, target)
+        index_of = {text: number for number, text in enumerate(molecules)}
+        number = torch.tensor([index_of[text] for text in table.columns[smiles]])
+        y = table.numbers("data.target", [target])[:, 0]
         if self.fraction and not ((y >= 0) & (y <= 1)).all():
             raise ArgumentError(
                 "data.fraction",
-                expected=f"numbers from 0 to 1 in column {self.target!r}",
+                expected=f"numbers from 0 to 1 in column {target!r}",
                 got=f"{float(y.min())} to {float(y.max())} in {table.path.name}",
                 remedy="set it to false, or name another data.target",
             )
-        measured = self._conditions(table)[rows]
-        graphs = PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
+        measured = self._conditions(table)
+        graphs = packed(molecules.values())
         with naming(table.path):
-            index = self._folds().split(*self._keys(names, molecules, number))
+            index = self._index(table, by_column, molecules, number)
         train = index["train"]
+        lines = torch.tensor(table.lines)
+        fitted: dict[str, Any] = {
+            "smiles": smiles,
+            "target": target,
+            "val_lines": lines[index["val"]],
+            "test_lines": lines[index["test"]],
+        }
         if measured.shape[1]:
-            std = measured[train].std(0, correction=0).clamp(min=1e-12)
-            measured = (measured - measured[train].mean(0)) / std
-        described = _described(molecules, number[train].unique()) if self.descriptors else None
+            scale = Scale.of(measured[train])
+            measured, fitted["conditions"] = scale.scaled(measured), scale.record()
+        described = None
+        if self.descriptors:
+            values = described_all(molecules.values())
+            scale = Scale.of(values[number[train].unique()])
+            described, fitted["descriptors"] = described_by(values, scale), scale.record()
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
             sizes |= {"edge_width": graphs.edges.shape[1], "global_width": measured.shape[1]}
@@ -134,9 +171,36 @@ class MoleculeTable(Data):
             name: self._part(graphs, number[i], measured[i], described, y[i])
             for name, i in index.items()
         }
+        train_part = replace(parts["train"], draw=self.epoch_rows or None)
         return Splits(
-            sizes, parts["train"], parts["val"], parts["test"], batch_size=self.batch_size
+            sizes, train_part, parts["val"], parts["test"], self.batch_size, fitted=fitted
         )
+
+    def inputs(
+        self,
+        graphs: PackedGraphs,
+        number: Tensor,
+        measured: Tensor,
+        described: Tensor | None,
+    ) -> Batch:
+        """What a model is given of measurements, but for their targets.
+
+        Args:
+            graphs: of the molecules.
+            number: ``[B]``, the molecule of each.
+            measured: ``[B, C]``, its conditions, scaled.
+            described: ``[G, D]``, descriptors of the molecules.
+
+        """
+        x, graph, members, bonds = graphs.take(number)
+        keywords: dict[str, Any] = {"batch": members}
+        if self.bonds:
+            keywords["edge_attr"] = bonds
+        if self.bonds and measured.shape[1]:
+            keywords["global_attr"] = measured
+        if described is not None:
+            keywords["descriptors"] = described[number]
+        return Batch((x, graph), torch.empty(len(number), 0), keywords=keywords)
 
     def _part(
         self,
@@ -147,45 +211,61 @@ class MoleculeTable(Data):
         y: Tensor,
     ) -> Split:
         def make(index: Tensor) -> Batch:
-            x, graph, members, bonds = graphs.take(number[index])
-            keywords: dict[str, Any] = {"batch": members}
-            if self.bonds:
-                keywords["edge_attr"] = bonds
-            if self.bonds and measured.shape[1]:
-                keywords["global_attr"] = measured[index]
-            if described is not None:
-                keywords["descriptors"] = described[number[index]]
-            return Batch((x, graph), y[index, None], keywords=keywords)
+            given = self.inputs(graphs, number[index], measured[index], described)
+            return replace(given, target=y[index, None])
 
         seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
         std = float(seen.std(correction=0).clamp(min=1e-12))
         return Split(len(y), make, TargetScale(float(seen.mean()), std, self.fraction))
 
-    def _molecules(self, table: Table) -> tuple[list[str], list[Any], Tensor, Tensor]:
-        """Distinct SMILES, their molecules, the molecule of each row that is kept, and the rows."""
-        texts = table.texts("data.smiles", self.smiles)
+    def _smiles_column(self, table: Table) -> str:
+        candidates = [name for name, texts in table.columns.items() if _are_smiles(texts)]
+        called = [name for name in table.columns if name.lower() == "smiles"]
+        if len(called) == 1:
+            candidates = called
+        return table.choose("data.smiles", self.smiles, candidates, "the column of SMILES")
+
+    def _target_column(self, table: Table, *others: str) -> str:
+        taken = {*others, *self.conditions, *self.log_conditions}
+        free = [name for name in table.numeric() if name not in taken]
+        counts = [name for name in free if table.counts_rows(name)]
+        what = "the column of numbers to predict"
+        candidates = [name for name in free if name not in counts] or free
+        return table.choose("data.target", self.target, candidates, what)
+
+    def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
+        """The rows that are kept, and their molecules by SMILES."""
+        texts = table.columns[smiles]
         parsed = {text: parse(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
+        without = [row for row, text in enumerate(table.columns[target]) if not text.strip()]
+        kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
-            self._report(table, texts, wrong)
-        kept = [text for text in parsed if parsed[text] is not None]
-        index_of = {text: number for number, text in enumerate(kept)}
-        rows = [row for row, text in enumerate(texts) if text in index_of]
-        number = torch.tensor([index_of[texts[row]] for row in rows], dtype=torch.long)
-        return kept, [parsed[text] for text in kept], number, torch.tensor(rows, dtype=torch.long)
-
-    def _report(self, table: Table, texts: Sequence[str], wrong: list[int]) -> None:
-        shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:5])
-        got = f"{len(wrong)} that cannot be read ({shown}{'; ...' if len(wrong) > 5 else ''})"
-        if self.invalid == "skip" and len(wrong) < len(texts):
+            shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])
+            more = "; ..." if len(wrong) > SHOWN else ""
+            got = f"{len(wrong)} that cannot be read ({shown}{more})"
+            if self.invalid == "refuse" or not kept:
+                raise ArgumentError(
+                    "data.smiles",
+                    expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
+                    got=got,
+                    remedy="correct these rows, or leave them out with data.invalid='skip'",
+                )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
-            return
-        raise ArgumentError(
-            "data.smiles",
-            expected=f"molecules as SMILES in column {self.smiles!r} of {table.path.name}",
-            got=got,
-            remedy="correct these rows, or leave them out with data.invalid='skip'",
-        )
+        if without:
+            shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
+            got = f"{len(without)} without one (row {shown}{', ...' * (len(without) > SHOWN)})"
+            if self.invalid == "refuse" or not kept:
+                raise ArgumentError(
+                    "data.target",
+                    expected=f"a number in each row of column {target!r} of {table.path.name}",
+                    got=got,
+                    remedy="fill them in, or leave these rows out with data.invalid='skip'",
+                )
+            warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
+        molecules = {text: one for text, one in parsed.items() if one is not None}
+        table = table.only(kept)
+        return table, {text: molecules[text] for text in dict.fromkeys(table.columns[smiles])}
 
     def _conditions(self, table: Table) -> Tensor:
         plain = table.numbers("data.conditions", self.conditions)
@@ -199,21 +279,53 @@ class MoleculeTable(Data):
             )
         return torch.cat([plain, positive.log()], dim=1)
 
-    def _keys(
-        self, names: list[str], molecules: list[Any], number: Tensor
-    ) -> tuple[How, list[str]]:
-        """How to deal the rows, and the group of each."""
-        group = [scaffold(m) for m in molecules] if self.split == "scaffold" else names
+    def _index(
+        self,
+        table: Table,
+        by_column: str,
+        molecules: Mapping[str, Any],
+        number: Tensor,
+    ) -> dict[str, Tensor]:
+        """The examples of each part."""
+        names = list(molecules)
+        group = list(map(scaffold, molecules.values())) if self.split == "scaffold" else names
+        keys = [group[i] for i in number.tolist()]
         how: How = "random" if self.split == "random" else "group"
-        return how, [group[i] for i in number.tolist()]
+        if not by_column:
+            return self._folds().split(how, keys)
+        if self.fold:
+            raise ArgumentError(
+                "data.fold",
+                expected=f"0, as column {by_column!r} says what is tested",
+                got=str(self.fold),
+                remedy="leave it out, or set data.split_column to none",
+            )
+        parts = parts_of(table, by_column)
+        if not len(parts["val"]):
+            kept, val = self._folds().held_out(how, [keys[i] for i in parts["train"].tolist()])
+            parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
+        check_splits(**parts)
+        return parts
 
 
-def _described(molecules: Sequence[Any], known: Tensor) -> Tensor:
-    """``[G, D]``, the descriptors that differ among the known molecules, scaled by these."""
+def packed(molecules: Iterable[Any]) -> PackedGraphs:
+    """The graphs of molecules."""
+    return PackedGraphs.of(*map(list, zip(*map(molecule_graph, molecules), strict=True)))
+
+
+def described_all(molecules: Iterable[Any]) -> Tensor:
+    """``[G, D]``, in float64: the descriptors of each molecule, of its cations, and of its rest."""
     rows = [
         [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
     ]
-    values = torch.tensor(rows, dtype=torch.double)
-    mean, std = values[known].mean(0), values[known].std(0, correction=0)
-    scaled = ((values - mean) / std.clamp(min=1e-12)).clamp(-FURTHEST, FURTHEST)
-    return scaled[:, std > 1e-6].float()
+    return torch.tensor(rows, dtype=torch.double)
+
+
+def described_by(values: Tensor, scale: Scale) -> Tensor:
+    """``[G, D]``, those descriptors that differ among the training molecules, scaled by these."""
+    return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
+
+
+def _are_smiles(texts: Sequence[str]) -> bool:
+    seen = list(dict.fromkeys(text for text in texts if text.strip()))[:SEEN]
+    return bool(seen) and sum(parse(text) is not None for text in seen) >= READ * len(seen)

@@ -13,11 +13,12 @@ from typing import Any
 from torch import nn
 
 from edgewise.arguments import check_choice
-from edgewise.graphs import Pattern
+from edgewise.graphs import Pattern, check_graph, parse
 from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
+from edgewise.interop.huggingface.positions import with_positions
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
 
@@ -34,7 +35,12 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
 """What can be loaded, by the configuration's ``model_type``."""
 
 
-def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) -> Any:
+def load(
+    model_or_folder: nn.Module | str | Path,
+    graph: Pattern | str | None = None,
+    *,
+    positions: int | None = None,
+) -> Any:
     """The Edgewise model with these weights, in evaluation mode and in the weights' precision.
 
     Args:
@@ -42,7 +48,11 @@ def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) 
             ``model.safetensors`` (or its shards).
         graph: who reads whom, in place of the model's own pattern: ``graphs.window(128) |
             graphs.hubs([0])`` makes BERT a Longformer. A causal model keeps to the past of it; of
-            an encoder-decoder it is the encoder's; of ViT it is over the patches.
+            an encoder-decoder it is the encoder's; of ViT it is over the patches. A text such as
+            ``"window(128) | hubs([0])"`` is read by :func:`edgewise.graphs.parse`.
+        positions: how many tokens a BERT, RoBERTa or GPT-2 is to read, where that is more than it
+            has learned. What it has learned is repeated, as Longformer's authors did it (Beltagy et
+            al., 2020), and a warning says so: such a model has to be trained on.
 
     Returns:
         A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden
@@ -51,13 +61,19 @@ def load(model_or_folder: nn.Module | str | Path, graph: Pattern | None = None) 
 
     Raises:
         ArgumentError: an unknown family or variant, or tensors of other shapes than the
-            configuration describes, all of them listed.
+            configuration describes, all of them listed; a graph that is none; or positions for a
+            model that has no table of them, or fewer than it has.
         MissingDataError: no such folder, or no safetensors in it.
     """
+    reads = parse(graph) if isinstance(graph, str) else graph
+    if reads is not None:
+        check_graph(reads)
     checkpoint = read(model_or_folder)
     kind = checkpoint.config.get("model_type", "none")
     check_choice("model_type", str(kind), FAMILIES)
-    return FAMILIES[kind](checkpoint, graph).eval()
+    if positions is not None:
+        checkpoint = with_positions(checkpoint, positions)
+    return FAMILIES[kind](checkpoint, reads).eval()
 
 
 __all__ = ["FAMILIES", "load"]

@@ -12,8 +12,9 @@ from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
-UNUSED = ("position_ids", "token_type_ids", "classifier", "qa_outputs", "seq_relationship")
-UNUSED_HEAD = ("pooler.", "head.decoder.", "head.bias")  # the pieces take what differs
+UNUSED = ("position_ids", "embeddings.token_type_ids")
+HEADS_LEFT_OUT = ("classifier", "qa_outputs", "seq_relationship")
+UNUSED_HEAD = ("head.decoder.", "head.bias")  # the pieces take what differs
 
 HEADS = (  # the same head under the names of either
     ("cls.predictions.transform.dense.", "head.dense."),
@@ -50,7 +51,7 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         pieces |= linear("pooler.0", "pooler.dense")
     # As theirs: the vector of padding is not trained, where padding is read.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
-    fill(model, pieces, theirs, unused=UNUSED + UNUSED_HEAD)
+    fill(model, pieces, theirs, unused=UNUSED + UNUSED_HEAD, heads=HEADS_LEFT_OUT)
     return model
 
 

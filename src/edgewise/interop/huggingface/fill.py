@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -22,7 +23,12 @@ class Piece:
 
 
 def fill(
-    model: nn.Module, pieces: Mapping[str, Piece], theirs: Checkpoint, *, unused: Iterable[str] = ()
+    model: nn.Module,
+    pieces: Mapping[str, Piece],
+    theirs: Checkpoint,
+    *,
+    unused: Iterable[str] = (),
+    heads: Iterable[str] = (),
 ) -> None:
     """Copy every tensor of theirs into ours, in their precision.
 
@@ -30,7 +36,8 @@ def fill(
         model: to be filled.
         pieces: for each name of ours, where it comes from; a joint ``qkv`` is filled by its parts.
         theirs: the checkpoint.
-        unused: parts of names whose tensors may be left over.
+        unused: parts of names whose tensors say nothing new: counts, masks, copies.
+        heads: parts of names whose tensors are left out with a warning that names them.
 
     Raises:
         ArgumentError: with everything that is missing, left over or of another shape.
@@ -54,6 +61,8 @@ def fill(
             )
     used = {piece.name for piece in pieces.values()}
     left = [n for n in theirs.tensors if n not in used and not any(part in n for part in unused)]
+    left_out = [name for name in left if any(part in name for part in heads)]
+    left = [name for name in left if name not in left_out]
     wrong += [
         f"{name}: expected nothing, got shape {list(theirs.tensors[name].shape)}" for name in left
     ]
@@ -63,6 +72,10 @@ def fill(
             expected="weights of the shapes that its config.json describes",
             got="\n  " + "\n  ".join(wrong) + "\n",
             remedy="use the config.json that was saved with these weights",
+        )
+    if left_out:
+        warnings.warn(
+            f"not loaded, as this model has no place for them: {', '.join(left_out)}", stacklevel=4
         )
     model.to(next(iter(ready.values())).dtype)
     with torch.no_grad():

@@ -10,7 +10,7 @@ from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.layers import TextModel
 from edgewise.models.gpt import gpt
 
-UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight", "score.weight")
+UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
 def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
@@ -48,7 +48,7 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         pieces |= _turned(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.c_fc")
         pieces |= _turned(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.c_proj")
         pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.ln_2")
-    fill(model, pieces, theirs, unused=UNUSED)
+    fill(model, pieces, theirs, unused=UNUSED, heads=("score.",))
     return model
 
 

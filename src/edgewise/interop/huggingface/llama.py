@@ -16,7 +16,7 @@ from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.layers import TextModel
 from edgewise.models.llama import llama
 
-UNUSED = ("rotary_emb.inv_freq", "score.weight")
+UNUSED = ("rotary_emb.inv_freq",)
 
 
 def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
@@ -46,7 +46,8 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         theirs = _with_output_bias(theirs, depth)
     # As theirs: the vector of padding is not trained, where padding is read.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
-    fill(model, pieces, theirs, unused=(*UNUSED, "lm_head.weight") if tied else UNUSED)
+    unused = (*UNUSED, "lm_head.weight") if tied else UNUSED
+    fill(model, pieces, theirs, unused=unused, heads=("score.",))
     return model
 
 

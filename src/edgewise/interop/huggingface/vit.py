@@ -20,7 +20,7 @@ MODERN = (
     (".intermediate.dense.", ".mlp.fc1."),
     (".output.dense.", ".mlp.fc2."),
 )
-UNUSED = ("pooler.", "classifier.", "mask_token")
+HEADS_LEFT_OUT = ("pooler.", "classifier.", "mask_token")
 
 
 def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
@@ -61,5 +61,5 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.fc1")
         pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.fc2")
         pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.layernorm_after")
-    fill(model, pieces, theirs, unused=UNUSED)
+    fill(model, pieces, theirs, heads=HEADS_LEFT_OUT)
     return model

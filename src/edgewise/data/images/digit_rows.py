@@ -1,0 +1,89 @@
+"""Handwritten digits in a row, and the question which digit stands at one place of it.
+
+A token that is asked about a digit far from it has to be told by others: how many layers that
+takes is decided by who reads whom. The digits are those of scikit-learn, 8×8 pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_least, check_shares
+from edgewise.batches import Batch
+from edgewise.data.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class DigitRows(Data):
+    """Images ``[B, 1, 8, 8 · places]`` from 0 to 1 and the digit at the place that is asked about.
+
+    Training rows are drawn anew in every epoch. Those of validation and test are drawn once, from
+    digits of which no training row shows any.
+
+    Attributes:
+        places: digits in a row.
+        asked: the place that is asked about, from 0 on the left.
+        count: training rows in an epoch.
+        tested: rows to validate and to test on, each.
+        val, test: shares of the digits that these are drawn from.
+        split_seed: which digits and rows these are.
+        batch_size: rows in a batch.
+
+    """
+
+    places: int = 8
+    asked: int = 0
+    count: int = 3200
+    tested: int = 1000
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
+
+    def __post_init__(self) -> None:
+        for name in ("places", "count", "tested", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        if not 0 <= self.asked < self.places:
+            raise ArgumentError(
+                "data.asked",
+                expected=f"a place of the row, 0 to {self.places - 1}",
+                got=repr(self.asked),
+                remedy="choose one of them",
+            )
+
+    def load(self) -> Splits:
+        train, val, test = read_digits(self.val, self.test, self.split_seed)
+
+        def draw(index: Tensor, generator: Generator) -> Batch:
+            return self._row(train, self._drawn(len(index), train, generator))
+
+        def fixed(part: Part, seed: int) -> Split:
+            drawn = self._drawn(self.tested, part, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._row(part, drawn[index]))
+
+        return Splits(
+            {"image_size": (SIDE, SIDE * self.places), "channels": 1, "out_width": CLASSES},
+            SampledSplit.of(draw, self.count, self.batch_size),
+            fixed(val, self.split_seed),
+            fixed(test, self.split_seed + 1),
+            batch_size=self.batch_size,
+        )
+
+    def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
+        """Which digits ``[rows, places]`` stand in each row."""
+        return torch.randint(len(part.labels), (rows, self.places), generator=generator)
+
+    def _row(self, part: Part, which: Tensor) -> Batch:
+        images = part.images[which, 0].transpose(1, 2).flatten(2)[:, None]
+        return Batch((images,), part.labels[which[:, self.asked]])

@@ -1,0 +1,72 @@
+"""Tables that say in a column which rows are trained, validated and tested on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.data.table import Table
+from edgewise.errors import ArgumentError
+
+NAMES = ("split", "set", "subset", "partition")
+PARTS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing", "holdout"),
+}
+PART_OF = {word: part for part, words in PARTS.items() for word in words}
+
+
+def find_split_column(table: Table, named: str) -> str:
+    """The column that says it; "" where there is none.
+
+    Args:
+        table: with at least one row.
+        named: the column; "" looks for one of :data:`NAMES` that holds the words of
+            :data:`PARTS` alone, and "none" for none.
+
+    Raises:
+        ArgumentError: the named one is not there.
+
+    """
+    if named == "none":
+        return ""
+    if named:
+        table.texts("data.split_column", named)
+        return named
+    known = [
+        name
+        for name, texts in table.columns.items()
+        if name.lower() in NAMES and {"train", "test"} <= set(map(_part, texts)) <= set(PARTS)
+    ]
+    return known[0] if len(known) == 1 else ""
+
+
+def parts_of(table: Table, column: str) -> dict[str, Tensor]:
+    """The numbers of the rows of each part, of which one may be empty.
+
+    Args:
+        table: has the column.
+        column: what says it.
+
+    Raises:
+        ArgumentError: it says something else; names the row.
+
+    """
+    texts = table.texts("data.split_column", column)
+    index: dict[str, list[int]] = {name: [] for name in PARTS}
+    for row, text in enumerate(texts):
+        part = _part(text)
+        if part not in index:
+            raise ArgumentError(
+                "data.split_column",
+                expected=f"train, val or test in column {column!r}",
+                got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or set data.split_column to none",
+            )
+        index[part].append(row)
+    return {name: torch.tensor(found, dtype=torch.long) for name, found in index.items()}
+
+
+def _part(text: str) -> str:
+    return PART_OF.get(text.strip().lower(), "")

@@ -1,0 +1,61 @@
+"""More positions than a checkpoint has learned: those it has, repeated (Longformer's way)."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from edgewise.arguments import check_least
+from edgewise.errors import ArgumentError
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+
+TABLES = {
+    "bert": ("embeddings.position_embeddings.weight", "max_position_embeddings"),
+    "roberta": ("embeddings.position_embeddings.weight", "max_position_embeddings"),
+    "gpt2": ("wpe.weight", "n_positions"),
+}
+"""Of each family with a table: the end of its name, and how the configuration calls its length."""
+
+
+def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
+    """The checkpoint with a table of ``positions`` positions, those after the learned ones copied.
+
+    Raises:
+        ArgumentError: a family without a table, or fewer positions than there are.
+
+    """
+    check_least("positions", positions, 1, "choose for example 4096")
+    kind = theirs["model_type"]
+    if kind not in TABLES:
+        raise ArgumentError(
+            "positions",
+            expected=f"a model with a table of positions: {', '.join(TABLES)}",
+            got=f"{kind}, whose positions are not in one",
+            remedy="leave it out; of relative and rotary positions there are as many as needed",
+        )
+    ending, length = TABLES[kind]
+    # RoBERTa counts from the id of padding on; the rows up to it are no positions.
+    ahead = theirs["pad_token_id"] + 1 if kind == "roberta" else 0
+    name = next((one for one in theirs.tensors if one.endswith(ending)), None)
+    learned = theirs[length] - ahead
+    if positions < learned:
+        raise ArgumentError(
+            "positions",
+            expected=f"at least the {learned} that it has",
+            got=repr(positions),
+            remedy="leave it out; shorter texts need fewer",
+        )
+    if name is None or positions == learned:
+        return theirs
+    table = theirs.tensors[name]
+    copied = torch.arange(positions) % learned + ahead
+    longer = torch.cat([table[:ahead], table[copied]])
+    warnings.warn(
+        f"positions {learned} to {positions - 1} are copies of the {learned} that the model has "
+        "learned: train it on before long texts are trusted to it",
+        stacklevel=3,
+    )
+    config = {**theirs.config, length: positions + ahead}
+    # Buffers that count the positions are as long as the old table, and say nothing.
+    return Checkpoint(config, {**theirs.tensors, name: longer})

@@ -1,0 +1,23 @@
+"""The recipe on a table of your own of molecules and a property."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import data, models, tasks, training
+from edgewise.recipes.recipe import Recipe
+
+molecules = Recipe(
+    name="molecules",
+    summary="Molecule transformer on your own table of SMILES and a number: --data.path mine.csv",
+    model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.1),
+    # A molecule that was measured twice is in one part alone. Files of any size train for about as
+    # long: small ones take many short epochs, of large ones each epoch draws another part.
+    data=data.molecule_table(split="molecule", descriptors=True, batch_size=32, epoch_rows=10_000),
+    task=tasks.Regression(),
+    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.05),
+    trainer=training.TrainerSettings(
+        epochs=60, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+    ),
+)
