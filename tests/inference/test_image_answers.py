@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from base64 import b64decode
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -104,6 +106,17 @@ def test_from_the_shell(run_folder, new, capsys):
     shown = capsys.readouterr()
     assert "upright" in shown.out
     assert "line 3 of files.csv" in shown.err
+
+
+def test_a_notebook_shows_the_run(run_folder):
+    run = edgewise.load(run_folder)
+    tree = ElementTree.fromstring(f"<div>{run._repr_html_()}</div>")
+    text = " ".join(tree.itertext())
+    for word in ("images:", "an image file", "top", "test/accuracy", str(run_folder)):
+        assert word in text
+    (picture,) = tree.findall("img")
+    content = b64decode(picture.get("src").partition(",")[2])
+    assert content == (run_folder / "curves.png").read_bytes()
 
 
 def test_what_is_no_image(run_folder, tmp_path):

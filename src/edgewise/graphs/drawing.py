@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError, require
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.graph import Graph, Pattern
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
 MOST_LINES = 4000  # beyond this a picture is a blot, and slow
+SMALL, FEW = 64, 800  # nodes and edges of a graph that a notebook draws
+SIDE = 220  # pixels of its picture
 
 
 def draw(graph: Graph, path: str | Path | None = None) -> Figure:
@@ -96,3 +99,78 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
         y = -torch.linspace(0, 1, count) if count > 1 else torch.full((count,), -0.5)
         columns.append(torch.stack([torch.full((count,), x), y], dim=1))
     return columns[0], columns[1]
+
+
+def html(graph: Pattern, nodes: int = 16) -> str:
+    """What a notebook shows: a drawing of a small graph, what can be counted of a large one.
+
+    A pattern, which has no size, is shown on so many ``nodes``; where it does not exist at that
+    size, by its name.
+    """
+    if not isinstance(graph, Graph):
+        try:
+            bound = graph.bind(nodes)
+        except ArgumentError:
+            return f"<code>{escape(repr(graph))}</code>"
+        return _captioned(_svg(bound), f"{graph!r}, on {nodes} nodes")
+    name = repr(graph).strip("<>")
+    if not graph.is_numbered:
+        return _captioned("", name)
+    if max(graph.num_targets, graph.num_sources) <= SMALL and graph.num_edges <= FEW:
+        return _captioned(_svg(graph), name)
+    return _captioned(_summary(graph), name)
+
+
+def _captioned(inner: str, caption: str) -> str:
+    return f"<figure>{inner}<figcaption><code>{escape(caption)}</code></figcaption></figure>"
+
+
+def _svg(graph: Graph) -> str:
+    """Nodes and the links between them, as :func:`draw_nodes` has them, without matplotlib."""
+    targets, sources = _places(graph)
+    square = graph.num_targets == graph.num_sources
+    both = targets if square else torch.cat([targets, sources])
+    if not len(both):
+        return ""
+    low, high = both.min(0).values, both.max(0).values
+    margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
+    scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
+    scale = min(scale, SIDE - 2 * margin)  # one node, in the middle
+
+    def at(places: Tensor) -> list[list[float]]:
+        middle = (low + high) / 2
+        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # y grows downwards
+        return (flipped * scale + SIDE / 2).tolist()
+
+    ends = list(zip(*graph.edge_index.cpu().tolist(), strict=True))
+    target, source = at(targets), at(sources)
+    fade = min(0.9, 0.08 + 12 / max(len(ends), 1))
+    lines = "".join(
+        f'<line x1="{source[j][0]:.1f}" y1="{source[j][1]:.1f}" x2="{target[i][0]:.1f}" '
+        f'y2="{target[i][1]:.1f}"/>'
+        for j, i in ends
+        if not (square and i == j)
+    )
+    rings = "".join(
+        f'<circle cx="{target[i][0]:.1f}" cy="{target[i][1]:.1f}" r="{size + 3:.1f}"/>'
+        for j, i in ends
+        if square and i == j
+    )
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>' for x, y in at(both))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE}" height="{SIDE}" '
+        f'viewBox="0 0 {SIDE} {SIDE}"><g stroke="{LINE}" stroke-opacity="{fade:.2f}">{lines}</g>'
+        f'<g fill="none" stroke="{LOOP}">{rings}</g><g fill="{INK}">{dots}</g></svg>'
+    )
+
+
+def _summary(graph: Graph) -> str:
+    degree = graph.in_degree().double()
+    pairs = max(graph.num_targets * graph.num_sources, 1)
+    rows = [("reads nothing", f"{int((degree == 0).sum()):,} nodes")]
+    rows += [("of all pairs", f"{graph.num_edges / pairs:.2%} are edges")]
+    if len(degree):
+        spread = f"{int(degree.min()):,} to {int(degree.max()):,}, mean {degree.mean():.1f}"
+        rows.insert(0, ("a node reads", spread))
+    cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
+    return f"<table>{cells}</table>"

@@ -115,6 +115,12 @@ class Pattern(ABC):
 
         return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a drawing where it is small, else what can be counted."""
+        from edgewise.graphs.drawing import html
+
+        return html(self)
+
     def __repr__(self) -> str:
         assert is_dataclass(self)
         shown = [

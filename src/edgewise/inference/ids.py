@@ -46,7 +46,8 @@ class KnownIds:
         if text in self._number:
             return self._number[text]
         alike = [known for known in self.ids if abs(len(known) - len(text)) <= AS_LONG]
-        near = difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
+        # Numbers that look alike have nothing in common.
+        near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
         raise ArgumentError(
             "input",
             expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+CURVES = "curves.png"
+"""Which picture of a run folder a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,22 @@ class Run:
                 yield _joined(row, answer)
 
     def _repr_html_(self) -> str:
-        """A table of what it is and what it measured, as notebooks show it."""
-        rows = [("recipe", self.recipe.name), ("model", type(self.model).__name__)]
+        """What it is, answers on and measured, and its learning curve, as notebooks show it."""
+        count = sum(weight.numel() for weight in self.model.parameters())
+        rows = [
+            ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
+            ("model", f"{self.recipe.model.func.__name__}, {count:,} parameters"),
+            ("answers on", self.predictor.input),
+            ("options", ", ".join(self.predictor.options()) or "none"),
+        ]
         rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
         cells = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
-        return f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
+        table = f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"
+        picture = self.path / CURVES
+        if not picture.is_file():
+            return table
+        content = b64encode(picture.read_bytes()).decode()
+        return f'{table}<img alt="learning curves" src="data:image/png;base64,{content}"/>'
 
 
 def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:

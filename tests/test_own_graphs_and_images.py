@@ -1,0 +1,63 @@
+"""What the pages on one's own users, graphs and images say is run as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise.cli import main
+
+pytest.importorskip("lightning")
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def ratings() -> None:
+    people = ["ann", "bob", *(f"u{i}" for i in range(20))]
+    rows = [f"{user},film {(7 * i + k) % 30}" for i, user in enumerate(people) for k in range(9)]
+    Path("ratings.csv").write_text("\n".join(["user,item", *rows]))
+    Path("users.csv").write_text("user\nann\nu3\n")
+
+
+def graph() -> None:
+    random = np.random.default_rng(0)
+    rows = [f"p{i},{'law' if i % 2 else 'art'},{i % 5},{random.normal():.3f}" for i in range(40)]
+    pairs = [f"p{i},p{(i + 2 * k) % 40}" for i in range(40) for k in range(1, 4)]
+    Path("new").mkdir()
+    for folder in (Path(), Path("new")):
+        (folder / "nodes.csv").write_text("\n".join(["paper,topic,pages,age", *rows]))
+        (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
+    Path("friends.csv").write_text("\n".join(["source,target", *pairs]))
+
+
+def images() -> None:
+    image = pytest.importorskip("PIL.Image")
+    for name in ("images/cat", "images/dog", "new"):
+        Path(name).mkdir(parents=True)
+        for i in range(20):
+            color = (200 if name.endswith("cat") else 9, 5 * i, 40)
+            for end in ("jpg", "png") if name == "new" else ("jpg",):
+                image.new("RGB", (40, 30), color).save(f"{name}/{i}.{end}")
+
+
+@pytest.mark.parametrize(
+    ("page", "files"),
+    [("recommendation.md", ratings), ("nodes_and_links.md", graph), ("images.md", images)],
+)
+def test_a_page_from_a_file_to_a_prediction(page, files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    files()
+    text = (DOCS / page).read_text()
+    few = ["--trainer.epochs", "1", "--trainer.accelerator", "cpu"]
+    for line in "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines():
+        program, *words = shlex.split(line)
+        assert program == "edgewise"
+        assert main([*words, *(few if words[0] == "train" else [])]) == 0, line
+    assert Path("answers.csv").read_text().count("\n") > 2
+    capsys.readouterr()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out.strip()
