@@ -43,6 +43,12 @@ ENCODINGS = {
     "alibi": (8,),
     "shaw": (1, 32),
     "transformer_xl": (1, 32),
+    "laplacian": (32, 8),
+    "sign_invariant": (32, 8),
+    "random_walk": (32, 20),
+    "weisfeiler_lehman": (32, 256, 5),
+    "centrality": (32,),
+    "shortest_path": (1,),
 }
 
 

@@ -40,6 +40,7 @@ LEAVES = {"interop", "explain"}
 """They may import anything below ``cli``; only ``cli`` and tests import them."""
 PARTS = set(RUNG) | LEAVES
 EXTRAS = [
+    "PIL",
     "lightning",
     "matplotlib",
     "networkx",

@@ -83,11 +83,13 @@ def attend(
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
     """
-    _check_all_nodes(query, key, value)
-    check_layout(layout, query, key, graph)
+    check_nodes(query=query, key=key, value=value)
+    if layout is not None or not isinstance(graph, Graph):
+        check_layout(layout, query, key)
     if layout == "HND":
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-    call, graph = _call(
+    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
+    call = checked_call(
         query,
         key,
         value,
@@ -184,7 +186,7 @@ def aggregate(
     check_choice("reduce", reduce, get_args(Reduce))
     if isinstance(value, Tensor) and value.dim() == 2:
         return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
-    check_nodes("value", value)
+    check_nodes(value=value)
     num_sources, heads, width = value.shape[-3:]
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
     graph = bound(graph, num_targets, num_sources, value.device)
@@ -213,18 +215,7 @@ def prepare(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> tuple[AttentionCall, Graph]:
     """The checked call and the bound graph; draws a seed where weights are dropped."""
-    _check_all_nodes(query, key, value)
-    return _call(query, key, value, graph, **options)
-
-
-def _check_all_nodes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        check_nodes(name, x)
-
-
-def _call(
-    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
-) -> tuple[AttentionCall, Graph]:
+    check_nodes(query=query, key=key, value=value)
     graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
     options.setdefault("score", DOT)
     return checked_call(query, key, value, graph, **options), graph
@@ -232,19 +223,23 @@ def _call(
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
     """The engine for a call; chosen once for all that are alike, as it takes a while."""
-
-    def make() -> Choice:
-        return choose(_problem(call, graph, lse=lse), ENGINES, engine)
-
     if watched():  # sizes may be symbols
-        return make()
-    query, value = call.query, call.value
+        return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
-        *(engine, lse, transformed(), query.dtype, query.shape[-2:], value.shape[-1]),
-        *(call.batch.numel(), type(call.score), call.dropout > 0),
-        *(call.bias is None, call.gain is None, call.edge_vectors),
+        engine,
+        engine != "auto" and transformed(),  # as "auto" would be "reference"
+        lse,
+        call.query.dtype,
+        call.query.shape,
+        call.value.shape,
+        call.batch,
+        type(call.score),
+        call.dropout > 0,
+        call.bias is None,
+        call.gain is None,
+        call.edge_key is None and call.edge_value is None,
     )
-    return graph.cached(alike, make)
+    return graph.cached(alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine))
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
@@ -259,7 +254,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
         score=call.score,
         bias=call.bias is not None,
         gain=call.gain is not None,
-        edge_vectors=call.edge_vectors,
+        edge_vectors=not (call.edge_key is None and call.edge_value is None),
         dropout=call.dropout,
         lse=lse,
         **graph_facts(graph),

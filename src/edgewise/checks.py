@@ -21,31 +21,39 @@ from edgewise.scores import Additive, Dot, Score
 NodeLayout = Literal["NHD", "HND"]
 """Which axes come last: nodes, heads and width, or (as in PyTorch's attention) heads first."""
 
+NO_BATCH = torch.Size()
+
 
 def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
     """The graph of these sizes on this device."""
-    if isinstance(graph, Graph) and graph.device == device:
-        return graph.bind(num_targets, num_sources)
+    if (
+        isinstance(graph, Graph)
+        and graph.num_targets == num_targets
+        and graph.num_sources == num_sources
+        and graph.device == device
+    ):
+        return graph
     return check_graph(graph).bind(num_targets, num_sources).to(device)
 
 
-def check_nodes(name: str, x: Tensor) -> None:
-    """Node features are ``[..., N, H, D]`` floats."""
-    if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
-        raise ArgumentError(
-            name,
-            expected="floats of shape [..., N, H, D] (nodes, heads, width of a head)",
-            got=described(x),
-            remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
-        )
+def check_nodes(**nodes: Tensor) -> None:
+    """Node features, by the names of their arguments, are ``[..., N, H, D]`` floats."""
+    for name, x in nodes.items():
+        if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
+            raise ArgumentError(
+                name,
+                expected="floats of shape [..., N, H, D] (nodes, heads, width of a head)",
+                got=described(x),
+                remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
+            )
 
 
-def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor, graph: Pattern) -> None:
-    """Warn of what looks like ``[B, H, N, D]``: a pattern would bind to the heads."""
+def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor) -> None:
+    """Warn of what looks like ``[B, H, N, D]``, where a pattern would bind to the heads."""
     if layout is not None:
         check_choice("layout", layout, get_args(NodeLayout))
         return
-    if isinstance(graph, Graph) or query.dim() < 4:
+    if query.dim() < 4:
         return
     nodes, heads = query.shape[-3:-1]
     if nodes == key.shape[-3] and heads > max(16, 2 * nodes):
@@ -77,7 +85,7 @@ def checked_call(
     _check_together(query, key, value, score)
     if isinstance(score, Additive):
         _check_additive(score, query)
-    elif not (score is None or isinstance(score, Dot) or callable(score)):
+    elif not (isinstance(score, Dot) or score is None or callable(score)):
         raise ArgumentError(
             "score",
             expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
@@ -91,9 +99,10 @@ def checked_call(
             got=repr(dropout),
             remedy="pass 0.0 outside of training",
         )
-    batch = query.shape[:-3]
     bare = bias is None and gain is None and edge_key is None and edge_value is None
-    if not (bare and key.shape[:-3] == batch and value.shape[:-3] == batch):
+    alone = query.dim() == key.dim() == value.dim() == 3
+    batch = NO_BATCH if alone else query.shape[:-3]
+    if not (bare and (alone or key.shape[:-3] == value.shape[:-3] == batch)):
         batch = _batch(
             query=query,
             key=key,
@@ -195,14 +204,14 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
 
 def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
     """Query, key and value have the same heads, sources, type and device."""
-    heads, width = query.shape[-2:]
-    sources = key.shape[-3]
+    shape, key_shape, value_shape = query.shape, key.shape, value.shape
+    heads, width, sources = shape[-2], shape[-1], key_shape[-3]
     if (
-        key.shape[-2] == value.shape[-2] == heads
-        and value.shape[-3] == sources
+        key_shape[-2] == value_shape[-2] == heads
+        and value_shape[-3] == sources
         and key.dtype == value.dtype == query.dtype
         and key.device == value.device == query.device
-        and (score is None or key.shape[-1] == width)
+        and (score is None or key_shape[-1] == width)
     ):
         return
     _same("key", key.shape[-2], heads, "heads", "query")

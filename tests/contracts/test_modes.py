@@ -54,6 +54,7 @@ def test_a_model_evaluated_in_a_mode_trains_afterwards(name: str) -> None:
 
 READS_NUMBERS = {
     "pinsage": "where its walks lead",
+    **dict.fromkeys(("gps", "graphormer"), "which nodes make up a graph"),
     **dict.fromkeys(test_text_models.RECURRENT, "which tokens are padding"),
 }
 """Models whose shapes depend on numbers, which meta tensors do not have."""

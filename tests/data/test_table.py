@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+import math
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from edgewise.data.table import read_table
+from edgewise.data.table import as_number, read_table, table_rows
 from edgewise.errors import MissingDataError
 from tests.errors import refused
 
@@ -60,7 +64,7 @@ def test_a_value_that_is_no_number_is_named_with_its_row(tmp_path: Path, value: 
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, got: str) -> None:
     path = written(tmp_path, text)
-    with refused("data.path", expected="separated by commas", got=got, remedy="CSV"):
+    with refused("data.path", expected="under a row of names", got=got, remedy="CSV"):
         read_table(path)
 
 
@@ -81,3 +85,97 @@ def test_a_file_without_text_and_a_broken_archive_are_refused(tmp_path: Path) ->
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"none\.csv: no such file\. Remedy"):
         read_table(tmp_path / "none.csv")
+
+
+AS_PEOPLE_HAVE_THEM = {
+    "tabs": 'name\tvalue\n\u201cCafé\u201d, black\t1.5\n"Tea" he said\t2\n',
+    "semicolons": 'name;value;\n"\u201cCafé\u201d, black";1,5;\n"""Tea"" he said";2;\n;;\n',
+    "bars": 'name|value\r\n\u201cCafé\u201d, black|1.5\r\n"""Tea"" he said"|2\r\n\r\n',
+    "spaces": '"name", "value"\n"\u201cCafé\u201d, black", 1.5\n"""Tea"" he said", 2\n',
+}
+
+
+@pytest.mark.parametrize("text", AS_PEOPLE_HAVE_THEM.values(), ids=AS_PEOPLE_HAVE_THEM)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_delimiters_and_encodings_are_recognised(text: str, encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes(text.encode(encoding))
+    table = read_table(path)
+    assert table.texts("data.text", "name") == ["\u201cCafé\u201d, black", '"Tea" he said']
+    assert table.numbers("data.target", ["value"])[:, 0].tolist() == [1.5, 2]
+    assert table.numeric() == ["value"]
+    assert [line for line, _ in table_rows(path)] == [1, 2, 3]
+
+
+def test_latin_1_is_read_with_a_warning_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("drink,price\ntea,1\ncafé,2\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8.*Latin-1.*'é' in line 3"):
+        assert read_table(path).texts("data.text", "drink") == ["tea", "café"]
+
+
+def test_a_text_that_is_utf_8_up_to_its_middle_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("a,b\né,1\n".encode() + b"\xe9,2\n")
+    with refused(str(path), expected="UTF-8", got="(0xe9) in line 3", remedy="UTF-8"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("content", [b"a,b\n\x00\x01,2\n", b"PK\x03\x04" + bytes(60)])
+def test_what_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with refused(str(path), expected="a text", got="other bytes", remedy="CSV"):
+        read_table(path)
+
+
+def test_a_spreadsheet_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "PK", "t.xlsx")
+    with refused("data.path", expected="text", got="t.xlsx", remedy="save it as CSV"):
+        read_table(path)
+
+
+def test_packed_files(tmp_path: Path) -> None:
+    content = b"a,b\n1,2\n"
+    for end, pack in ((".bz2", bz2.compress), (".xz", lzma.compress)):
+        (tmp_path / f"t.csv{end}").write_bytes(pack(content))
+        assert read_table(tmp_path / f"t.csv{end}").numeric() == ["a", "b"]
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("folder/t.csv", content)
+        archive.writestr("__MACOSX/t.csv", "")
+    assert read_table(path).numeric() == ["a", "b"]
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("second.csv", content)
+    with refused(str(path), expected="one file", got="folder/t.csv, second.csv", remedy="unpack"):
+        read_table(path)
+
+
+def test_a_table_that_memory_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, "a,b\n" + "1,2\n" * 999)
+    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1e5)
+    with refused("data.path", expected="memory", got="t.csv", remedy="part of its rows"):
+        read_table(path)
+
+
+def test_a_column_is_chosen_where_there_is_no_doubt(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, "a,b,two words\n1,x,\n2,y,3\n"))
+    assert table.choose("data.target", "", ["b"], "the target") == "b"
+    assert table.choose("data.target", "a", ["b"], "the target") == "a"
+    assert table.numeric() == ["a", "two words"]
+    with refused("data.target", expected="the target", got="2 that it can be: 'a'", remedy=" a"):
+        table.choose("data.target", "", table.numeric(), "the target")
+    with refused(
+        "data.target", expected="the target", got="'b', 'two words'", remedy="data.target"
+    ):
+        table.choose("data.target", "", [], "the target")
+    with refused("data.target", expected="column", got="'c'", remedy="choose"):
+        table.choose("data.target", "c", [], "the target")
+
+
+def test_a_comma_is_that_of_decimals_beside_a_semicolon_alone() -> None:
+    assert as_number("-1,5e3", ";") == -1500
+    assert math.isnan(as_number("1,5"))
+    assert math.isnan(as_number("1,234,567", ";"))

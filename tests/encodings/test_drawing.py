@@ -23,6 +23,12 @@ ARGUMENTS = {
     "alibi": (2,),
     "shaw": (2, 4),
     "transformer_xl": (2, 4),
+    "laplacian": (8, 3),
+    "sign_invariant": (8, 3),
+    "random_walk": (8, 6),
+    "weisfeiler_lehman": (8,),
+    "centrality": (8,),
+    "shortest_path": (2,),
 }
 
 

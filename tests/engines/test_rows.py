@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise.attention import prepare
 from edgewise.engines.native import library
-from edgewise.engines.rows import _given as named_arguments
+from edgewise.engines.rows import _arguments as arguments_of
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend
 from edgewise.engines.rows.layout import RowsLayout, side_of
@@ -33,7 +34,8 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = (leaves[name] for name in ("query", "key", "value"))
     call, bound = prepare(*nodes, graph, **case.options(leaves))
-    given = named_arguments(call, layout_of(bound, RowsLayout))
+    tensors, others = arguments_of(call, layout_of(bound, RowsLayout))
+    given = {**tensors, **others}
     return tuple(
         x.detach().clone().requires_grad_()
         if isinstance(x, Tensor) and x.is_floating_point()
@@ -169,3 +171,9 @@ def test_the_library_needs_neither_pytorch_nor_python_nor_a_runtime_of_its_own()
     assert b"libc.so" in binary  # the names of needed libraries are in there
     for name in (b"libtorch", b"libc10", b"libpython", b"libgomp", b"libomp", b"libstdc++"):
         assert name not in binary
+
+
+def test_every_kernel_that_operators_run_is_looked_for_when_the_library_loads():
+    engines = Path(library.__file__).parents[1]
+    code = "".join(path.read_text() for path in engines.rglob("*.py"))
+    assert set(re.findall(r'run\("(ew_\w+)"\)', code)) == set(library.KERNELS)

@@ -238,7 +238,7 @@ def made(folder: Path) -> dict[str, Case]:
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
         "interactions": lambda raw: data.interactions(
-            train_path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
+            path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
         ),
         "series": lambda raw: data.time_series(
             path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7
@@ -311,6 +311,8 @@ def limits() -> Iterator[None]:
             warnings.simplefilter("error")
             # PyTorch says so of every sparse tensor.
             warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+            # It names the damage, and reads all of it.
+            warnings.filterwarnings("ignore", ".* is not UTF-8: it is read as", UserWarning)
             yield
     finally:
         signal.alarm(0)

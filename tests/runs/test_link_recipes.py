@@ -37,7 +37,7 @@ def tastes(tmp_path):
             lines[name].append(f"{user} {' '.join(map(str, own))}\n")
     for name, text in lines.items():
         (tmp_path / name).write_text("".join(text))
-    paths = {f"{part}_path": str(tmp_path / f"{part}.txt") for part in ("train", "test")}
+    paths = {"path": str(tmp_path / "train.txt"), "test_path": str(tmp_path / "test.txt")}
     return interactions(**paths, val=0.15, batch_size=80, negatives=20)
 
 

@@ -32,9 +32,10 @@ EXTRAS = {
     "tokenizers": ("text", "reading text"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
+    "pillow": ("images", "reading images"),
 }
 """Every package of an extra: which, and what it is for."""
-MODULES = {"scikit-learn": "sklearn"}
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
     "digits": "scikit-learn",
     "digit_rows": "scikit-learn",

@@ -12,6 +12,7 @@ from edgewise.errors import ArgumentError
 
 OPTIONS = {
     "top": "of the likeliest labels, items or friends, so many",
+    "because": "with a recommended item or link, so many of those that speak for it",
 }
 """What the options of :meth:`edgewise.inference.Predictor.answer` mean; each kind has some."""
 

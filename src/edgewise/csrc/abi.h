@@ -101,7 +101,7 @@ typedef struct {
   double dropout;
   int64_t first_edge;  // number of edge 0 in the graph that this one is a part of
   const ew_side* by_target;
-  const ew_side* by_source;
+  const ew_side* by_source;  // null: no gradient of key or value is wanted
   ew_nodes query;
   ew_nodes key;
   ew_nodes value;
@@ -116,10 +116,11 @@ typedef struct {
   ew_vectors edge_value;
   const void* score_weight;  // A [heads, width]
   void* score_weight_grad;   // A [groups, heads, width]
-  void* lse;                 // A [batch, rows, heads]
+  void* lse;                 // A [batch, rows, heads] or null
   void* stats;  // A [batch, rows, 2, heads]: greatest score, and 1 / sum of exp(score - greatest)
   const void* grad_lse;  // A [batch, rows, heads] or null
-  void* slots;     // A [batch, slots, heads * (width + value_width + 2)]: results of rows' pieces
+  void* slots;     // A [batch, slots, heads * (width + value_width + 2)]: results of rows' pieces,
+                   // for as many slots as the side with more of them has
   void* record;    // A [batch, rows, 3, heads]: stats, and the average of the weights' gradients
   void* per_edge;  // A [batch, edges, 2, heads]: score gradient, kept weight; null: computed again
   void* scores;    // A [batch, edges, heads]: scores written, or their gradient read
@@ -191,7 +192,7 @@ typedef struct {
   ew_nodes grad_query;
   ew_nodes grad_key;
   ew_nodes grad_value;
-  void* lse;             // A [batch, rows, heads]
+  void* lse;             // A [batch, rows, heads] or null
   void* stats;           // A [batch, rows, 2, heads]: as in ew_attend_args
   const void* grad_lse;  // A [batch, rows, heads] or null
 } ew_tiles_args;

@@ -47,11 +47,12 @@ struct AttendForward : Attend {
 
   void finish(i64 batch, i64 node) {
     T* out = node_row<T>(a.out, batch, node);
-    A *lse = of_row(a.lse, batch, node), *stats = of_row(a.stats, batch, node, 2);
+    A* lse = a.lse ? of_row(a.lse, batch, node) : nullptr;
+    A* stats = of_row(a.stats, batch, node, 2);
     for (int h = 0; h < H; ++h) {
       const A most = result[Fv + h], sum = result[Fv + H + h];
       stats[h] = most, stats[H + h] = sum == 0 ? 0 : 1 / sum;
-      lse[h] = sum == 0 ? -kInf<A> : most + log_of(sum);
+      if (lse) lse[h] = sum == 0 ? -kInf<A> : most + log_of(sum);
     }
     with_lanes(Dv, [&](auto lanes) {
       for (int h = 0; h < H; ++h)

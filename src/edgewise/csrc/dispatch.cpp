@@ -62,8 +62,6 @@ EW_EXPORT const char* ew_abi() {
     return k ? k->name(args) : EW_BAD_ARGUMENT;                                              \
   }
 EW_CALL(attend, ew_attend_args)
-EW_CALL(attend_grad_rows, ew_attend_args)
-EW_CALL(attend_grad_columns, ew_attend_args)
 EW_CALL(edge_scores, ew_attend_args)
 EW_CALL(softmax, ew_softmax_args)
 EW_CALL(aggregate, ew_aggregate_args)
@@ -71,3 +69,11 @@ EW_CALL(aggregate_grad_rows, ew_aggregate_args)
 EW_CALL(aggregate_grad_columns, ew_aggregate_args)
 EW_CALL(tiles, ew_tiles_args)
 EW_CALL(tiles_grad, ew_tiles_args)
+
+// The pass over rows, then (where the edges by source are given) over transposed rows.
+EW_EXPORT int32_t ew_attend_grad(const ew_attend_args* args) {
+  const ew::Kernels* k = args->size == sizeof(ew_attend_args) ? kernels(args->dtype) : nullptr;
+  if (!k) return EW_BAD_ARGUMENT;
+  const int32_t status = k->attend_grad_rows(args);
+  return status || !args->by_source ? status : k->attend_grad_columns(args);
+}

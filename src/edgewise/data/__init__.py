@@ -12,11 +12,13 @@ from edgewise.data.graphs.gowalla import Gowalla as gowalla
 from edgewise.data.graphs.hollywood_actors import HollywoodActors as hollywood_actors
 from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
 from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
+from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
 from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
+from edgewise.data.images.image_folder import ImageFolder as image_folder
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
@@ -46,11 +48,13 @@ DATA: dict[str, type[Data]] = {
     "ewt": ewt,
     "gowalla": gowalla,
     "hollywood_actors": hollywood_actors,
+    "image_folder": image_folder,
     "interactions": interactions,
     "ionic_liquids": ionic_liquids,
     "masked_text": masked_text,
     "molecule_table": molecule_table,
     "multi30k": multi30k,
+    "node_files": node_files,
     "parallel": parallel,
     "planetoid": planetoid,
     "time_series": time_series,
@@ -85,12 +89,14 @@ __all__ = [
     "ewt",
     "gowalla",
     "hollywood_actors",
+    "image_folder",
     "interactions",
     "ionic_liquids",
     "masked_text",
     "molecule_table",
     "multi30k",
     "neighbour_batches",
+    "node_files",
     "parallel",
     "planetoid",
     "shakespeare",

@@ -108,3 +108,33 @@ def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Ten
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
     return [torch.tensor(sorted(part)) for part in dealt]
+
+
+def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
+    """Shares of examples at random, in which each class has about its share.
+
+    Args:
+        keys: the class of each example.
+        val: the share to validate on; 0 where that is given.
+        test: the share to test on; likewise.
+        seed: decides which examples these are.
+
+    Returns:
+        Numbers of the examples by ``train``, ``val`` and ``test``, in their order.
+
+    """
+    order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
+    order.sort(key=lambda i: str(keys[i]))  # class after class, at random within each
+    rank = torch.arange(len(order), dtype=torch.double)
+
+    def every(share: float, offset: float) -> Tensor:
+        # Where a sum of shares passes a whole number: evenly spread, so over the classes, too.
+        return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
+
+    tested = every(test, 0.5)
+    validated = torch.zeros_like(tested)
+    rank = rank[: int((~tested).sum())]
+    validated[~tested] = every(val / (1 - test), 0.5)
+    numbers = torch.tensor(order)
+    parts = {"train": ~tested & ~validated, "val": validated, "test": tested}
+    return {name: numbers[part].sort().values for name, part in parts.items()}

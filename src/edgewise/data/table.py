@@ -1,19 +1,33 @@
-"""Tables of comma-separated values, plain or gzipped, with errors that name the row."""
+"""Tables as people have them: any common delimiter, encoding and packing; errors name the row.
+
+The delimiter is a comma, a tab, a semicolon or a bar, whichever makes most columns of the first
+row. Fields may be in quotes. Where a semicolon separates, ``1,5`` is a number, as in Excel's files
+of half of Europe. Encodings and packing: see :mod:`edgewise.data.reading`.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from edgewise.data.reading import number, read_text
+from edgewise.data.reading import TextForm, check_memory, number, opened_text, text_form
 from edgewise.errors import ArgumentError, unknown_name
+
+DELIMITERS = (",", "\t", ";", "|")
+WORDS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers", ".parquet", ".feather"}
+QUOTED = re.compile(r'"(?:[^"]|"")*"', re.DOTALL)
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*")
+PER_CELL = 60  # bytes of a short text beside its letters, and of its place in a list
+SAMPLE = 20  # lines by which the delimiter is chosen
 
 
 @dataclass(frozen=True)
@@ -22,14 +36,19 @@ class Table:
 
     Attributes:
         path: the file.
-        rows: one an entry.
-        lines: their numbers in the file, where the header's is 1.
+        columns: the texts of each, by its name.
+        lines: the numbers of the rows in the file, where the header's is 1.
+        delimiter: what separates the columns.
 
     """
 
     path: Path
-    rows: list[dict[str, str]]
+    columns: dict[str, list[str]]
     lines: list[int]
+    delimiter: str = ","
+
+    def __len__(self) -> int:
+        return len(self.lines)
 
     def line(self, row: int) -> int:
         """The number of a row, as an editor or a spreadsheet shows it."""
@@ -42,15 +61,15 @@ class Table:
             ArgumentError: there is no such column; suggests the nearest.
 
         """
-        if column not in self.rows[0]:
-            unknown = unknown_name(argument, column, self.rows[0])
+        if column not in self.columns:
+            unknown = unknown_name(argument, column, self.columns)
             raise ArgumentError(
                 argument,
                 expected=f"a column of {self.path.name}, {unknown.expected}",
                 got=unknown.got,
                 remedy=unknown.remedy,
             )
-        return [row[column] for row in self.rows]
+        return self.columns[column]
 
     def numbers(
         self,
@@ -74,10 +93,50 @@ class Table:
             [self._number(text, argument, column, row, remedy) for row, text in enumerate(texts)]
             for column, texts in ((c, self.texts(argument, c)) for c in columns)
         ]
-        return torch.tensor(values).reshape(len(columns), len(self.rows)).T.contiguous()
+        return torch.tensor(values).reshape(len(columns), len(self)).T.contiguous()
+
+    def numeric(self) -> list[str]:
+        """The columns of numbers, of which some may be missing."""
+        return [name for name, texts in self.columns.items() if self._is_numeric(texts)]
+
+    def choose(self, argument: str, named: str, candidates: Sequence[str], what: str) -> str:
+        """The column that is named, or the only one that it can be where none is.
+
+        Args:
+            argument: the field that names it, such as ``data.target``.
+            named: its value; "" guesses.
+            candidates: columns that it can be.
+            what: it is, with its article: "the column of numbers to predict".
+
+        Raises:
+            ArgumentError: the named one is not there, or there is not exactly one candidate; lists
+                them.
+
+        """
+        if named:
+            self.texts(argument, named)
+            return named
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            got, listed = f"{len(candidates)} that it can be", candidates
+        else:
+            got, listed = "none that looks like it", list(self.columns)
+        shown = ", ".join(repr(name) for name in listed[:12])
+        more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+        raise ArgumentError(
+            argument,
+            expected=f"{what} in {self.path.name}",
+            got=f"{got}: {shown}{more}" if candidates else f"{got} among {shown}{more}",
+            remedy=f"name it, such as --{argument} {_quoted(listed[0])}",
+        )
+
+    def _is_numeric(self, texts: Sequence[str]) -> bool:
+        given = [text for text in texts if text.strip()]
+        return bool(given) and not any(math.isnan(as_number(t, self.delimiter)) for t in given)
 
     def _number(self, text: str, argument: str, column: str, row: int, remedy: str) -> float:
-        value = number(text)
+        value = as_number(text, self.delimiter)
         if math.isnan(value):
             raise ArgumentError(
                 argument,
@@ -88,43 +147,148 @@ class Table:
         return value
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, *, argument: str = "data.path") -> Table:
     """Read a file whose first row names the columns.
+
+    Args:
+        path: the file; packed ones end in ``.gz``, ``.bz2``, ``.xz`` or ``.zip``.
+        argument: the field that names it, for errors.
 
     Raises:
         MissingDataError: there is no such file.
         ArgumentError: it is empty, has no rows, an empty row before its end, a row of another
-            length or two columns of one name, or is no text.
+            length or two columns of one name, is no text, or does not fit into memory.
 
     """
-    try:
-        reader = csv.reader(io.StringIO(read_text(path)), strict=True)
-        numbered = [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise _unusable(path, f"a file that cannot be read ({error})") from error
-    while not numbered[-1][1]:  # empty lines after the last row
-        numbered.pop()
-    (_, names), *numbered = numbered
-    if not numbered:
-        raise _unusable(path, "no rows")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise _unusable(path, f"two columns of the name {twice[0]!r}")
-    for line_number, row in numbered:
-        if not row:  # to skip it would move what follows to another point in time
-            raise _unusable(path, f"an empty line, row {line_number}")
-        if len(row) != len(names):
-            raise _unusable(
-                path, f"{len(row)} values under {len(names)} names in row {line_number}"
-            )
-    rows = [dict(zip(names, row, strict=True)) for _, row in numbered]
-    return Table(path, rows, [line_number for line_number, _ in numbered])
+    form = _form(path, argument)
+    delimiter = _delimiter(path, form)
+    found = _records(path, form, delimiter, argument)
+    _, names = next(found)
+    needed = form.characters + PER_CELL * form.lines * len(names)
+    check_memory(argument, needed, path.name, "give a part of its rows, or more memory")
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    lines: list[int] = []
+    empty = 0  # the first of the empty lines that we are in
+    for line, row in found:
+        if not row:
+            empty = empty or line
+            continue
+        if empty:  # to skip it would move what follows to another point in time
+            raise _unusable(path, argument, f"an empty line, row {empty}", delimiter)
+        lines.append(line)
+        for texts, text in zip(columns.values(), row, strict=True):
+            texts.append(text)
+    if not lines:
+        raise _unusable(path, argument, "no rows", delimiter)
+    return Table(path, columns, lines, delimiter)
 
 
-def _unusable(path: Path, got: str) -> ArgumentError:
+def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, list[str]]]:
+    """The rows of such a file and the numbers of their lines; no more than one is in memory.
+
+    The first is the names of the columns; empty lines are left out.
+
+    Raises:
+        MissingDataError, ArgumentError: see :func:`read_table`.
+
+    """
+    form = _form(path, argument)
+    found = _records(path, form, _delimiter(path, form), argument)
+    return ((line, row) for line, row in found if row)
+
+
+def as_number(text: str, delimiter: str = ",") -> float:
+    """The number that a field is; NaN where it is none.
+
+    Args:
+        text: the field.
+        delimiter: of its file; beside a semicolon, a comma is that of decimals.
+
+    """
+    if delimiter == ";" and DECIMAL_COMMA.fullmatch(text):
+        text = text.replace(",", ".")
+    return number(text)
+
+
+def _form(path: Path, argument: str) -> TextForm:
+    if path.suffix.lower() in SPREADSHEETS:
+        raise ArgumentError(
+            argument,
+            expected="a table as text",
+            got=path.name,
+            remedy="save it as CSV, from the program that made it",
+        )
+    return text_form(path)
+
+
+def _delimiter(path: Path, form: TextForm) -> str:
+    """The one with which most of the first rows are as long as the first, and that the longest."""
+    with opened_text(path, form.encoding) as text:
+        sample = list(islice(text, SAMPLE))
+
+    def fits(delimiter: str) -> tuple[float, int]:
+        # Not strictly: the sample may end within quotes, and these are wrong for other delimiters.
+        rows = [row for _, row in _rows(sample, delimiter, strict=False) if row]
+        width = len(rows[0]) if rows else 1
+        return (sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0, width)
+
+    return max(DELIMITERS, key=fits)
+
+
+def _records(
+    path: Path, form: TextForm, delimiter: str, argument: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The names, then each row; one without a value is empty."""
+    with opened_text(path, form.encoding) as text:
+        try:
+            rows = _rows(text, delimiter)
+            line, names = next(rows)
+            names = [name.strip() for name in names]
+            while len(names) > 1 and not names[-1]:  # what spreadsheets append
+                names.pop()
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                got = f"two columns of the name {twice[0]!r}"
+                raise _unusable(path, argument, got, delimiter)
+            yield line, names
+            for line, row in rows:
+                while len(row) > len(names) and not row[-1]:
+                    row.pop()
+                if row and len(row) != len(names):
+                    got = f"{len(row)} values under {len(names)} names in row {line}"
+                    raise _unusable(path, argument, got, delimiter)
+                yield line, row if any(row) or len(row) == 1 else []
+        except csv.Error as error:
+            got = f"a file that cannot be read ({error})"
+            raise _unusable(path, argument, got, delimiter) from error
+
+
+def _rows(
+    lines: Iterable[str], delimiter: str, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row, and the number of the line where it ends."""
+    if delimiter == "\t":  # here a quotation mark is one, but around a whole field
+        for number_of, line in enumerate(lines, 1):
+            kept = line.rstrip("\r\n")
+            yield number_of, [_unquoted(field) for field in kept.split("\t")] if kept else []
+        return
+    reader = csv.reader(lines, delimiter=delimiter, strict=strict, skipinitialspace=True)
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _unquoted(field: str) -> str:
+    return field[1:-1].replace('""', '"') if QUOTED.fullmatch(field) else field
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if not name.isidentifier() else name
+
+
+def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:
     return ArgumentError(
-        "data.path",
-        expected=f"values separated by commas under a row of names, in {path}",
+        argument,
+        expected=f"values separated by {WORDS[delimiter]} under a row of names, in {path}",
         got=got,
         remedy="correct it, or save the table again as CSV in UTF-8",
     )

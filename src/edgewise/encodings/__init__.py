@@ -1,20 +1,39 @@
 """Positional encodings: where a node is. ``docs/encodings.md`` shows them all, with pictures.
 
-Three kinds, by where the position enters: added to the features before the first layer, turned
-into queries and keys, or added on the edges for the distance between their ends.
+By where the position enters: added to the features before the first layer, turned into queries
+and keys, or added on the edges for the distance between their ends. And by what a position is: an
+index, or a place in a graph (:data:`OF_NODES`, :data:`OF_PAIRS`), computed once from its edges.
 """
 
 from __future__ import annotations
 
 from torch import nn
 
+from edgewise.encodings.degrees import Centrality, degrees
+from edgewise.encodings.distances import (
+    PathEdges,
+    ShortestPath,
+    distance_encoding,
+    path_edges,
+    resistance_distances,
+    shortest_paths,
+)
 from edgewise.encodings.drawing import draw
 from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
+from edgewise.encodings.laplacian import (
+    Laplacian,
+    SignInvariant,
+    laplacian_eigenvectors,
+    laplacian_spectrum,
+)
 from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.positions import offsets, packed_positions
+from edgewise.encodings.random_features import RandomFeatures
+from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities
 from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXL
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
+from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
 
 ADDED: dict[str, type[nn.Module]] = {
     "scaled": ScaledIndex,
@@ -37,32 +56,69 @@ RELATIVE: dict[str, type[nn.Module]] = {
 }
 """``encoding(graph)``: terms for the graph's edges, as ``layer(x, graph, **encoding(graph))``."""
 
-ENCODINGS: dict[str, type[nn.Module]] = {**ADDED, **TURNED, **RELATIVE}
+OF_NODES: dict[str, type[nn.Module]] = {
+    "laplacian": Laplacian,
+    "sign_invariant": SignInvariant,
+    "random_walk": RandomWalk,
+    "weisfeiler_lehman": WeisfeilerLehman,
+    "centrality": Centrality,
+}
+"""``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
+
+OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
+"""``encoding(encoding.code(graph))``: terms for ``graphs.batch(graphs.complete(), sizes)``."""
+
+ENCODINGS: dict[str, type[nn.Module]] = {
+    **ADDED,
+    **TURNED,
+    **RELATIVE,
+    **OF_NODES,
+    **OF_PAIRS,
+}
 """Every encoding by name."""
 
 __all__ = [
     "ADDED",
     "ENCODINGS",
+    "OF_NODES",
+    "OF_PAIRS",
     "RELATIVE",
     "TURNED",
     "ALiBi",
     "Binary",
     "Buckets",
+    "Centrality",
+    "Laplacian",
     "Learned",
     "Learned2d",
+    "PathEdges",
+    "RandomFeatures",
+    "RandomWalk",
     "RelativeTable",
     "Rotary",
     "ScaledIndex",
     "Shaw",
+    "ShortestPath",
+    "SignInvariant",
     "Sinusoidal",
     "TransformerXL",
+    "WeisfeilerLehman",
     "binary_positions",
+    "degrees",
+    "distance_encoding",
     "draw",
+    "laplacian_eigenvectors",
+    "laplacian_spectrum",
     "offsets",
     "packed_positions",
+    "path_edges",
+    "random_walk_probabilities",
+    "resistance_distances",
     "rotary_rates",
     "scaled_positions",
+    "shortest_paths",
     "sinusoidal_positions",
+    "wl_colors",
 ]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.biases import EdgeTerms, Projected, TableBias
 from edgewise.errors import require
-from edgewise.graphs import Graph, complete
+from edgewise.graphs import Graph, complete, window
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw(
-    encoding: nn.Module, path: str | Path | None = None, *, length: int = 64, width: int = 32
+    encoding: nn.Module,
+    path: str | Path | None = None,
+    *,
+    length: int = 64,
+    width: int = 32,
+    graph: Graph | None = None,
 ) -> Figure:
     """The codes of ``length`` positions, and how alike each two of them are, side by side.
 
@@ -31,13 +36,26 @@ def draw(
         path: of an image file, if it shall be saved.
         length: how many positions to show.
         width: of the features that an added encoding was made for, or of a head.
+        graph: whose nodes are shown where an encoding is of nodes or pairs; a path of ``length``
+            nodes by default.
     """
     require("matplotlib", extra="plot", purpose="drawing an encoding")
     from matplotlib.figure import Figure
 
-    from edgewise.encodings import RELATIVE, TURNED
+    from edgewise.encodings import OF_NODES, OF_PAIRS, RELATIVE, TURNED
 
-    if isinstance(encoding, tuple(RELATIVE.values())):
+    if graph is None:
+        graph = window(1).bind(length).without_self_loops()
+    of_graph: Any = encoding
+    if isinstance(encoding, tuple(OF_PAIRS.values())):
+        bias = encoding(of_graph.code(graph))["bias"].expand()
+        alike = bias.mean(-1).view(graph.num_targets, -1)
+        codes = alike
+    elif isinstance(encoding, tuple(OF_NODES.values())):
+        encoding.eval()
+        codes = encoding(torch.zeros(graph.num_targets, width), of_graph.code(graph))
+        alike = codes @ codes.T
+    elif isinstance(encoding, tuple(RELATIVE.values())):
         codes, alike = _relative(encoding, length)
     elif isinstance(encoding, tuple(TURNED.values())):
         codes = encoding(torch.ones(length, 1, width))[:, 0]

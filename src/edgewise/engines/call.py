@@ -37,11 +37,6 @@ class AttentionCall:
     seed: int = 0
     first_edge: int = 0
 
-    @property
-    def edge_vectors(self) -> bool:
-        """Whether edges have a key or a value."""
-        return self.edge_key is not None or self.edge_value is not None
-
     def part(self, start: int, stop: int) -> AttentionCall:
         """The call for the edges ``start`` to ``stop`` alone."""
         edges = slice(start, stop)

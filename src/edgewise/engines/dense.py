@@ -93,18 +93,18 @@ class Dense:
         if problem.operation == "aggregate":
             return 100e-6 + pairs * (1.5e-9 + products)
         if self._fused(problem):
-            bias = problem.bias * (100e-6 + 6e-9 * pairs)
+            bias = problem.bias * (240e-6 + 6e-9 * pairs)
             nodes = problem.batch * problem.heads * (problem.num_targets + problem.num_sources)
             elements = problem.width + problem.value_width
             moved = nodes * (40e-9 + 0.95e-9 * elements)
             masked = 0.0 if problem.full else 1.5e-9
-            looks = 0.0 if problem.full and problem.grid == problem.num_edges else 45e-6
-            return 125e-6 + looks + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
+            looks = 0.0 if problem.full and problem.grid == problem.num_edges else 65e-6
+            return 150e-6 + looks + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
         masked = 0.0 if problem.full else 8e-9
         each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
         if not (problem.score is None or isinstance(problem.score, Dot)):
             each += 14e-9 + 4.5e-9 * problem.width  # a vector for every pair
-        return 380e-6 + pairs * each
+        return 450e-6 + pairs * each
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

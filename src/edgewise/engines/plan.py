@@ -132,7 +132,9 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
         ArgumentError: as :func:`plan` does.
 
     """
-    found = {name: engines[name].seconds(problem) for name in engines if engine in ("auto", name)}
+    if engine in engines and not engines[engine].refuses(problem):
+        return Choice(engine, engines[engine].seconds(problem))
+    found = {name: engines[name].seconds(problem) for name in engines if engine == "auto"}
     while found:
         name = _fastest(found)
         seconds = found.pop(name)

@@ -42,7 +42,7 @@ class Reference:
         elements = heads * (problem.width + problem.value_width)
         if problem.operation == "aggregate":
             return 50e-6 + edges * (66e-9 + 10e-9 * heads + 2e-9 * elements)
-        return 250e-6 + edges * (100e-9 + 45e-9 * heads + 3.5e-9 * elements)
+        return 300e-6 + edges * (100e-9 + 45e-9 * heads + 3.5e-9 * elements)
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

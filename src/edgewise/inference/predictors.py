@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from edgewise.errors import ArgumentError
+from edgewise.inference.image_answers import Captions, ImageClasses
+from edgewise.inference.new_links import NewLinks
+from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
+from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
 from edgewise.recipes.recipe import Recipe
 
-PREDICTORS: tuple[type[Predictor], ...] = (SentenceClasses,)
+PREDICTORS: tuple[type[Predictor], ...] = (
+    Captions,
+    ImageClasses,
+    NewLinks,
+    NodeClasses,
+    Recommendations,
+    SentenceClasses,
+)
 """Every kind of answer there is."""
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from edgewise.errors import ArgumentError, MissingDataError, unknown_name
+from edgewise.data.reading import OPENED, opened_text, text_form
+from edgewise.data.table import table_rows
+from edgewise.errors import ArgumentError, unknown_name
 from edgewise.training import RunFolder
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -20,8 +20,9 @@ FORMS = (".csv", ".tsv", ".jsonl")
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file and the numbers of their lines; no more than one is in memory.
 
-    ``.csv`` and ``.tsv`` have a header, ``.jsonl`` an object in each line; of every other file a
-    line is an input, under the name ``input``. Each may be gzipped.
+    ``.csv`` and ``.tsv`` have a header and any delimiter, ``.jsonl`` has an object in each line; of
+    every other file a line is an input, under the name ``input``. Each may be packed, such as in
+    ``.gz``; encodings are recognised as :func:`edgewise.data.reading.text_form` does.
 
     Args:
         path: the file.
@@ -32,37 +33,23 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         ArgumentError: a column is missing, a row has another length, or the file is damaged.
 
     """
-    if not path.is_file():
-        raise MissingDataError(f"{path}: no such file. Remedy: name a file of inputs.")
-    form = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
-    packed = path.suffix == ".gz"
-    try:
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-            if form in DELIMITERS:
-                yield from _table(text, path, columns, DELIMITERS[form])
-            elif form == ".jsonl":
-                yield from _objects(text, path, columns)
-            else:
-                lines = (line.rstrip("\r\n") for line in text)
-                yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, csv.Error) as error:
-        raise _damaged(path, "a text in UTF-8, plain or gzipped", str(error)) from error
+    form = Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
+    if form in DELIMITERS:
+        yield from _table(path, columns)
+        return
+    with opened_text(path, text_form(path).encoding) as text:
+        if form == ".jsonl":
+            yield from _objects(text, path, columns)
+        else:
+            lines = (line.rstrip("\r\n") for line in text)
+            yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
 
 
-def _table(
-    text: IO[str], path: Path, columns: Sequence[str], delimiter: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(text, delimiter=delimiter, strict=True)
-    names = next(reader, [])
+def _table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = table_rows(path, argument=str(path))
+    _, names = next(rows)
     _check_columns(path, columns, names)
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != len(names):
-            got = f"{len(row)} in line {reader.line_num}"
-            raise _damaged(path, f"{len(names)} values in each row", got)
-        yield reader.line_num, dict(zip(names, row, strict=True))
+    yield from ((line, dict(zip(names, row, strict=True))) for line, row in rows)
 
 
 def _objects(

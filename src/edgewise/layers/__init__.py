@@ -22,7 +22,14 @@ from edgewise.layers.output_heads import (
     TokenClassifier,
 )
 from edgewise.layers.patches import PatchEmbedding
-from edgewise.layers.pooling import AttentionPool, ClassToken, Membership, Pool, members_of
+from edgewise.layers.pooling import (
+    AttentionPool,
+    ClassToken,
+    Membership,
+    Pool,
+    members_of,
+    packed_graph,
+)
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
@@ -95,6 +102,7 @@ __all__ = [
     "init_xavier",
     "learned_score",
     "members_of",
+    "packed_graph",
     "refuse_edge_attr",
     "symmetric_weight",
 ]

@@ -11,7 +11,7 @@ from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Intervals, complete, membership
+from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
 
 Pooling = Literal["mean", "sum", "max", "class", "last"]
@@ -49,6 +49,50 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
             "give batch.bincount()",
         )
     return graph.to(x.device)
+
+
+def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
+    """The graph of the nodes x ``[..., N, width]``, which knows the members of the packed batch.
+
+    For models that attend within each graph of a batch to more than its edges. A graph of
+    :class:`~edgewise.data.PackedGraphs` knows its members; for others ``batch`` says them.
+
+    Raises:
+        ArgumentError: ``batch`` does not say of each node which graph it belongs to, or an edge
+            joins two of them; or the tensors have shapes alone.
+    """
+    if x.is_meta:
+        raise ArgumentError(
+            "x",
+            expected="numbers, as the shapes inside depend on the sizes of the graphs",
+            got="a tensor on the device meta",
+            remedy="use a device with memory",
+        )
+    graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+    if graph.segments is not None or batch is None:
+        return graph
+    members = members_of(x, batch)
+    assert isinstance(members, Intervals)  # of which membership is made
+    parts = torch.stack([members.start, members.stop])
+    if isinstance(batch, Graph):  # which may read a graph twice, or in another order
+        parts = parts.unique(dim=1)
+    sizes = parts[1] - parts[0]
+    if int(sizes.sum()) != x.shape[-2]:
+        raise ArgumentError(
+            "batch",
+            expected=f"graphs that make up all of the {x.shape[-2]} nodes",
+            got=f"{int(sizes.sum())} of them",
+            remedy="give the sizes of all graphs, in their order",
+        )
+    member = torch.arange(len(sizes), device=x.device).repeat_interleave(sizes)
+    if not torch.equal(member[graph.source], member[graph.target]):
+        raise ArgumentError(
+            "batch",
+            expected="graphs that no edge joins",
+            got="an edge from one to another",
+            remedy="check the order of the sizes",
+        )
+    return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))
 
 
 class Pool(nn.Module):

@@ -34,12 +34,14 @@ from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
+from edgewise.models.gps import gps
 from edgewise.models.gpt import gpt
 from edgewise.models.grand import grand
 from edgewise.models.graph_gat import graph_gat
 from edgewise.models.graph_gin import graph_gin
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
+from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
 from edgewise.models.lightgcn import lightgcn
@@ -75,7 +77,9 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
+    "gps": gps,
     "graph_network": graph_network,
+    "graphormer": graphormer,
     "molecule_transformer": molecule_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
@@ -113,7 +117,8 @@ decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_size
 batches; ``model.logits(states)``."""
 
 LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
-"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``."""
+"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``: ``embed(graph)`` gives the states
+of all nodes, and ``score(states, pairs)`` reads pairs of them."""
 
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
 """``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
@@ -163,12 +168,14 @@ __all__ = [
     "gcn",
     "gin",
     "gnn",
+    "gps",
     "gpt",
     "grand",
     "graph_gat",
     "graph_gin",
     "graph_network",
     "graph_transformer",
+    "graphormer",
     "graphsage",
     "gru",
     "lightgcn",

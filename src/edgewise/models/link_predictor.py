@@ -36,7 +36,15 @@ class LinkPredictor(nn.Module):
 
     def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
         """Scores ``[M]`` of pairs ``[2, M]``, the same for (u, v) and (v, u)."""
-        z = self.encoder(self.embedding.weight, graph)
+        return self.score(self.embed(graph), pairs)
+
+    def embed(self, graph: Pattern) -> Tensor:
+        """The states ``[N, width]`` of all nodes, from which any pair is scored."""
+        z: Tensor = self.encoder(self.embedding.weight, graph)
+        return z
+
+    def score(self, z: Tensor, pairs: Tensor) -> Tensor:
+        """Scores ``[M]`` of pairs ``[2, M]`` of nodes with states ``[N, width]``."""
         both = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
         out: Tensor = both.sum(-1) if self.decoder is None else self.decoder(both).squeeze(-1)
         return out

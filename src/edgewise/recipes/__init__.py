@@ -10,8 +10,12 @@ from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
+from edgewise.recipes.images import images
+from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
+from edgewise.recipes.links import links
 from edgewise.recipes.multi30k import transformer_multi30k
+from edgewise.recipes.nodes import nodes
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.shakespeare import (
     gpt_shakespeare,
@@ -42,9 +46,13 @@ RECIPES: dict[str, Recipe] = {
         gpt_shakespeare_long,
         lstm_shakespeare,
         grand_cora,
+        images,
+        interactions,
         ionic_liquids_co2,
         lightgcn_gowalla,
+        links,
         magna_cora,
+        nodes,
         pinsage_gowalla,
         sage_facebook,
         transformer_multi30k,

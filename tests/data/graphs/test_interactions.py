@@ -26,7 +26,7 @@ def data(tmp_path):
         if name == "test.txt":
             lines[0] += f" {ITEMS - 1}"
         (tmp_path / name).write_text("\n".join(lines))
-    paths = {f"{part}_path": str(tmp_path / f"{part}.txt") for part in ("train", "test")}
+    paths = {"path": str(tmp_path / "train.txt"), "test_path": str(tmp_path / "test.txt")}
     return interactions(**paths, val=0.2, batch_size=16, negatives=5, val_users=0)
 
 
@@ -94,7 +94,7 @@ def test_an_item_in_both_files_is_refused(tmp_path):
     (tmp_path / "train.txt").write_text("0 1 2 3 4 5\n1 1 2\n")
     (tmp_path / "test.txt").write_text("1 2\n")
     data = interactions(
-        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
+        path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.2
     )
     with pytest.raises(ValueError, match="1 common edges, first 1-3"):  # item 2 is node 1 + 2
         data.load()
@@ -109,7 +109,7 @@ def test_what_a_user_chose_twice_counts_once(tmp_path):
     assert chosen.train.tolist() == [[1] * 20 + [0] * 20, [*range(19, -1, -1)] * 2]
     assert chosen.test.tolist() == [[0, 1], [20, 20]]
     data = interactions(
-        train_path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
+        path=str(tmp_path / "train.txt"), test_path=str(tmp_path / "test.txt"), val=0.5
     )
     assert data.load().train.count == 20
 
@@ -121,7 +121,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
         text = "\n".join(["user,item", *(",".join(row) for row in part)])
         (tmp_path / name).write_text(text)
     train, test = (str(tmp_path / name) for name in ("train.csv", "test.csv"))
-    splits = interactions(train_path=train, test_path=test, val=0.2).load()
+    splits = interactions(path=train, test_path=test, val=0.2).load()
     assert splits.model_arguments == {"num_users": 3, "num_items": 9}
     assert list(splits.user_ids) == ["ann", "bob", "cy"]
     batch = splits.test.make(torch.arange(splits.test.count))
@@ -145,3 +145,60 @@ def test_gowalla_as_counted():
     read = gowalla().read()
     assert (read.num_users, read.num_items) == (29_858, 40_981)
     assert (read.train.shape[1], read.test.shape[1]) == (810_128, 217_242)
+
+
+def table(folder, rows):
+    path = folder / "ratings.csv"
+    path.write_text("\n".join(["user,item,time,rating", *rows]))
+    return str(path)
+
+
+def test_one_file_is_split_by_time_for_each_user(tmp_path):
+    rows = [f"ann,i{k},{100 - k},5" for k in range(20)]  # the first in the file are the last
+    rows += [f"bob,i{k},{k},4" for k in range(4)] + ["bob,i0,77,4", "cy,i1,1,5", "cy,i2,2,5"]
+    read = interactions(path=table(tmp_path, rows), val=0.1, test=0.2).read()
+    items, users = list(read.item_ids), list(read.user_ids)
+
+    def named(pairs):
+        return {(users[u], items[i]) for u, i in pairs.t().tolist()}
+
+    assert named(read.test) == {*(("ann", f"i{k}") for k in range(4)), ("bob", "i3")}
+    assert named(read.val) == {("ann", "i4"), ("ann", "i5"), ("bob", "i2")}
+    assert named(read.train) >= {("cy", "i1"), ("cy", "i2"), ("bob", "i0"), ("bob", "i1")}
+    assert read.train.shape[1] == 14 + 2 + 2, "what bob chose twice counts once"
+    assert read.columns == ("user", "item")
+
+
+def test_without_times_the_split_is_drawn_and_the_seed_decides(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(f"u{u};i{i}" for u in range(9) for i in range(10)))
+    one, again, other = (
+        interactions(path=str(path), val=0.1, test=0.2, split_seed=seed).read()
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(one.test, again.test)
+    assert not torch.equal(one.test, other.test)
+    assert torch.equal(torch.bincount(one.test[0]), torch.full((9,), 2))
+    assert torch.equal(torch.bincount(one.val[0]), torch.full((9,), 1))
+    known = torch.cat([one.train, one.val, one.test], dim=1)
+    assert known.unique(dim=1).shape[1] == 90
+    splits = interactions(path=str(path), val=0.1, test=0.2).load()
+    assert splits.fitted["known"].unique(dim=1).shape[1] == 90
+    assert (splits.train.count, splits.val.count, splits.test.count) == (63, 9, 9)
+
+
+def test_low_ratings_may_be_left_out(tmp_path):
+    path = table(tmp_path, [f"u{u},i{i},{i},{i % 5 + 1}" for u in range(3) for i in range(20)])
+    assert interactions(path=path).read().num_items == 20
+    liked = interactions(path=path, least_rating=4).read()
+    known = torch.cat([liked.train, liked.val, liked.test], dim=1)
+    assert known.shape[1] == 3 * 8
+    with refused("data.least_rating", expected="rating of ratings.csv, 5", got="6", remedy="lower"):
+        interactions(path=path, least_rating=6).read()
+    (tmp_path / "pairs.csv").write_text("user,item\na,b\na,c\n")
+    with refused("data.rating", expected="pairs.csv", got="none", remedy="--data.least_rating"):
+        interactions(path=str(tmp_path / "pairs.csv"), least_rating=4).read()
+    with refused("data.path", expected="3 interactions", got="2 at most", remedy="test_path"):
+        interactions(path=str(tmp_path / "pairs.csv")).read()
+    with refused("data.path", expected="a file", got="none", remedy="--data.path"):
+        interactions().read()

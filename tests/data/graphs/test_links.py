@@ -141,7 +141,7 @@ def test_no_room_for_non_edges():
 def test_bad_fields():
     with refused("data.negatives", expected="at least 1", got="0", remedy="larger"):
         edge_list(path="x", negatives=0)
-    with refused("data.path", expected="a file", got="''", remedy="name"):
+    with refused("data.path", expected="a file", got="none", remedy="name"):
         edge_list().load()
 
 
@@ -168,7 +168,7 @@ def test_facebook_as_counted():
 
 @needs("hollywood_actors")
 def test_hollywood_as_counted():
-    pairs, films, actors, ids, _ = hollywood_actors().read()
+    pairs, films, actors, ids, *_ = hollywood_actors().read()
     assert pairs.shape == (2, 1_470_404)
     assert (films, actors) == (range(127_823), range(127_823, 127_823 + 383_640))
     assert len(ids) == actors.stop

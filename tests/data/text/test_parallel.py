@@ -97,7 +97,7 @@ def test_a_line_separator_of_unicode_is_no_new_line(tmp_path: Path) -> None:
 
 def test_damaged_and_missing_files(tmp_path: Path) -> None:
     write(tmp_path, a_en=EN)
-    (tmp_path / "a.de").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "a.de").write_bytes(b"\xffext")
     with refused(
         str(tmp_path / "a.de"),
         expected="UTF-8",

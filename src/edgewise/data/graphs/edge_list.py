@@ -5,32 +5,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewise.arguments import check_given
 from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
-from edgewise.errors import ArgumentError
 
 
 @dataclass(frozen=True)
 class EdgeList(Links):
-    """The undirected graph of any edge list.
+    """The undirected graph of any edge list, or of two columns of a table.
 
     See :func:`edgewise.data.graphs.edge_files.read_edges`.
 
     Attributes:
         path: the file.
+        source, destination: columns by name, or by number where there is no header; "" knows the
+            usual names, and takes both of two.
         header: whether its first line names the columns; ``None`` recognises it.
         names: ids are names, even where they look like numbers.
+        val, test, split_seed, negatives, batch_size: see :class:`Links`.
 
     """
 
     path: str = ""
+    source: str = ""
+    destination: str = ""
     header: bool | None = None
     names: bool = False
 
     def read(self) -> Pairs:
-        if not self.path:
-            raise ArgumentError(
-                "data.path", expected="a file", got="''", remedy="name a text file of edges"
-            )
-        found = read_edges(self.path, header=self.header, names=self.names)
+        check_given("data.path", self.path, "a file of edges", "name it with --data.path")
+        found = read_edges(
+            self.path,
+            header=self.header,
+            names=self.names,
+            source=self.source,
+            destination=self.destination,
+        )
         return pairs_of_one_kind(found, Path(self.path))

@@ -28,7 +28,7 @@ class HollywoodActors(Links):
 
     def read(self) -> Pairs:
         path = find_files("hollywood_actors", {FILE: ADDRESS}) / FILE
-        (film, actor), actors = read_memberships(path)
+        (film, actor), actors, _ = read_memberships(path)
         films = int(film.max()) + 1
         pairs = distinct(torch.stack([film, films + actor]))  # a few casts name someone twice
         ids = {f"film {line}": line for line in range(films)}

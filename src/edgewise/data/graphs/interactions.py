@@ -29,7 +29,8 @@ RANKED = 2048  # users whose scores of all items are in memory at once
 class Chosen(NamedTuple):
     """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids.
 
-    The files are those that they are from.
+    The files are those that they are from, and the columns the names there of users and items.
+    Where ``val`` is ``None``, what is validated on is drawn from what is trained on.
     """
 
     train: Tensor
@@ -37,6 +38,8 @@ class Chosen(NamedTuple):
     user_ids: Ids
     item_ids: Ids
     files: tuple[Path, ...]
+    val: Tensor | None = None
+    columns: tuple[str, str] = ("user", "item")
 
     @property
     def num_users(self) -> int:
@@ -49,11 +52,9 @@ class Chosen(NamedTuple):
         return len(self.item_ids)
 
 
-def chosen_of(
-    train: Path, test: Path, *, header: bool | None = None, names: bool = False
-) -> Chosen:
+def chosen_of(train: Path, test: Path) -> Chosen:
     """The interactions of two files, each of them once."""
-    read = read_interactions(train, test, header=header, names=names)
+    read = read_interactions(train, test)
     known, tested = map(once, read.pairs)
     return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))
 
@@ -124,9 +125,11 @@ class Interactions(Data):
     def _split(self, chosen: Chosen) -> InteractionSplits:
         sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
         random = Generator().manual_seed(self.split_seed)
-        count = chosen.train.shape[1]
-        order = torch.randperm(count, generator=random)
-        val, train = (chosen.train[:, i] for i in order.tensor_split([round(count * self.val)]))
+        train, val = chosen.train, chosen.val
+        if val is None:
+            count = train.shape[1]
+            order = torch.randperm(count, generator=random)
+            val, train = (train[:, i] for i in order.tensor_split([round(count * self.val)]))
         first_item = torch.tensor([[0], [chosen.num_users]])
         parts = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
         check_edge_split(parts)
@@ -140,8 +143,14 @@ class Interactions(Data):
             sizes,
             SampledSplit.of(draw, train.shape[1], self.batch_size),
             ranked(some, val, train),
-            ranked(chosen.test[0].unique(), chosen.test, chosen.train),
+            ranked(chosen.test[0].unique(), chosen.test, torch.cat([train, val], dim=1)),
             batch_size=RANKED,
+            fitted={
+                "users": list(chosen.user_ids),
+                "items": list(chosen.item_ids),
+                "columns": list(chosen.columns),
+                "known": torch.cat([train, val, chosen.test], dim=1),
+            },
             user_ids=chosen.user_ids,
             item_ids=chosen.item_ids,
         )

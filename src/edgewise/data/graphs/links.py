@@ -31,7 +31,8 @@ class Pairs(NamedTuple):
     """Distinct undirected pairs ``[2, E]``, and which nodes come first and second in one.
 
     The two ranges are one in a graph of one kind of node, where the smaller comes first. The ids
-    are those of the nodes in the file that they are from.
+    are those of the nodes in the file that they are from, and the column the name there of the
+    first ones.
     """
 
     pairs: Tensor
@@ -39,12 +40,13 @@ class Pairs(NamedTuple):
     right: range
     node_ids: Ids
     file: Path
+    column: str = "source"
 
 
 def pairs_of_one_kind(found: Edges, path: Path) -> Pairs:
     """The undirected pairs of a file of edges, of which any node may be either end."""
     nodes = range(len(found.ids))
-    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path)
+    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Links(Data):
     that are no edge are drawn anew in each epoch for training, and once for validation and test.
 
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, the edges first.
+
+    A run keeps the graph and the ids (``fitted``): new links are proposed from all that is known.
 
     Attributes:
         val, test: shares of the edges.
@@ -100,7 +104,7 @@ class Links(Data):
             return self._split(found)
 
     def _split(self, found: Pairs) -> LinkSplits:
-        pairs, left, right, node_ids, _ = found
+        pairs, left, right, node_ids, _, column = found
         nodes = max(left.stop, right.stop)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)
@@ -124,7 +128,15 @@ class Links(Data):
 
         size = min(self.batch_size, max(count // 2, 1))  # the others are read
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
-        return LinkSplits({"num_nodes": nodes}, *parts, batch_size=1, node_ids=node_ids)
+        fitted = {
+            "ids": list(node_ids),
+            "column": column,
+            "known": pairs,
+            "left": [left.start, left.stop],
+            "right": [right.start, right.stop],
+        }
+        sizes = {"num_nodes": nodes}
+        return LinkSplits(sizes, *parts, batch_size=1, node_ids=node_ids, fitted=fitted)
 
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:

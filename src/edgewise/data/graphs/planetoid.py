@@ -6,33 +6,47 @@ split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.batches import UNLABELLED, Batch
+from edgewise.batches import UNLABELLED
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.graphs.edge_splits import distinct
+from edgewise.data.graphs.node_data import NodeData, NodeGraph, csr, kept_graph, node_split
 from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
 from edgewise.data.reading import check_line_count, read_numbers
-from edgewise.data.splits import Data, Split, Splits
-from edgewise.graphs import Graph, edges
+from edgewise.data.splits import Splits
+from edgewise.errors import ArgumentError
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
 PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
+CLASSES = {
+    "Cora": [
+        "Theory",
+        "Reinforcement_Learning",
+        "Genetic_Algorithms",
+        "Neural_Networks",
+        "Probabilistic_Methods",
+        "Case_Based",
+        "Rule_Learning",
+    ],
+    "CiteSeer": ["AI", "ML", "IR", "DB", "Agents", "HCI"],
+}
+"""The topics in the order of their numbers, which the files do not name: by how many papers have
+each in the original data."""
 VALIDATED = 500
 ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
 TOGETHER = "bring the files of one and the same data set together"
 
 
 @dataclass(frozen=True)
-class Planetoid(Data):
+class Planetoid(NodeData):
     """One graph of papers; a batch is all of it, and the papers of a split count.
 
     Attributes:
@@ -49,8 +63,6 @@ class Planetoid(Data):
     sparse: bool = True
     unlabelled: bool = False
 
-    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
-
     def __post_init__(self) -> None:
         check_choice("data.name", self.name, NAMES)
 
@@ -65,20 +77,30 @@ class Planetoid(Data):
         if self.normalize:
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
         if self.sparse:
-            x = _csr(x)
-        graph = edges(edge_index, len(x))
-        parts = {name: _part(x, graph, y[i], i) for name, i in index.items()}
+            x = csr(x)
+        kept = NodeGraph([str(number) for number in range(len(x))], x, edge_index)
+        graph, classes = kept.graph, int(y.max()) + 1
+        parts = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
             known = y.new_full(y.shape, UNLABELLED).index_copy_(
                 0, index["train"], y[index["train"]]
             )
-            parts["train"] = _part(x, graph, known, None)
+            parts["train"] = node_split(x, graph, known, None)
         return Splits(
-            {"in_width": x.shape[1], "out_width": int(y.max()) + 1},
+            {"in_width": x.shape[1], "out_width": classes},
             parts["train"],
             parts["val"],
             parts["test"],
             batch_size=1,
+            fitted=kept_graph(kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]),
+        )
+
+    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
+        raise ArgumentError(
+            "input",
+            expected=f"numbers of papers of {self.name}",
+            got=str(path),
+            remedy="train `edgewise train nodes` on files of your own to answer on new ones",
         )
 
 
@@ -181,14 +203,3 @@ def _citations(path: Path, cited: dict[int, list[int]]) -> Tensor:
     one, other = torch.tensor(pairs).view(-1, 2).T
     different = one != other
     return distinct(torch.stack([other, one])[:, different]).flip(0)
-
-
-def _csr(x: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        return x.to_sparse_csr()
-
-
-def _part(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    batch = Batch((x, graph), target, select)
-    return Split(1, lambda _index: batch)

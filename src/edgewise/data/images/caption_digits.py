@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,14 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch, WritingBatch
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
 from edgewise.data.images.mnist import SIDE, read_mnist
 from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
@@ -22,7 +26,7 @@ PAD, BEGIN, END, FIRST = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
-class CaptionDigits(Data):
+class CaptionDigits(ImageData):
     """Rows of ``places`` squares, of which ``least`` to ``places`` hold a digit of MNIST.
 
     Training pictures are put together anew in every epoch, from the digits to train on. Those of
@@ -96,6 +100,17 @@ class CaptionDigits(Data):
             fixed(test, self.split_seed + 1),
             batch_size=self.batch_size,
         )
+
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        # The squares begin at the left; a shorter row is followed by empty ones.
+        width = max(1, min(round(image.width * SIDE / image.height), SIDE * self.places))
+        squares = bright_on_dark(pixels(image, SIDE, width, color=False) / 255)
+        return F.pad(squares, (0, SIDE * self.places - width))
+
+    def asked(self, images: Tensor) -> WritingBatch:
+        """The batch of images ``[B, 1, H, W]`` whose captions are to be written."""
+        nothing = torch.zeros(len(images), self.places, dtype=torch.long)
+        return captioned(images, nothing, nothing.bool())
 
     def _plan(self, count: int, digits: Digits, generator: Generator) -> Plan:
         shape = (count, self.places)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.arguments import (
@@ -22,14 +21,19 @@ from edgewise.arguments import (
     check_splits,
 )
 from edgewise.batches import Batch
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
+from edgewise.data.images.warping import warped
+from edgewise.data.splits import Split, Splits
 from edgewise.errors import require
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SIDE, CLASSES = 8, 10
 
 
 @dataclass(frozen=True)
-class Digits(Data):
+class Digits(ImageData):
     """Images ``[B, 1, 8, 8]`` from 0 to 1 and their digit.
 
     Attributes:
@@ -48,8 +52,6 @@ class Digits(Data):
     batch_size: int = 64
     warp: float = 0.0
 
-    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
-
     def __post_init__(self) -> None:
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
@@ -64,7 +66,11 @@ class Digits(Data):
             val=_part(*val),
             test=_part(*test),
             batch_size=self.batch_size,
+            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
         )
+
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
 
 
 class Part(NamedTuple):
@@ -110,11 +116,3 @@ def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
         return Batch((warped(chosen, warp) if warp else chosen,), labels[index])
 
     return Split(len(labels), make)
-
-
-def warped(images: Tensor, strength: float) -> Tensor:
-    """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
-    identity = torch.eye(2, 3).repeat(len(images), 1, 1)
-    maps = identity + strength * (2 * torch.rand_like(identity) - 1)
-    places = F.affine_grid(maps, list(images.shape), align_corners=False)
-    return F.grid_sample(images, places, align_corners=False)

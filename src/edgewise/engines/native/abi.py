@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 
 FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
 """Format characters of :mod:`struct` for the C types in use; a pointer is ``P``."""
@@ -20,13 +21,21 @@ class Structure:
     size: int
     members: dict[str, tuple[int, str]]
 
-    def packer(self, first: str, count: int | None) -> tuple[int, struct.Struct]:
-        """The offset of a member, and what packs it and those after it, so many in all."""
-        start = list(self.members).index(first)
-        places = list(self.members.values())[start:][:count]
-        packed = struct.Struct("@" + "".join([letter for _, letter in places]))
-        assert packed.size == places[-1][0] - places[0][0] + struct.calcsize(places[-1][1])
-        return places[0][0], packed
+    @cached_property
+    def zeros(self) -> dict[str, int]:
+        """Every member by name, as 0, which is null or absent; ``size`` is filled in."""
+        zeros = dict.fromkeys(self.members, 0)
+        return {**zeros, "size": self.size} if "size" in zeros else zeros
+
+    @cached_property
+    def packed(self) -> struct.Struct:
+        """What packs the values of all members, in their order."""
+        letters = "".join([letter for _, letter in self.members.values()])
+        packed = struct.Struct(f"@{letters}0q")  # whose end is aligned as a structure's is
+        offset, letter = list(self.members.values())[-1]
+        last = struct.calcsize("@" + letters) - struct.calcsize(letter)
+        assert (packed.size, last) == (self.size, offset)
+        return packed
 
 
 def parse(header: str) -> dict[str, Structure]:

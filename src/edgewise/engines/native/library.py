@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 import sys
 from collections.abc import Iterator
 from ctypes import c_int32, c_int64, c_void_p
@@ -20,7 +19,16 @@ from torch import Tensor
 from edgewise.engines.native.abi import Structure, parse
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+ACCUMULATORS = {
+    dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES
+}
+"""The type in which the kernels hold sums over numbers of a storage type."""
 STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
+KERNELS = (
+    *("ew_attend", "ew_attend_grad", "ew_edge_scores", "ew_softmax", "ew_tiles", "ew_tiles_grad"),
+    *("ew_aggregate", "ew_aggregate_grad_rows", "ew_aggregate_grad_columns"),
+)
+"""What operators run; a library that lacks one is of another version."""
 NAME = "libedgewise_native"
 
 
@@ -37,7 +45,9 @@ def library() -> ctypes.CDLL | None:
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
-    except (OSError, AttributeError):  # damaged, or from before this check
+        for kernel in KERNELS:
+            getattr(loaded, kernel)
+    except (OSError, AttributeError):  # damaged, or of another version
         return None
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
@@ -54,34 +64,10 @@ def structures() -> dict[str, Structure]:
     return {} if loaded is None else parse(loaded.ew_abi().decode())
 
 
-@cache
-def packer(structure: str, first: str, count: int | None = None) -> tuple[int, struct.Struct]:
-    """The offset of a member, and what packs it and those after it: so many, or all the rest."""
-    return structures()[structure].packer(first, count)
-
-
 def instruction_set() -> str:
     """Which kernels this machine runs: ``avx512``, ``avx2`` or ``base``."""
     loaded = library()
     return loaded.ew_isa().decode() if loaded is not None else ""
-
-
-def run(name: str, arguments: bytes) -> None:
-    """Run an exported function on a packed structure of arguments.
-
-    Raises:
-        IndexError: an index of a table is out of range.
-        NativeError: out of memory, or arguments that do not fit.
-
-    """
-    loaded = library()
-    if loaded is None:
-        raise NativeError(MISSING)
-    status = getattr(loaded, name)(arguments)
-    if status == 2:
-        raise IndexError("the index of a TableBias has entries out of range of its table")
-    if status:
-        raise NativeError(STATUS[status])
 
 
 def sum_copies(x: Tensor) -> Tensor:

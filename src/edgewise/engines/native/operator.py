@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-from edgewise.engines.call import accumulator
 from edgewise.engines.native import library
 
 if TYPE_CHECKING:
@@ -37,6 +36,15 @@ NO_SECOND_DERIVATIVE = (
 Given = Mapping[str, Any]
 """Arguments by name, those that are absent left out."""
 
+Results = dict[str, Tensor]
+"""Results by name, those that nobody asks for left out."""
+
+Grads = Mapping[str, Tensor | None]
+"""Gradients of results by name."""
+
+Members = dict[str, float]
+"""Members of a C structure by name."""
+
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
     """For an argument that is put in its place together with others, or that no kernel reads."""
@@ -51,59 +59,99 @@ class Argument(NamedTuple):
 
 
 class Job:
-    """The C structure of one kernel call, filled member by member.
+    """The C structure of one kernel call, filled member by member: ``job.members["groups"] = 2``.
 
-    It keeps alive every tensor whose address it holds.
+    It keeps alive what it is given; memory whose address is written into it directly is for the
+    caller to keep.
     """
 
-    def __init__(self, structure: str, like: Tensor) -> None:
-        """Of the storage type of ``like``."""
-        self.structure = structure
+    def __init__(self, structure: str, like: Tensor, members: Members) -> None:
+        """Of the storage type of ``like``, with these members, that :func:`members_of` has made."""
+        self.structure = library.structures()[structure]
         self.like = like
-        self.dtype = library.DTYPES[like.dtype]
         self.kept: list[Tensor] = []
-        self.size = library.structures()[structure].size
-        self.buffer = bytearray(self.size)
-
-    def put(self, name: str, *values: Any) -> None:
-        """Write numbers to the member of this name and those after it."""
-        offset, packed = library.packer(self.structure, name, len(values))
-        packed.pack_into(self.buffer, offset, *values)
+        self.members = {**members}
 
     def array(self, name: str, x: Tensor) -> None:
         """A dense tensor, by its address."""
-        self.put(name, self.address(x))
+        x = x.resolve_neg().contiguous()
+        self.kept.append(x)
+        self.members[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
         """``[B, N, H, D]`` or ``[N, H, D]`` with dense heads, and strides of members and nodes."""
         if x.is_neg():  # a view whose sign is not in its memory
             x = x.resolve_neg()
-        *_, node, head, step = x.stride()
-        *_, heads, width = x.shape
-        if (step != 1 and width != 1) or (head != width and heads != 1):
+        shape, stride = x.shape, x.stride()
+        width = shape[-1]
+        if (stride[-1] != 1 and width != 1) or (stride[-2] != width and shape[-2] != 1):
             x = x.contiguous()
-            node = x.stride(-3)
-        member = x.stride(0) if x.dim() == 4 and x.shape[0] > 1 else 0
+            stride = x.stride()
         self.kept.append(x)
-        offset, packed = library.packer(self.structure, name + ".data", 3)
-        packed.pack_into(self.buffer, offset, x.data_ptr(), member, node)
-
-    def address(self, x: Tensor) -> int:
-        """Where the numbers of a dense copy are."""
-        x = x.resolve_neg().contiguous()
-        self.kept.append(x)
-        return x.data_ptr()
+        members = self.members
+        members[name + ".data"] = x.data_ptr()
+        members[name + ".node_stride"] = stride[-3]
+        if len(stride) == 4:
+            members[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
         """Memory for the kernels, in the type of accumulation."""
         make = torch.zeros if zeros else torch.empty
-        x = make(shape, dtype=accumulator(self.like))
+        x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
         return x
 
     def run(self, function: str) -> None:
-        """Call an exported function."""
-        library.run(function, bytes(self.buffer))
+        """Call an exported function.
+
+        Raises:
+            IndexError: an index of a table is out of range.
+            NativeError: out of memory, or arguments that do not fit.
+
+        """
+        loaded = library.library()
+        if loaded is None:
+            raise library.NativeError(library.MISSING)
+        status = getattr(loaded, function)(self.structure.packed.pack(*self.members.values()))
+        if status == 2:
+            raise IndexError("the index of a TableBias has entries out of range of its table")
+        if status:
+            raise library.NativeError(library.STATUS[status])
+
+
+def members_of(
+    structure: str, like: Tensor, sizes: Members, results: Mapping[str, tuple[int, int]]
+) -> Members:
+    """All members of a structure but for addresses.
+
+    Args:
+        structure: its name.
+        like: has its storage type.
+        sizes: members by name; those that are not named are 0.
+        results: by the names of node tensors in dense memory, how many nodes each has, and how
+            many numbers a node.
+
+    """
+    dtype = library.DTYPES[like.dtype]
+    members = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
+    for name, (count, numbers) in results.items():
+        members[name + ".node_stride"] = numbers
+        members[name + ".batch_stride"] = count * numbers
+    return members
+
+
+MOST_SIZES = 32
+"""Kinds of calls on one graph whose members are remembered."""
+
+
+def remembered(known: dict[Any, Members], key: Any, make: Callable[[], Members]) -> Members:
+    """What ``make`` gives, once for all calls of a kind: it takes as long as a small kernel."""
+    members = known.get(key)
+    if members is None:
+        if len(known) >= MOST_SIZES:
+            known.clear()
+        members = known[key] = make()
+    return members
 
 
 LEAST_WORK = 200_000
@@ -133,20 +181,19 @@ class KernelOperator(ABC):
     with_gradient: ClassVar[int] = 1
 
     @abstractmethod
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
-        """The results, not yet computed; this is also the fake kernel."""
+    def allocate(self, given: Given) -> Results:
+        """The results, not yet computed; this is also the fake kernel.
+
+        In the order of ``results``; one with a gradient that is not asked for is left out.
+        """
 
     @abstractmethod
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
+    def forward(self, given: Given, results: Results) -> None:
         """Compute the results in place."""
 
     @abstractmethod
     def backward(
-        self,
-        given: Given,
-        results: tuple[Tensor, ...],
-        grads: tuple[Tensor | None, ...],
-        needed: Sequence[str],
+        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
         """The gradients of the needed arguments, from those of the results that have any."""
 
@@ -154,6 +201,8 @@ class KernelOperator(ABC):
         self.names = tuple(argument.name for argument in self.arguments)
         self.puts = {a.name: a.put for a in self.arguments if a.put is not left_out}
         self.leaves = self.names[: self.differentiable]
+        self.outputs = self.results[: self.with_gradient]
+        self.kept = len(self.results) - self.with_gradient
         self.lists = [a.name for a in self.arguments if a.schema == "Tensor[]"]
         schema = ", ".join(f"{argument.schema} {argument.name}" for argument in self.arguments)
         made = ", ".join(["Tensor"] * len(self.results))
@@ -166,7 +215,7 @@ class KernelOperator(ABC):
         )
         self.operator.register_fake(self._fake)
         saved = [f"Tensor {name}" for name in self.results]
-        grads = [f"Tensor? grad_{name}" for name in self.results[: self.with_gradient]]
+        grads = [f"Tensor? grad_{name}" for name in self.outputs]
         self.gradient = torch.library.custom_op(
             f"edgewise::{self.name}_backward",
             self._run_backward,
@@ -177,26 +226,30 @@ class KernelOperator(ABC):
         self.gradient.register_fake(self._fake_backward)
         self.operator.register_autograd(self._backward, setup_context=self._save)
 
-    def __call__(self, given: Given) -> tuple[Tensor, ...]:
-        """The results, by the operator while somebody watches, directly otherwise."""
-        leaves = [name for name in self.leaves if name in given]
-        tensors = [given[name] for name in leaves]
-        if watched(tensors):
-            shown = {name: getattr(given[name], "tensors", given[name]) for name in self.lists}
-            results = self.operator(*map({**given, **shown}.get, self.names))
-            return results if isinstance(results, tuple) else (results,)
-        if wants_gradient(tensors):
-            return _Eager.apply_plain(self, given, leaves, *tensors)  # type: ignore[no-any-return]
-        results = self.allocate(given)
-        self.forward(given, results)
-        return results
+    def __call__(self, leaves: dict[str, Tensor], others: Given) -> Results:
+        """The results, by the operator while somebody watches, directly otherwise.
+
+        ``leaves`` are the arguments that have gradients. A list of tensors may be given as an
+        object that has them as its ``tensors``.
+        """
+        if watched(leaves.values()):
+            shown = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
+            results = self.operator(*map({**leaves, **others, **shown}.get, self.names))
+            results = results if isinstance(results, tuple) else (results,)
+        elif wants_gradient(leaves.values()):
+            results = _apply(self, leaves, others, *leaves.values())
+        else:
+            given = {**leaves, **others}
+            made = self.allocate(given)
+            self.forward(given, made)
+            return made
+        return dict(zip(self.results, results, strict=False))
 
     def fill(self, job: Job, given: Given) -> None:
         """Put the arguments that have a way of their own into the structure."""
-        puts = self.puts
-        for name, value in given.items():
-            if name in puts:
-                puts[name](job, name, value)
+        for name, put in self.puts.items():
+            if name in given:
+                put(job, name, given[name])
 
     def _given(self, arguments: Iterable[Any]) -> dict[str, Any]:
         pairs = zip(self.names, arguments, strict=True)
@@ -206,11 +259,16 @@ class KernelOperator(ABC):
         given = self._given(arguments)
         results = self.allocate(given)
         self.forward(given, results)
-        return results if len(results) > 1 else results[0]
+        return self._all(results)
 
     def _fake(self, *arguments: Any) -> Any:
-        results = self.allocate(self._given(arguments))
-        return results if len(results) > 1 else results[0]
+        return self._all(self.allocate(self._given(arguments)))
+
+    def _all(self, made: Results) -> Any:
+        """As the operator returns them: those left out are empty."""
+        first = made[self.results[0]]
+        results = [made[name] if name in made else first.new_empty(0) for name in self.results]
+        return tuple(results) if len(results) > 1 else first
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
@@ -244,66 +302,75 @@ class KernelOperator(ABC):
         results, grads, given = self._parts(arguments)
         needed = [name for name, need in zip(self.leaves, needs, strict=True) if need]
         made = self.backward(given, results, grads, needed)
+        nothing = results[self.results[0]]
         # The results of an operator share no memory.
         return [
-            made[name].contiguous() if name in made else results[0].new_empty(0)
+            made[name].contiguous() if name in made else nothing.new_empty(0)
             for name in self.leaves
         ]
 
     def _fake_backward(self, needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
         results, _, given = self._parts(arguments)
+        nothing = results[self.results[0]]
         return [
             torch.empty_like(given[name], memory_format=torch.contiguous_format)
             if need
-            else results[0].new_empty(0)
+            else nothing.new_empty(0)
             for name, need in zip(self.leaves, needs, strict=True)
         ]
 
-    def _parts(
-        self, arguments: tuple[Any, ...]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...], dict[str, Any]]:
+    def _parts(self, arguments: tuple[Any, ...]) -> tuple[Results, Grads, dict[str, Any]]:
         middle = len(self.results)
         last = middle + self.with_gradient
-        return arguments[:middle], arguments[middle:last], self._given(arguments[last:])
+        results = dict(zip(self.results, arguments[:middle], strict=True))
+        grads = dict(zip(self.outputs, arguments[middle:last], strict=True))
+        return results, grads, self._given(arguments[last:])
 
 
 class _Eager(torch.autograd.Function):
-    """The short cut: the same gradient without the operator's bookkeeping."""
+    """The short cut: the same gradient without the operator's bookkeeping.
 
-    @classmethod
-    def apply_plain(cls, *arguments: Any) -> Any:
-        """``apply`` without its look at what ``torch.func`` has left, which is not here."""
-        return super(torch.autograd.Function, cls).apply(*arguments)  # type: ignore[misc]
+    What is for the backward pass alone is kept, and is no output of it.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, operator: KernelOperator, given: Given, leaves: list[str], *tensors: Tensor
-    ) -> Any:
+        ctx: Any,
+        operator: KernelOperator,
+        leaves: dict[str, Tensor],
+        others: Given,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        given = {**leaves, **others}
         results = operator.allocate(given)
         operator.forward(given, results)
-        ctx.operator, ctx.leaves = operator, leaves
-        ctx.rest = rest = dict(given)
-        for name in leaves:
-            del rest[name]
-        ctx.save_for_backward(*results, *tensors)
+        ctx.operator, ctx.others = operator, others
+        ctx.leaves, ctx.results = tuple(leaves), tuple(results)
+        ctx.save_for_backward(*tensors, *results.values())
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*results[operator.with_gradient :])
-        return results
+        return (*results.values(),)[: len(results) - operator.kept]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        if torch.is_grad_enabled():  # create_graph: somebody may differentiate these again
+            with torch.no_grad():
+                found = _Eager.backward(ctx, *grads)
+            leaves = ctx.saved_tensors[: len(ctx.leaves)]
+            made = _FirstDerivatives.apply(len(leaves), *found[3:], *grads, *leaves)  # type: ignore[no-untyped-call]
+            return None, None, None, *made
         operator: KernelOperator = ctx.operator
         saved = ctx.saved_tensors
-        results, tensors = saved[: len(operator.results)], saved[len(operator.results) :]
-        needs = ctx.needs_input_grad[3:]
-        needed = [name for name, need in zip(ctx.leaves, needs, strict=True) if need]
-        given = {**ctx.rest, **dict(zip(ctx.leaves, tensors, strict=True))}
-        with torch.no_grad():
-            made = operator.backward(given, results, grads[: operator.with_gradient], needed)
-        found = [made.get(name) for name in ctx.leaves]
-        if torch.is_grad_enabled():  # create_graph: somebody may differentiate these again
-            found = _FirstDerivatives.apply(len(found), *found, *grads, *tensors)  # type: ignore[no-untyped-call]
-        return None, None, None, *found
+        given = {**dict(zip(ctx.leaves, saved, strict=False)), **ctx.others}
+        results = dict(zip(ctx.results, saved[len(ctx.leaves) :], strict=True))
+        needs = zip(ctx.leaves, ctx.needs_input_grad[3:], strict=True)
+        needed = [name for name, need in needs if need]
+        outputs = dict(zip(operator.outputs, grads, strict=False))
+        made = operator.backward(given, results, outputs, needed)
+        return None, None, None, *map(made.get, ctx.leaves)
+
+
+# Its look at what ``torch.func`` has left is not needed here: see ``watched`` and ``transformed``.
+_apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, _Eager).apply
 
 
 class _FirstDerivatives(torch.autograd.Function):

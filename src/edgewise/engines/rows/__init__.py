@@ -53,31 +53,35 @@ class Rows:
             return 160e-6 + 0.1e-6 * nodes + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
         terms = problem.bias + problem.gain
         each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
+        call = 145e-6 + 60e-6 * terms
         if isinstance(problem.score, Additive):
             each += 0.5e-9 * heads * problem.width
-        return 230e-6 + 0.2e-6 * nodes + edges * each
+            call += 50e-6
+        return call + 0.2e-6 * nodes + edges * each
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
-        return self.attend_with_lse(call, layout)[0]
+        widened = _widened(call)
+        out = unflat(rows_attend(*_arguments(widened, layout))["out"], call.batch)
+        return out if widened is call else out.to(call.value.dtype)
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
-        out, lse, _ = rows_attend(_given(_widened(call), layout))
-        return unflat(out.to(call.value.dtype), call.batch), unflat(lse, call.batch)
+        results = rows_attend(*_arguments(_widened(call), layout, with_lse=True))
+        out = unflat(results["out"], call.batch).to(call.value.dtype)
+        return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
-        (found,) = rows_scores(_given(_widened(replace(call, edge_value=None)), layout))
-        return unflat(found, call.batch)
+        call = _widened(replace(call, edge_value=None))
+        return unflat(rows_scores(*_arguments(call, layout))["scores"], call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
         members = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
         members = members.to(accumulator(scores))
-        (weights,) = rows_softmax(
-            {"scores": members, "by_target": layout.by_target, "columns": layout.num_sources}
-        )
+        side = {"by_target": layout.by_target, "columns": layout.num_sources}
+        weights = rows_softmax({"scores": members}, side)["weights"]
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -92,10 +96,15 @@ class Rows:
             nodes = nodes.to(accumulator(value))  # what is rounded to 16 bits ties with others
         if weight is None or weight.shape[-1] == 1:  # heads need not be told apart
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
-        given: dict[str, Any] = {"value": nodes, "reduce": REDUCES[reduce]}
+        leaves = {"value": nodes}
         if weight is not None:
-            given["weight"] = _members(weight, batch, 2)
-        (out,) = rows_aggregate({**given, **_sides(layout, given)})
+            leaves["weight"] = _members(weight, batch, 2)
+        others = {
+            "reduce": REDUCES[reduce],
+            "by_target": layout.by_target,
+            "by_source": layout.by_source if wants_gradient(leaves.values()) else [],
+        }
+        out = rows_aggregate(leaves, others)["out"]
         return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
 
 
@@ -116,64 +125,68 @@ def _widened(call: AttentionCall) -> AttentionCall:
     return replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
 
 
-def _given(call: AttentionCall, layout: RowsLayout) -> dict[str, Any]:
-    """The arguments of the operators, by name."""
-    given: dict[str, Any] = {"value": flat(call.value, call.batch)}
-    kind, activation, slope, scale = 0, 0, 0.0, 1.0
-    if call.score is not None:
-        given["query"], given["key"] = flat(call.query, call.batch), flat(call.key, call.batch)
-        if call.gain is not None:
-            _put_term(given, "gain", call.gain, call.batch)
-        if call.edge_key is not None:
-            _put_vectors(given, "edge_key", call.edge_key, call.batch)
-    if isinstance(call.score, Dot):
-        kind, scale = 1, call.score.scale_for(call.query.shape[-1])
-    elif isinstance(call.score, Additive):
-        kind = 2
-        activation, fixed = ACTIVATIONS[call.score.activation]
-        slope = call.score.negative_slope if fixed is None else fixed
-        if call.score.weight is not None:
-            given["score_weight"] = call.score.weight.to(accumulator(call.value))
-    if call.bias is not None:
-        _put_term(given, "bias", call.bias, call.batch)
-    if call.edge_value is not None:
-        _put_vectors(given, "edge_value", call.edge_value, call.batch)
-    return {
-        **given,
-        **_sides(layout, given),
-        "score": kind,
-        "activation": activation,
-        "scale": scale,
-        "slope": slope,
+def _arguments(
+    call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The arguments of the operators: those with gradients, and the others."""
+    batch, score = call.batch, call.score
+    query, key, value = call.query, call.key, call.value
+    if batch:
+        query, key, value = flat(query, batch), flat(key, batch), flat(value, batch)
+    leaves = {"value": value}
+    others: dict[str, Any] = {
+        "score": 0,
+        "activation": 0,
+        "scale": 1.0,
+        "slope": 0.0,
         "dropout": call.dropout,
         "seed": call.seed,
         "first_edge": call.first_edge,
-    }
-
-
-def _sides(layout: RowsLayout, given: dict[str, Any]) -> dict[str, Any]:
-    """The edges by target, and by source where gradients will ask for them."""
-    tensors = [x for x in given.values() if isinstance(x, Tensor)]
-    return {
+        "with_lse": with_lse,
         "by_target": layout.by_target,
-        "by_source": layout.by_source if wants_gradient(tensors) else [],
+        "by_source": [],
     }
+    if score is not None:
+        leaves["query"], leaves["key"] = query, key
+        if call.gain is not None:
+            _put_term(leaves, others, "gain", call.gain, batch)
+        if call.edge_key is not None:
+            _put_vectors(leaves, "edge_key", call.edge_key, batch)
+    if isinstance(score, Dot):
+        others["score"], others["scale"] = 1, score.scale_for(query.shape[-1])
+    elif isinstance(score, Additive):
+        others["score"] = 2
+        others["activation"], slope = ACTIVATIONS[score.activation]
+        others["slope"] = score.negative_slope if slope is None else slope
+        if score.weight is not None:
+            leaves["score_weight"] = score.weight.to(accumulator(value))
+    if call.bias is not None:
+        _put_term(leaves, others, "bias", call.bias, batch)
+    if call.edge_value is not None:
+        _put_vectors(leaves, "edge_value", call.edge_value, batch)
+    if wants_gradient(leaves.values()):
+        others["by_source"] = layout.by_source
+    return leaves, others
 
 
-def _put_term(given: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size) -> None:
+def _put_term(
+    leaves: dict[str, Tensor], others: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size
+) -> None:
     """``[B or 1, E, H or 1]``, or ``[1, classes, H or 1]`` and the index."""
     if isinstance(term, TableBias):
-        given[name], given[f"{name}_index"] = term.table[None], term.index
+        leaves[name], others[f"{name}_index"] = term.table[None], term.index
     else:
-        given[name] = _members(term, batch, 2)
+        leaves[name] = _members(term, batch, 2)
 
 
-def _put_vectors(given: dict[str, Any], name: str, vectors: EdgeVector, batch: torch.Size) -> None:
+def _put_vectors(
+    leaves: dict[str, Tensor], name: str, vectors: EdgeVector, batch: torch.Size
+) -> None:
     """``[B or 1, E, H, D]``, or features ``[E, F]`` and their weight."""
     if isinstance(vectors, Projected):
-        given[f"{name}_features"], given[f"{name}_weight"] = vectors.features, vectors.weight
+        leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:
-        given[name] = _members(vectors.to(given["value"].dtype), batch, 3)
+        leaves[name] = _members(vectors.to(leaves["value"].dtype), batch, 3)
 
 
 def _members(x: Tensor, batch: torch.Size, dims: int) -> Tensor:

@@ -16,9 +16,13 @@ from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
     Given,
+    Grads,
     Job,
     KernelOperator,
+    Members,
+    Results,
     left_out,
+    members_of,
     node_sizes,
     threads_for,
 )
@@ -30,7 +34,7 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 def put_weight(job: Job, name: str, x: Tensor) -> None:
     """A weight an edge and head."""
     job.array(name, x)
-    job.put("weight_batch_stride", x[0].numel() if x.shape[0] > 1 else 0)
+    job.members["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 class RowsAggregate(KernelOperator):
@@ -47,25 +51,21 @@ class RowsAggregate(KernelOperator):
     differentiable = 2
     results = ("out",)
 
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+    def allocate(self, given: Given) -> Results:
         value: Tensor = given["value"]
         *batch, _, heads, width = value.shape
-        return (value.new_empty(*batch, num_rows(given["by_target"]), heads, width),)
+        return {"out": value.new_empty(*batch, num_rows(given["by_target"]), heads, width)}
 
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
+    def forward(self, given: Given, results: Results) -> None:
         side = side_of(given["by_target"], given["value"].shape[-3])
-        self._reduce(given, side, results[0])
+        self._reduce(given, side, results["out"])
 
     def backward(
-        self,
-        given: Given,
-        results: tuple[Tensor, ...],
-        grads: tuple[Tensor | None, ...],
-        needed: Sequence[str],
+        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
         value: Tensor = given["value"]
         reduce: int = given["reduce"]
-        (out,), (grad,) = results, grads
+        out, grad = results["out"], grads["out"]
         assert grad is not None
         by_target = side_of(given["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
@@ -109,10 +109,15 @@ class RowsAggregate(KernelOperator):
     def _job(self, given: Given, side: Side) -> Job:
         value: Tensor = given["value"]
         batch, _, heads, width = node_sizes(value)
-        job = Job("ew_aggregate_args", value)
-        threads = threads_for(batch * side.edges * heads * width)
-        job.put("size", job.size, job.dtype, given["reduce"], threads, 0, batch, heads, width)
-        job.put("side", side.address)
+        sizes: Members = {
+            "threads": threads_for(batch * side.edges * heads * width),
+            "batch": batch,
+            "heads": heads,
+            "width": width,
+            "side": side.address,
+            "reduce": given["reduce"],
+        }
+        job = Job("ew_aggregate_args", value, members_of("ew_aggregate_args", value, sizes, {}))
         self.fill(job, given)
         if side.slots:
             job.scratch("slots", batch * side.slots, 2 * heads * width)

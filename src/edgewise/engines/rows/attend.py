@@ -11,17 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from edgewise.engines.call import accumulator
-from edgewise.engines.native.library import sum_copies
+from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
     Given,
+    Grads,
     Job,
     KernelOperator,
+    Members,
+    Results,
     left_out,
+    members_of,
     node_sizes,
+    remembered,
     threads_for,
 )
 from edgewise.engines.rows.layout import Side, num_rows, side_of
@@ -32,33 +37,34 @@ MOST_GROUPS = 64
 
 def put_term(job: Job, name: str, x: Tensor) -> None:
     """A bias or gain, by edge or by class."""
-    job.put(f"{name}.data", job.address(x))
-    job.put(f"{name}.batch_stride", x[0].numel() if x.shape[0] > 1 else 0, *x.shape[1:])
+    job.array(f"{name}.data", x)
+    job.members[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.members[f"{name}.rows"], job.members[f"{name}.width"] = x.shape[1:]
 
 
 def put_index(job: Job, name: str, index: Tensor) -> None:
     """The class of each edge in a term's table."""
     term = name.removesuffix("_index")
-    job.put(f"{term}.index", job.address(index))
-    job.put(f"{term}.index_bits", 8 * index.element_size())
+    job.array(f"{term}.index", index)
+    job.members[f"{term}.index_bits"] = 8 * index.element_size()
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
     """Edge vectors in full."""
-    job.put(f"{name}.full", job.address(x))
-    job.put(f"{name}.full_batch_stride", x[0].numel() if x.shape[0] > 1 else 0)
+    job.array(f"{name}.full", x)
+    job.members[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
     """Features of which edge vectors are projections."""
     vectors = name.removesuffix("_features")
-    job.put(f"{vectors}.features", job.address(x))
-    job.put(f"{vectors}.count", x.shape[-1])
+    job.array(f"{vectors}.features", x)
+    job.members[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
     """The projections."""
-    job.put(f"{name.removesuffix('_weight')}.weight", job.address(x))
+    job.array(f"{name.removesuffix('_weight')}.weight", x)
 
 
 ARGUMENTS = (
@@ -85,11 +91,19 @@ ARGUMENTS = (
     Argument("dropout", "float", left_out),
     Argument("seed", "int", left_out),
     Argument("first_edge", "int", left_out),
+    Argument("with_lse", "bool", left_out),
 )
 
 
+NUMBERS = ("score", "activation", "scale", "slope", "dropout", "seed", "first_edge")
+"""Arguments that are members of the structure as they are."""
+
+
 class RowsAttend(KernelOperator):
-    """Output, log-sum-exp, and greatest score and 1 / sum of exponentials ``[B, N_dst, 2, H]``."""
+    """Output, log-sum-exp if it is wanted, and two numbers a row and head for the backward pass.
+
+    These are the greatest score and 1 / sum of exponentials, ``[B, N_dst, 2, H]``.
+    """
 
     name = "rows_attend"
     arguments = ARGUMENTS
@@ -97,46 +111,43 @@ class RowsAttend(KernelOperator):
     results = ("out", "lse", "stats")
     with_gradient = 2
 
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+    def allocate(self, given: Given) -> Results:
         value: Tensor = given["value"]
         *batch, _, heads, width = value.shape
-        rows, dtype = num_rows(given["by_target"]), accumulator(value)
-        return (
-            value.new_empty(*batch, rows, heads, width),
-            value.new_empty(*batch, rows, heads, dtype=dtype),
-            value.new_empty(*batch, rows, 2, heads, dtype=dtype),
-        )
+        rows, dtype = num_rows(given["by_target"]), ACCUMULATORS[value.dtype]
+        results = {"out": value.new_empty(*batch, rows, heads, width)}
+        if given["with_lse"]:
+            results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
+        results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
+        return results
 
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
+    def forward(self, given: Given, results: Results) -> None:
         job, side = _job(self, given)
-        out, lse, stats = results
-        job.nodes("out", out)
-        job.array("lse", lse)
-        job.array("stats", stats)
-        _room_for_pieces(job, side, given)
+        job.members["out.data"] = results["out"].data_ptr()
+        job.members["stats"] = results["stats"].data_ptr()
+        if "lse" in results:
+            job.members["lse"] = results["lse"].data_ptr()
+        _room_for_pieces(job, side.slots, given)
         job.run("ew_attend")
 
     def backward(
-        self,
-        given: Given,
-        results: tuple[Tensor, ...],
-        grads: tuple[Tensor | None, ...],
-        needed: Sequence[str],
+        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
-        out, _, stats = results
-        grad_out, grad_lse = grads
-        job.nodes("grad_out", out.new_zeros(out.shape) if grad_out is None else grad_out)
+        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
+        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
         job.nodes("out", out)
-        job.array("stats", stats)
-        if grad_lse is not None:
+        job.array("stats", results["stats"])
+        if grad_lse is not None and given["with_lse"]:
             job.array("grad_lse", grad_lse)
         if "key" in needed or "value" in needed:  # what the pass over sources reads of the first
             batch, _, heads, _ = node_sizes(given["value"])
             if _one_sided(given):
-                job.scratch("per_edge", batch, side.edges, 2, heads)
+                record = results["stats"].new_empty(batch, side.edges, 2, heads)
+                job.members["per_edge"] = record.data_ptr()
             else:
-                job.scratch("record", batch, side.rows, 3, heads)
+                record = results["stats"].new_empty(batch, side.rows, 3, heads)
+                job.members["record"] = record.data_ptr()
         return _gradients(job, side, given, needed)
 
 
@@ -151,28 +162,29 @@ class RowsScores(KernelOperator):
     differentiable = 12
     results = ("scores",)
 
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+    def allocate(self, given: Given) -> Results:
         value: Tensor = given["value"]
         *batch, _, heads, _ = value.shape
         by_target = given["by_target"]
         edges = by_target.edges if isinstance(by_target, Side) else by_target[1].shape[0]
-        return (value.new_empty(*batch, edges, heads, dtype=accumulator(value)),)
+        return {"scores": value.new_empty(*batch, edges, heads, dtype=ACCUMULATORS[value.dtype])}
 
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
+    def forward(self, given: Given, results: Results) -> None:
         job, _ = _job(self, given)
-        job.array("scores", results[0])
+        job.array("scores", results["scores"])
         job.run("ew_edge_scores")
 
     def backward(
         self,
         given: Given,
-        results: tuple[Tensor, ...],  # noqa: ARG002 - scores are linear in what comes after them
-        grads: tuple[Tensor | None, ...],
+        results: Results,  # noqa: ARG002 - scores are linear in what comes after them
+        grads: Grads,
         needed: Sequence[str],
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
-        assert grads[0] is not None
-        job.array("scores", grads[0])
+        grad = grads["scores"]
+        assert grad is not None
+        job.array("scores", grad)
         made = _gradients(job, side, given, [name for name in needed if name != "value"])
         if "value" in needed:
             made["value"] = given["value"].new_zeros(given["value"].shape)
@@ -182,28 +194,49 @@ class RowsScores(KernelOperator):
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
     """The structure with all arguments, and the side of the targets."""
     value: Tensor = given["value"]
-    batch, sources, heads, value_width = node_sizes(value)
-    width = given["query"].shape[-1] if "query" in given else 0
-    side = side_of(given["by_target"], sources)
-    job = Job("ew_attend_args", value)
-    job.put(
-        "size",
-        *(job.size, job.dtype, given["score"], given["activation"]),
-        threads_for(batch * side.edges * heads * (width + value_width)),
-        *(batch, heads, width, value_width, 0),
-        *(given["scale"], given["slope"], given["seed"], given["dropout"], given["first_edge"]),
-        side.address,
+    query: Tensor | None = given.get("query")
+    side = side_of(given["by_target"], value.shape[-3])
+    alike = value.shape, value.dtype, None if query is None else query.shape
+    members = remembered(
+        side.members,
+        (*alike, torch.get_num_threads()),
+        lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
+    job = Job("ew_attend_args", value, members)
+    for name in NUMBERS:
+        job.members[name] = given[name]
     operator.fill(job, given)
     return job, side
 
 
-def _room_for_pieces(job: Job, side: Side, given: Given) -> None:
+def _sizes(value: Tensor, width: int, side: Side) -> Members:
+    """What follows from the graph and the shapes alone."""
+    batch, sources, heads, value_width = node_sizes(value)
+    keys, values = heads * width, heads * value_width
+    sizes: Members = {
+        "threads": threads_for(batch * side.edges * (keys + values)),
+        "batch": batch,
+        "heads": heads,
+        "width": width,
+        "value_width": value_width,
+        "by_target": side.address,
+    }
+    results = {
+        "out": (side.rows, values),
+        "grad_query": (side.rows, keys),
+        "grad_key": (sources, keys),
+        "grad_value": (sources, values),
+    }
+    return members_of("ew_attend_args", value, sizes, results)
+
+
+def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
     """Memory for the parts of rows that are cut into pieces."""
-    if side.slots:
-        batch, _, heads, value_width = node_sizes(given["value"])
-        width = given["query"].shape[-1] if "query" in given else 0
-        job.scratch("slots", batch * side.slots, 2 * heads + heads * (width + value_width))
+    if not slots:
+        return
+    batch, _, heads, value_width = node_sizes(given["value"])
+    width = given["query"].shape[-1] if "query" in given else 0
+    job.scratch("slots", batch * slots, 2 * heads + heads * (width + value_width))
 
 
 def _one_sided(given: Given) -> bool:
@@ -226,8 +259,8 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
     for name in needed:
         x: Tensor = given[name]
         if name in ("query", "key", "value"):
-            made[name] = x.new_empty(x.shape)
-            job.nodes(f"grad_{name}", made[name])
+            made[name] = torch.empty_like(x, memory_format=torch.contiguous_format)
+            job.members[f"grad_{name}.data"] = made[name].data_ptr()
         elif f"{name}_index" in given:
             parameters[name] = f"{name}.grad"
         elif name in ("bias", "gain"):
@@ -244,16 +277,16 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
     if parameters:  # how many groups follows from sizes, not from threads
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
-        job.put("groups", groups)
+        job.members["groups"] = groups
         for name, member in parameters.items():
             copies[name] = job.scratch(member, groups, *given[name].shape, zeros=True)
-    _room_for_pieces(job, side, given)
-    job.run("ew_attend_grad_rows")
+    slots = side.slots
     if "key" in needed or "value" in needed:
         by_source = side_of(given["by_source"], side.rows)
-        job.put("by_source", by_source.address)
-        _room_for_pieces(job, by_source, given)
-        job.run("ew_attend_grad_columns")
+        job.members["by_source"] = by_source.address
+        slots = max(slots, by_source.slots)
+    _room_for_pieces(job, slots, given)
+    job.run("ew_attend_grad")
     for name, each in copies.items():
         shape = given[name].shape
         made[name] = each if each.shape == shape else sum_copies(each).view(shape)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.engines.native import library
-from edgewise.engines.native.operator import LARGEST
+from edgewise.engines.native.operator import LARGEST, Members
 from edgewise.errors import ArgumentError
 from edgewise.modes import outside_modes, while_tracing
 
@@ -27,12 +28,6 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
         ArgumentError: an index is out of range, or there are 2³¹ edges or nodes.
 
     """
-    if torch.compiler.is_compiling():
-        return tuple(_sort_operator(row, column, rows, columns))
-    return _sort(row, column, rows, columns)
-
-
-def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
     loaded = library.library()
     if loaded is None:
         raise library.NativeError(library.MISSING)
@@ -44,11 +39,10 @@ def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor,
             remedy="divide the graph into parts",
         )
     edges = row.numel()
-    with outside_modes():  # as a layout keeps what is made here
-        row, column = row.contiguous(), column.contiguous()
-        pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
-        sorted_column = torch.empty(edges, dtype=torch.int32, device="cpu")
-        edge = torch.empty(edges, dtype=torch.int32, device="cpu")
+    row, column = row.contiguous(), column.contiguous()
+    pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
+    sorted_column = torch.empty(edges, dtype=torch.int32, device="cpu")
+    edge = torch.empty(edges, dtype=torch.int32, device="cpu")
     status = loaded.ew_sort(
         c_int64(rows),
         c_int64(columns),
@@ -66,7 +60,7 @@ def _sort(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor,
 
 _sort_operator = torch.library.custom_op(
     "edgewise::sort_edges",
-    _sort,
+    sort_edges,
     mutates_args=(),
     device_types="cpu",
     schema="(Tensor row, Tensor column, int rows, int columns) -> (Tensor, Tensor, Tensor)",
@@ -85,6 +79,7 @@ class Side:
     Attributes:
         tensors: pointer, column and edge, as :func:`sort_edges` gives them.
         slots: pieces of rows that are cut, each of which needs room for its part of the result.
+        members: what operators remember of calls on these edges, by their kind.
 
     """
 
@@ -96,6 +91,7 @@ class Side:
 
         """
         pointer, column, edge = self.tensors = list(tensors)
+        self.members: dict[Any, Members] = {}
         loaded = library.library()
         assert loaded is not None
         for x in self.tensors:
@@ -113,16 +109,34 @@ class Side:
         rows, piece = c_int64(self.rows), c_int32(PIECE)
         loaded.ew_divide(rows, starts, piece, None, None, counts)
         chunks, merges, self.slots, longest = counts
-        with outside_modes():
-            self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
-            self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
+        self.chunk = torch.empty(chunks, 5, dtype=torch.int32, device="cpu")
+        self.merge = torch.empty(merges, 3, dtype=torch.int32, device="cpu")
         work = (c_void_p(self.chunk.data_ptr()), c_void_p(self.merge.data_ptr()))
         loaded.ew_divide(rows, starts, piece, *work, counts)
-        addresses = [x.value or 0 for x in (*arrays, *work)]
-        _, packed = library.packer("ew_side", "rows")
-        values = packed.pack(*sizes, chunks, merges, self.slots, longest, 0, *addresses)
-        self.structure = create_string_buffer(values, len(values))
+        structure = library.structures()["ew_side"]
+        values: dict[str, int] = {
+            **structure.zeros,
+            "rows": self.rows,
+            "cols": columns,
+            "edges": self.edges,
+            "chunks": chunks,
+            "merges": merges,
+            "slots": self.slots,
+            "longest": longest,
+            "ptr": pointer.data_ptr(),
+            "col": column.data_ptr(),
+            "edge": edge.data_ptr(),
+            "chunk": self.chunk.data_ptr(),
+            "merge": self.merge.data_ptr(),
+        }
+        self.structure = create_string_buffer(
+            structure.packed.pack(*values.values()), structure.size
+        )
         self.address = addressof(self.structure)
+
+    def __reduce__(self) -> tuple[type[Side], tuple[list[Tensor], int]]:
+        """A copy, or one in another process, has addresses of its own."""
+        return Side, (self.tensors, self.columns)
 
 
 class RowsLayout:
@@ -162,8 +176,10 @@ def _sorts_by_source(layout: RowsLayout) -> bool:
 
 def _side(row: Tensor, column: Tensor, rows: int, columns: int) -> Side | Sequence[Tensor]:
     """A side; or, where compiled code makes it, its tensors, which are checked when they exist."""
-    tensors = sort_edges(row, column, rows, columns)
-    return tensors if torch.compiler.is_compiling() else Side(tensors, columns)
+    if torch.compiler.is_compiling():
+        return tuple(_sort_operator(row, column, rows, columns))
+    with outside_modes():  # as a layout keeps what is made here
+        return Side(sort_edges(row, column, rows, columns), columns)
 
 
 _KNOWN = WeakTensorKeyDictionary()
@@ -179,7 +195,8 @@ def side_of(given: Side | Sequence[Tensor], columns: int) -> Side:
     stamp = (columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in given))
     known: tuple[object, Side] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
-        known = _KNOWN[given[0]] = stamp, Side(given, columns)
+        with outside_modes():
+            known = _KNOWN[given[0]] = stamp, Side(given, columns)
     return known[1]
 
 

@@ -10,9 +10,13 @@ from torch import Tensor
 from edgewise.engines.native.operator import (
     Argument,
     Given,
+    Grads,
     Job,
     KernelOperator,
+    Members,
+    Results,
     left_out,
+    members_of,
     threads_for,
 )
 from edgewise.engines.rows.layout import side_of
@@ -30,32 +34,36 @@ class RowsSoftmax(KernelOperator):
     differentiable = 1
     results = ("weights",)
 
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+    def allocate(self, given: Given) -> Results:
         scores: Tensor = given["scores"]
-        return (scores.new_empty(scores.shape),)
+        return {"weights": scores.new_empty(scores.shape)}
 
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
-        self._run_softmax(given, given["scores"], results[0])
+    def forward(self, given: Given, results: Results) -> None:
+        self._run_softmax(given, given["scores"], results["weights"])
 
     def backward(
         self,
         given: Given,
-        results: tuple[Tensor, ...],
-        grads: tuple[Tensor | None, ...],
+        results: Results,
+        grads: Grads,
         needed: Sequence[str],  # noqa: ARG002 - there is one
     ) -> dict[str, Tensor]:
-        (weights,), (grad,) = results, grads
+        weights = results["weights"]
         made = weights.new_empty(weights.shape)
-        self._run_softmax(given, weights, made, grad)
+        self._run_softmax(given, weights, made, grads["weights"])
         return {"scores": made}
 
     def _run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
         side = side_of(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
-        job = Job("ew_softmax_args", scores)
-        threads = threads_for(8 * batch * edges * heads)
-        job.put("size", job.size, job.dtype, threads, batch, heads, side.address)
+        sizes: Members = {
+            "threads": threads_for(8 * batch * edges * heads),
+            "batch": batch,
+            "heads": heads,
+            "side": side.address,
+        }
+        job = Job("ew_softmax_args", scores, members_of("ew_softmax_args", scores, sizes, {}))
         job.array("scores", scores)
         job.array("out", out)
         if grad is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from edgewise.engines.call import AttentionCall, Problem
@@ -45,16 +47,17 @@ class Tiles:
         nodes = problem.num_targets + problem.num_sources
         pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
         each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
-        return 155e-6 + heads * each
+        return 130e-6 + heads * each
 
     def attend(self, call: AttentionCall, layout: TilesLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
-        return _run(call, layout, lse=False)[0]
+        results = tiles_attend(*_arguments(call, layout, with_lse=False))
+        return unflat(results["out"], call.batch)
 
     def attend_with_lse(self, call: AttentionCall, layout: TilesLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
-        out, lse = _run(call, layout, lse=True)
-        return out, unflat(lse, call.batch)
+        results = tiles_attend(*_arguments(call, layout, with_lse=True))
+        return unflat(results["out"], call.batch), unflat(results["lse"], call.batch)
 
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: TilesLayout
@@ -63,20 +66,23 @@ class Tiles:
         raise NotImplementedError
 
 
-def _run(call: AttentionCall, layout: TilesLayout, *, lse: bool) -> tuple[Tensor, Tensor]:
+def _arguments(
+    call: AttentionCall, layout: TilesLayout, *, with_lse: bool
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The arguments of the operator: those with gradients, and the others."""
     assert isinstance(call.score, Dot)
-    out, total, _ = tiles_attend(
-        {
-            "query": flat(call.query, call.batch),
-            "key": flat(call.key, call.batch),
-            "value": flat(call.value, call.batch),
-            "layout": layout.tensors,
-            "pairs": layout.pairs,
-            "scale": call.score.scale_for(call.query.shape[-1]),
-            "dropout": call.dropout,
-            "seed": call.seed,
-            "first_edge": call.first_edge,
-            "with_lse": lse,
-        }
-    )
-    return unflat(out, call.batch), total
+    batch = call.batch
+    query, key, value = call.query, call.key, call.value
+    if batch:
+        query, key, value = flat(query, batch), flat(key, batch), flat(value, batch)
+    leaves = {"query": query, "key": key, "value": value}
+    others = {
+        "layout": layout,
+        "pairs": layout.pairs,
+        "scale": call.score.scale_for(query.shape[-1]),
+        "dropout": call.dropout,
+        "seed": call.seed,
+        "first_edge": call.first_edge,
+        "with_lse": with_lse,
+    }
+    return leaves, others

@@ -11,16 +11,26 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.call import accumulator
+from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.native.operator import (
     Argument,
     Given,
+    Grads,
     Job,
     KernelOperator,
+    Members,
+    Results,
     left_out,
+    members_of,
     node_sizes,
+    remembered,
     threads_for,
 )
+from edgewise.engines.tiles.layout import TilesLayout
+
+DENSE = torch.contiguous_format
+NUMBERS = ("scale", "dropout", "seed", "first_edge")
+"""Arguments that are members of the structure as they are."""
 
 
 class TilesAttend(KernelOperator):
@@ -43,76 +53,107 @@ class TilesAttend(KernelOperator):
     results = ("out", "lse", "stats")
     with_gradient = 2
 
-    def allocate(self, given: Given) -> tuple[Tensor, ...]:
+    def allocate(self, given: Given) -> Results:
         query, value = given["query"], given["value"]
         *batch, rows, heads, _ = query.shape
-        dtype = accumulator(query)
-        return (
-            query.new_empty(*batch, rows, heads, value.shape[-1]),
-            query.new_empty((*batch, rows, heads) if given["with_lse"] else 0, dtype=dtype),
-            query.new_empty(*batch, rows, 2, heads, dtype=dtype),
-        )
-
-    def forward(self, given: Given, results: tuple[Tensor, ...]) -> None:
-        out, lse, stats = results
-        job = self._job(given)
-        job.nodes("out", out)
-        job.array("stats", stats)
+        dtype = ACCUMULATORS[query.dtype]
+        results = {"out": query.new_empty(*batch, rows, heads, value.shape[-1])}
         if given["with_lse"]:
-            job.array("lse", lse)
+            results["lse"] = query.new_empty(*batch, rows, heads, dtype=dtype)
+        results["stats"] = query.new_empty(*batch, rows, 2, heads, dtype=dtype)
+        return results
+
+    def forward(self, given: Given, results: Results) -> None:
+        job = self._job(given)
+        job.members["out.data"] = results["out"].data_ptr()
+        job.members["stats"] = results["stats"].data_ptr()
+        if "lse" in results:
+            job.members["lse"] = results["lse"].data_ptr()
         job.run("ew_tiles")
 
     def backward(
-        self,
-        given: Given,
-        results: tuple[Tensor, ...],
-        grads: tuple[Tensor | None, ...],
-        needed: Sequence[str],
+        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        out, _, stats = results
-        grad_out, grad_lse = grads
+        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job = self._job(given)
         job.nodes("out", out)
-        job.nodes("grad_out", out.new_zeros(out.shape) if grad_out is None else grad_out)
-        job.array("stats", stats)
+        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
+        job.array("stats", results["stats"])
         if grad_lse is not None and given["with_lse"]:
             job.array("grad_lse", grad_lse)
-        made = dict(zip(needed, _together([given[name] for name in needed]), strict=True))
-        for name, grad in made.items():
-            job.nodes(f"grad_{name}", grad)
+        made = _gradients(job, given, needed)
         job.run("ew_tiles_grad")
         return made
 
     def _job(self, given: Given) -> Job:
-        query, value = given["query"], given["value"]
-        batch, rows, heads, width = node_sizes(query)
-        value_width = value.shape[-1]
-        layout: Sequence[Tensor] = given["layout"]
-        *_, block, unit = layout
-        job = Job("ew_tiles_args", query)
-        job.put(
-            "size",
-            *(job.size, job.dtype),
-            threads_for(batch * heads * given["pairs"] * (width + value_width)),
-            *(batch, heads, width, value_width, rows, value.shape[-3]),
-            *(block.shape[0] - 1, unit.shape[0] - 1),
-            *[x.data_ptr() for x in layout],
-            *(given["scale"], given["dropout"], given["seed"], given["first_edge"]),
+        query: Tensor = given["query"]
+        value: Tensor = given["value"]
+        layout = given["layout"]
+        if not isinstance(layout, TilesLayout):  # its tensors, as the operator gets them
+            start, stop, edge, block, unit = layout
+            layout = TilesLayout(start, stop, edge, block, unit, given["pairs"])
+        members = remembered(
+            layout.members,
+            (query.shape, value.shape, query.dtype, torch.get_num_threads()),
+            lambda: _sizes(query, value, layout),
         )
+        job = Job("ew_tiles_args", query, members)
+        for name in NUMBERS:
+            job.members[name] = given[name]
         self.fill(job, given)
         return job
 
 
-def _together(like: list[Tensor]) -> list[Tensor]:
-    """Memory for the gradients of these tensors.
+def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
+    """What follows from the graph and the shapes alone."""
+    batch, rows, heads, width = node_sizes(query)
+    columns, value_width = value.shape[-3], value.shape[-1]
+    keys, values = heads * width, heads * value_width
+    sizes: Members = {
+        "threads": threads_for(batch * layout.pairs * (keys + values)),
+        "batch": batch,
+        "heads": heads,
+        "width": width,
+        "value_width": value_width,
+        "rows": rows,
+        "columns": columns,
+        "blocks": layout.block.shape[0] - 1,
+        "units": layout.unit.shape[0] - 1,
+        "start": layout.start.data_ptr(),
+        "stop": layout.stop.data_ptr(),
+        "edge": layout.edge.data_ptr(),
+        "block": layout.block.data_ptr(),
+        "unit": layout.unit.data_ptr(),
+    }
+    results = {
+        "out": (rows, values),
+        "grad_query": (rows, keys),
+        "grad_key": (columns, keys),
+        "grad_value": (columns, values),
+    }
+    return members_of("ew_tiles_args", query, sizes, results)
 
-    Those of one shape are neighbours in ``[..., N, 3, H, D]``: where query, key and value come from
-    one projection that is its gradient in one piece (see ``edgewise.layers.attention``).
+
+def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+    """Memory for the gradients of these arguments.
+
+    Where they lie side by side, as a projection's ``[..., N, 3, H, D]``, so do their gradients,
+    which are then the projection's in one piece (see ``edgewise.layers.attention``).
     """
-    if len({x.shape for x in like}) == 1 and not torch.compiler.is_compiling():
-        *batch, nodes, heads, width = like[0].shape
-        return list(like[0].new_empty(*batch, nodes, len(like), heads, width).unbind(-3))
-    return [x.new_empty(x.shape) for x in like]
+    first: Tensor = given[needed[0]]
+    *batch, nodes, heads, width = first.shape
+    if first.stride(-3) == len(needed) * heads * width > heads * width:
+        alike = {given[name].shape for name in needed} == {first.shape}
+        if alike and not torch.compiler.is_compiling():
+            joint = first.new_empty(*batch, nodes, len(needed), heads, width)
+            made = dict(zip(needed, joint.unbind(-3), strict=True))
+            for name, grad in made.items():
+                job.nodes(f"grad_{name}", grad)
+            return made
+    made = {name: torch.empty_like(given[name], memory_format=DENSE) for name in needed}
+    for name, grad in made.items():
+        job.members[f"grad_{name}.data"] = grad.data_ptr()
+    return made
 
 
 tiles_attend = TilesAttend()

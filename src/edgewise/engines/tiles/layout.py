@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from torch import Tensor
+
+from edgewise.engines.native.operator import Members
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +22,7 @@ class TilesLayout:
         unit: ``[units + 1, 2]``, int32: first block and first source of each unit, a range of
             targets and the range of sources that they alone read.
         pairs: how many pairs of a target and a source there are, to choose threads by.
+        members: what the operator remembers of calls on these targets, by their kind.
 
     """
 
@@ -31,8 +34,13 @@ class TilesLayout:
     block: Tensor
     unit: Tensor
     pairs: int
+    members: dict[Any, Members] = field(default_factory=dict, repr=False)
 
     @property
     def tensors(self) -> list[Tensor]:
         """Its tensors, in the order of the attributes."""
         return [self.start, self.stop, self.edge, self.block, self.unit]
+
+    def __reduce__(self) -> tuple[type[TilesLayout], tuple[Any, ...]]:
+        """A copy, or one in another process, remembers no addresses of this one."""
+        return TilesLayout, (*self.tensors, self.pairs)

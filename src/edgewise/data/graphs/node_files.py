@@ -1,0 +1,394 @@
+"""Node classification on your own graph: an edge list, and features and labels of the nodes."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice, check_given, check_shares, check_splits
+from edgewise.data.files import naming, unreadable
+from edgewise.data.folds import hold_out
+from edgewise.data.graphs.edge_files import read_edges
+from edgewise.data.graphs.edge_splits import both_ways, distinct
+from edgewise.data.graphs.node_data import (
+    NodeData,
+    NodeGraph,
+    identity,
+    kept_graph,
+    node_split,
+)
+from edgewise.data.splits import Splits
+from edgewise.data.table import Table, as_number, read_table
+from edgewise.errors import ArgumentError, MissingDataError
+
+Scale = Literal["columns", "rows", "none"]
+ID = ("id", "node", "node_id", "nodeid", "name", "key")
+LABEL = ("label", "class", "y", "target", "topic", "category")
+SPLIT = ("split", "part", "subset")
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+    "": "",
+}
+"""What a column of splits may say, and which split it means."""
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a file, as they stand there.
+
+    Attributes:
+        path: the file.
+        ids: one a node.
+        x: features ``[N, F]``; NaN for a node without any.
+        names: of the features.
+        labels: one a node, "" where it is not known; ``None`` where the file has none.
+        parts: the split of each node, "" for none; ``None`` where the file does not say.
+        id_column: the name of the column of ids.
+        pairs: ``[2, E]``, the edges, where they are in the same file.
+
+    """
+
+    path: Path
+    ids: list[str]
+    x: Tensor
+    names: list[str]
+    labels: list[str] | None
+    parts: list[str] | None
+    id_column: str
+    pairs: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
+
+
+@dataclass(frozen=True)
+class NodeFiles(NodeData):
+    """Your own graph: a table of edges, and one of nodes with numbers and a label each.
+
+    A node may be without a label, without edges, or without features (an empty row, or only in the
+    edge list): it then has the mean of every feature. Where there are no features at all, the model
+    learns a vector for each node. An ``.npz`` file has ``edge_index`` ``[2, E]``, ``x`` ``[N, F]``,
+    ``y`` ``[N]`` (-1: not known) and possibly ``train_mask``, ``val_mask``, ``test_mask``, ``ids``
+    and ``classes``.
+
+    Attributes:
+        nodes: a table with a row for each node, or an ``.npz`` file with everything.
+        edges: a table with two columns of ids, or an edge list.
+        id: the column of ids in ``nodes``; "" knows the usual names, else takes the first.
+        label: the column of the classes, which need not all be there; "" knows the usual names.
+        split: a column that says ``train``, ``val`` or ``test``; "" knows the usual names. Without
+            one the labelled nodes are split at random, each class with its share.
+        features: columns of numbers; all others where there are none.
+        source, destination: columns of ``edges``; see :class:`EdgeList`.
+        header: whether the first line of ``edges`` names its columns; ``None`` recognises it.
+        directed: an edge is read by its destination alone, and not both ways.
+        scale: features have mean 0 and variance 1 in all ``columns``; or each node's add up to 1 in
+            its ``rows``, for counts of words; or ``none``.
+        val, test: shares of the labelled nodes, where the file has no such split.
+        split_seed: which nodes these are.
+
+    """
+
+    nodes: str = ""
+    edges: str = ""
+    id: str = ""
+    label: str = ""
+    split: str = ""
+    features: tuple[str, ...] = ()
+    source: str = ""
+    destination: str = ""
+    header: bool | None = None
+    directed: bool = False
+    scale: Scale = "columns"
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("data.scale", self.scale, get_args(Scale))
+        shares = {"data.val": self.val, "data.test": self.test}
+        check_shares(shares, "choose for example 0.1 and 0.2")
+
+    def load(self) -> Splits:
+        what = "a table of nodes, or an .npz file"
+        path = Path(check_given("data.nodes", self.nodes, what, "name it with --data.nodes"))
+        found = self._read(path, Path(self.edges) if self.edges else None)
+        with naming(path):
+            return self._splits(found)
+
+    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:
+        if not fitted["features"]:
+            raise ArgumentError(
+                "input",
+                expected="nodes of the graph that was trained on, which have no features to know "
+                "others by",
+                got=str(path),
+                remedy="ask for their ids, or train with features",
+            )
+        other = replace(self, features=tuple(fitted["features"]), label="", split="")
+        if path.suffix == ".npz":
+            found = _read_npz(path, labelled=False)
+        else:
+            names = Path(self.nodes).name, Path(self.edges).name
+            found = other._read(path / names[0], path / names[1], labelled=False)
+        if found.x.shape[1] != len(fitted["features"]):
+            raise unreadable(
+                path,
+                expected=f"{len(fitted['features'])} features, as were trained on",
+                got=str(found.x.shape[1]),
+                remedy="bring the same features",
+            )
+        x = self._scaled(found.x, fitted["mean"], fitted["std"])
+        return NodeGraph(found.ids, x, self._edge_index(found))
+
+    def _read(self, nodes: Path, edges: Path | None, *, labelled: bool = True) -> Nodes:
+        if nodes.suffix == ".npz":
+            return _read_npz(nodes)
+        what = "a table of edges beside that of nodes"
+        path = Path(check_given("data.edges", edges, what, "name it with --data.edges"))
+        table = read_table(nodes, argument="data.nodes")
+        found = self._of_table(table, labelled)
+        read = read_edges(
+            path,
+            header=self.header,
+            names=True,
+            source=self.source,
+            destination=self.destination,
+        )
+        if not set(read.ids) & set(found.ids):
+            raise ArgumentError(
+                "data.id",
+                expected=f"ids of {path.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
+                got=f"other ids, such as {found.ids[0]!r}",
+                remedy="name the column of the same ids with --data.id",
+            )
+        return _with_edges(found, list(read.ids), read.pairs)
+
+    def _of_table(self, table: Table, labelled: bool) -> Nodes:
+        columns = list(table.columns)
+        known = _usual(columns, ID)
+        id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
+        ids = [text.strip() for text in table.texts("data.id", id_column)]
+        _check_ids(table, ids, id_column)
+        usual = [name for name in _usual(columns, LABEL) if name != id_column]
+        split = self.split or next(iter(_usual(columns, SPLIT)), "")
+        labels = None
+        if labelled:
+            label = table.choose("data.label", self.label, usual, "the column of the classes")
+            labels = [text.strip() for text in table.texts("data.label", label)]
+            taken = {id_column, label, split}
+        else:
+            taken = set(columns) - set(self.features)
+        parts = _parts(table, split) if split and labelled else None
+        names = list(self.features) or [name for name in columns if name not in taken]
+        return Nodes(table.path, ids, _features(table, names), names, labels, parts, id_column)
+
+    def _splits(self, found: Nodes) -> Splits:
+        labels = _classes(found)
+        number = {label: index for index, label in enumerate(labels)}
+        assert found.labels is not None
+        known = torch.tensor([i for i, label in enumerate(found.labels) if label])
+        y = torch.tensor([number.get(label, 0) for label in found.labels])
+        parts = self._parts(found, known)
+        check_splits(**parts)
+        given = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
+        mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
+        if self.scale == "columns" and given.any():
+            mean = found.x[given].mean(0)
+            std = found.x[given].std(0, correction=0)
+            std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1  # one and the same number everywhere
+        x = self._scaled(found.x, mean, std) if found.names else identity(len(found.ids))
+        kept = NodeGraph(found.ids, x, self._edge_index(found))
+        graph = kept.graph
+        train, val, test = (
+            node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
+        )
+        fitted = kept_graph(kept, labels) | {
+            "features": found.names,
+            "column": found.id_column,
+            "mean": mean,
+            "std": std,
+        }
+        sizes = {"in_width": x.shape[1], "out_width": len(labels)}
+        return Splits(sizes, train, val, test, batch_size=1, fitted=fitted)
+
+    def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
+        """The labelled nodes of each split."""
+        assert found.labels is not None
+        parts = ["train"] * len(found.ids) if found.parts is None else found.parts
+        index = {
+            name: torch.tensor([i for i in known.tolist() if parts[i] == name], dtype=torch.long)
+            for name in ("train", "val", "test")
+        }
+        own, keys = index["train"], [found.labels[i] for i in index["train"].tolist()]
+        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
+        held = hold_out(keys, val=val, test=test, seed=self.split_seed)
+        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
+
+    def _scaled(self, x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+        if self.scale == "rows":
+            return (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
+        return ((x - mean) / std).nan_to_num(0.0)
+
+    def _edge_index(self, found: Nodes) -> Tensor:
+        """Distinct edges between different nodes, sorted by target."""
+        pairs = found.pairs[:, found.pairs[0] != found.pairs[1]]
+        pairs = pairs if self.directed else both_ways(pairs)
+        return distinct(pairs.flip(0)).flip(0)
+
+
+def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    lowered = {column.lower(): column for column in columns}
+    return [lowered[name] for name in names if name in lowered]
+
+
+def _check_ids(table: Table, ids: list[str], column: str) -> None:
+    seen: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if not name or name in seen:
+            before = f" and {table.line(seen[name])}" if name else ""
+            raise ArgumentError(
+                "data.id",
+                expected=f"an id of its own for each node, in column {column!r}",
+                got=f"{name!r} in row {table.line(row)}{before} of {table.path.name}",
+                remedy="correct this row, or name the column of ids with --data.id",
+            )
+        seen[name] = row
+
+
+def _parts(table: Table, column: str) -> list[str]:
+    texts = [text.strip().lower() for text in table.texts("data.split", column)]
+    for row, text in enumerate(texts):
+        if text not in PARTS:
+            raise ArgumentError(
+                "data.split",
+                expected=f"train, val, test or nothing in column {column!r}",
+                got=f"{text!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct it, or name another column with --data.split",
+            )
+    return [PARTS[text] for text in texts]
+
+
+def _features(table: Table, names: list[str]) -> Tensor:
+    """``[N, F]``; a node of which no feature is given has NaN alone."""
+    if not names:
+        return torch.empty(len(table), 0)
+    texts = [table.texts("data.features", name) for name in names]
+    blank = [not any(row) for row in zip(*([t.strip() for t in c] for c in texts), strict=True)]
+    for name, column in zip(names, texts, strict=True):
+        for row, text in enumerate(column):
+            if not blank[row] and math.isnan(as_number(text, table.delimiter)):
+                raise ArgumentError(
+                    "data.features",
+                    expected=f"numbers in column {name!r}, or no feature at all of a node",
+                    got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
+                    remedy="correct this row, or name the columns that count, as "
+                    "--data.features age,income",
+                )
+    columns = [[as_number(text, table.delimiter) for text in column] for column in texts]
+    return torch.tensor(columns, dtype=torch.float32).T.contiguous()
+
+
+def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
+    """The same with edges by their ids; nodes that only these name come last, and have nothing."""
+    number = {name: i for i, name in enumerate(found.ids)}
+    new = [name for name in ids if name not in number]
+    number |= {name: len(found.ids) + i for i, name in enumerate(new)}
+    nothing = torch.full((len(new), found.x.shape[1]), torch.nan)
+    none = [""] * len(new)
+    return replace(
+        found,
+        ids=found.ids + new,
+        x=torch.cat([found.x, nothing]),
+        labels=None if found.labels is None else found.labels + none,
+        parts=None if found.parts is None else found.parts + none,
+        pairs=torch.tensor([number[name] for name in ids])[pairs],
+    )
+
+
+def _classes(found: Nodes) -> list[str]:
+    """The names of the classes, in the order of numbers or of the alphabet."""
+    names = {label for label in found.labels or () if label}
+    if len(names) < 2:
+        raise ArgumentError(
+            "data.label",
+            expected="labels of at least two classes",
+            got=", ".join(names) or "none",
+            remedy="name the column of the classes with --data.label",
+        )
+    numbers = all(name.lstrip("-").isdecimal() for name in names)
+    return sorted(names, key=int if numbers else None)
+
+
+def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
+    """A graph from the arrays of an ``.npz`` file; nothing in it is executed."""
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file. Remedy: name a file of arrays.")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        expected = "an .npz file of plain arrays"
+        raise unreadable(path, expected=expected, got=str(error) or "a damaged one") from error
+    for name in ("edge_index", "x", *(("y",) if labelled else ())):
+        if name not in found:
+            got = ", ".join(found) or "nothing"
+            raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add it")
+    x = torch.tensor(found["x"], dtype=torch.float32)
+    count = len(x)
+    _check_shapes(path, found, count)
+    labels = _npz_labels(path, found) if labelled else None
+    parts = None
+    if any(name in found for name in MASKS):
+        parts = [""] * count
+        for name in MASKS:
+            for i in np.flatnonzero(found.get(name, np.zeros(count, bool))).tolist():
+                parts[i] = name.removesuffix("_mask")
+    ids = [str(name) for name in found.get("ids", np.arange(count)).tolist()]
+    pairs = torch.tensor(found["edge_index"], dtype=torch.long)
+    names = [f"x{i}" for i in range(x.shape[1])]
+    return Nodes(path, ids, x, names, labels, parts, "id", pairs)
+
+
+def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
+    """The names of the classes of ``y``; "" where it is negative or NaN."""
+    y = found["y"]
+    if y.dtype.kind not in "iuf":
+        return [str(label) for label in y.tolist()]
+    numbers = np.where(np.isnan(y), -1, y).astype(int).tolist()
+    names = [str(name) for name in found["classes"].tolist()] if "classes" in found else None
+    if names is not None and max(numbers) >= len(names):
+        got = f"{len(names)} names, and a class {max(numbers)}"
+        raise unreadable(path, expected="a name in classes for each class in y", got=got)
+    return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
+
+
+def _check_shapes(path: Path, found: dict[str, Any], count: int) -> None:
+    shapes = {name: found[name].shape for name in ("edge_index", "x")}
+    nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
+    wrong = [name for name, shape in nodes.items() if found[name].shape != shape]
+    pairs = shapes["edge_index"]
+    if len(shapes["x"]) != 2 or len(pairs) != 2 or pairs[0] != 2 or wrong:
+        got = ", ".join(f"{name} {list(found[name].shape)}" for name in [*shapes, *wrong])
+        expected = "edge_index [2, E], x [N, F], and y and masks [N]"
+        raise unreadable(path, expected=expected, got=got, remedy="correct the shapes")
+    ends = found["edge_index"]
+    if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
+        expected = f"edge_index of numbers of nodes, from 0 to {count - 1}"
+        got = f"{ends.dtype} from {ends.min()} to {ends.max()}"
+        raise unreadable(path, expected=expected, got=got, remedy="number the nodes from 0")
+    if not np.isfinite(found["x"]).all():
+        raise unreadable(path, expected="finite x", got="NaN or infinity", remedy="fill them in")

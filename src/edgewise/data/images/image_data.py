@@ -1,0 +1,126 @@
+"""Images from files: found in folders, read in any format, and brought to one size."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.data.files import unreadable
+from edgewise.data.splits import Data
+from edgewise.errors import MissingDataError, require
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+"""Files that count as images; a folder may hold others, too."""
+
+
+@dataclass(frozen=True)
+class ImageData(Data):
+    """Images ``[B, C, H, W]``, made from files where they come as such."""
+
+    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
+
+    @abstractmethod
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
+        """An image ``[C, H, W]`` as the model reads it.
+
+        Args:
+            image: of any size and mode.
+            fitted: what was kept of the data.
+
+        """
+
+
+def find_images(folder: Path) -> list[Path]:
+    """The image files in a folder and in folders in it, by name; hidden ones are left out."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def open_image(path: Path, size: int = 0) -> Image:
+    """An image as it is meant to be seen: decoded, turned as the camera says, on white.
+
+    Args:
+        path: the file.
+        size: at which it will be shown, where less than all of a large photo is enough.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: it is damaged, or no image.
+        MissingExtraError: Pillow is not installed.
+
+    """
+    require("PIL", extra="images", purpose="reading images")
+    from PIL import Image, ImageOps
+
+    if not path.is_file():
+        raise MissingDataError(f"{path}: no such file. Remedy: name an image file.")
+    try:
+        with Image.open(path) as image:
+            if size:
+                image.draft(None, (2 * size, 2 * size))
+            turned = ImageOps.exif_transpose(image)
+            if turned.mode.startswith(("I", "F")):  # more than 8 bits of grey
+                return _of_8_bits(turned)
+            if turned.has_transparency_data:
+                turned = turned.convert("RGBA")
+                white = Image.new("RGBA", turned.size, "white")
+                return Image.alpha_composite(white, turned).convert("RGB")
+            return turned.convert("L" if turned.mode in ("1", "L", "LA") else "RGB")
+    except Exception as error:  # there is no list of what decoders say of damaged files
+        raise unreadable(
+            path,
+            expected="an image, such as PNG or JPEG",
+            got=" ".join(str(error).split()) or type(error).__name__,
+            remedy="save it again, or take it out",
+        ) from error
+
+
+def _of_8_bits(image: Image) -> Image:
+    from PIL import Image
+
+    grey = np.asarray(image, dtype=np.float64)
+    top = 65535.0 if grey.max() > 255 else 255.0 if grey.max() > 1 else 1.0
+    return Image.fromarray((grey / top * 255).clip(0, 255).astype(np.uint8))
+
+
+def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
+    """The middle of an image at another size, as bytes ``[3, H, W]``, or ``[1, H, W]`` of grey."""
+    from PIL import Image, ImageOps
+
+    shown = image.convert("RGB" if color else "L")
+    if shown.size != (width, height):
+        # The mean of what a pixel covers; the triangle around it would blur.
+        smaller = shown.width >= width and shown.height >= height
+        how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+        shown = ImageOps.fit(shown, (width, height), how)
+    values = torch.from_numpy(np.array(shown)).view(height, width, -1)
+    return values.permute(2, 0, 1).contiguous()
+
+
+def bright_on_dark(values: Tensor) -> Tensor:
+    """Grey from 0 to 1 ``[1, H, W]``, turned round where the rim is brighter than the middle grey.
+
+    Data sets of digits are bright ink on dark paper; what people write is the other way round.
+    """
+    rim = torch.cat([values[:, 0], values[:, -1], values[:, :, 0], values[:, :, -1]], dim=1)
+    return 1 - values if float(rim.mean()) > 0.5 else values
+
+
+def bytes_of(count: int, channels: int, size: int) -> int:
+    """What so many images need in memory."""
+    return math.prod((count, channels, size, size))

@@ -1,0 +1,207 @@
+"""Image classification of your own files: a folder a class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import (
+    check_choice,
+    check_given,
+    check_least,
+    check_share,
+    check_shares,
+    check_splits,
+)
+from edgewise.batches import Batch
+from edgewise.data.folds import hold_out
+from edgewise.data.images.image_data import (
+    ImageData,
+    bytes_of,
+    find_images,
+    open_image,
+    pixels,
+)
+from edgewise.data.images.warping import flipped, warped
+from edgewise.data.reading import check_memory
+from edgewise.data.splits import Split, Splits
+from edgewise.errors import ArgumentError, MissingDataError, require
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Colors = Literal["rgb", "gray"]
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Folders above those of the classes, and which split they mean."""
+
+
+@dataclass(frozen=True)
+class ImageFolder(ImageData):
+    """Images by their class: ``cat/1.png``, or ``train/cat/1.png`` where splits are given.
+
+    Images may have any size and format; the middle of each is read at one size, and kept in memory
+    as bytes. A batch has the values from 0 to 1 less the mean of the training images, over their
+    standard deviation, channel by channel.
+
+    Attributes:
+        path: the folder. Folders in it are classes, named by them; or ``train`` and possibly
+            ``val`` and ``test``, with the classes in each.
+        image_size: height and width at which images are read, in pixels.
+        colors: ``rgb`` or ``gray``.
+        flip: whether training images are mirrored, half of them, differently every time.
+        warp: how much training images are turned, stretched, sheared and moved; at 0.1 by up to a
+            tenth of their size.
+        val, test: shares of the splits that the folder does not give; each class has its share.
+        split_seed: which images these are.
+        batch_size: images in a batch.
+
+    """
+
+    path: str = ""
+    image_size: int = 32
+    colors: Colors = "rgb"
+    flip: bool = False
+    warp: float = 0.0
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_choice("data.colors", self.colors, get_args(Colors))
+        for name in ("image_size", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 32")
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+
+    def load(self) -> Splits:
+        require("PIL", extra="images", purpose="reading images")
+        check_given("data.path", self.path, "a folder with one for each class", "name it")
+        files, keys, given = _listed(Path(self.path))
+        labels = sorted(set(keys))
+        if len(labels) < 2:
+            raise ArgumentError(
+                "data.path",
+                expected=f"folders of at least two classes in {self.path}",
+                got=", ".join(labels) or "no images in folders",
+                remedy="put the images of each class into a folder of its name",
+            )
+        needed = bytes_of(len(files), self._channels, self.image_size)
+        remedy = "choose a smaller --data.image_size, or fewer images"
+        check_memory("data.image_size", needed, f"{len(files)} images", remedy)
+        with ThreadPoolExecutor() as readers:  # decoders work beside each other
+            images = torch.stack(list(readers.map(self._read, files)))
+        number = {label: index for index, label in enumerate(labels)}
+        target = torch.tensor([number[key] for key in keys])
+        parts = self._parts(keys, given)
+        check_splits(**parts)
+        mean, std = _mean_and_std(images[parts["train"]])
+        fitted = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
+
+        def split(name: str) -> Split:
+            index, varied = parts[name], name == "train"
+            return Split(
+                len(index),
+                lambda batch: Batch(
+                    (self._batch(images[index[batch]], mean, std, varied),), target[index[batch]]
+                ),
+            )
+
+        sizes = {
+            "image_size": self.image_size,
+            "channels": self._channels,
+            "out_width": len(labels),
+        }
+        return Splits(
+            sizes, split("train"), split("val"), split("test"), self.batch_size, fitted=fitted
+        )
+
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
+        values = pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
+        mean, std = torch.tensor(fitted["mean"]), torch.tensor(fitted["std"])
+        return self._batch(values[None], mean, std, varied=False)[0]
+
+    @property
+    def _channels(self) -> int:
+        return 3 if self.colors == "rgb" else 1
+
+    def _read(self, path: Path) -> Tensor:
+        image = open_image(path, self.image_size)
+        return pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
+
+    def _batch(self, images: Tensor, mean: Tensor, std: Tensor, varied: bool) -> Tensor:
+        values = (images / 255 - mean[:, None, None]) / std[:, None, None]
+        if varied and self.flip:
+            values = flipped(values)
+        return warped(values, self.warp) if varied and self.warp else values
+
+    def _parts(self, keys: Sequence[str], given: Sequence[str]) -> dict[str, Tensor]:
+        """The images of each split: as the folders say, and by shares where they do not."""
+        index = {
+            name: torch.tensor([i for i, part in enumerate(given) if part == name]).long()
+            for name in ("train", "val", "test")
+        }
+        val, test = (0.0 if len(index[name]) else getattr(self, name) for name in ("val", "test"))
+        own = index["train"]
+        held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=self.split_seed)
+        return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
+
+
+def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
+    """Image files, and the class and the split of each; all are of ``train`` where none is said."""
+    if not folder.is_dir():
+        raise MissingDataError(f"{folder}: no such folder. Remedy: name one with --data.path.")
+    inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    parts = [PARTS.get(path.name.lower()) for path in inner]
+    if "train" not in parts or None in parts:
+        classes = [(path, "train") for path in inner]
+    else:
+        classes = [
+            (path, part or "")
+            for above, part in zip(inner, parts, strict=True)
+            for path in sorted(above.iterdir())
+            if path.is_dir()
+        ]
+    found = [(image, path.name, part) for path, part in classes for image in find_images(path)]
+    files, keys, given = ([row[i] for row in found] for i in range(3))
+    _check_classes(folder, keys, given)
+    return files, keys, given  # type: ignore[return-value]
+
+
+def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> None:
+    trained = {key for key, part in zip(keys, given, strict=True) if part == "train"}
+    for key, part in zip(keys, given, strict=True):
+        if key not in trained:
+            raise ArgumentError(
+                "data.path",
+                expected=f"in {folder / part} the classes of its training images, "
+                f"{', '.join(sorted(trained))}",
+                got=f"a folder {key}",
+                remedy="rename it, or add training images of this class",
+            )
+
+
+def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each channel of bytes ``[N, C, H, W]``, as shares of white."""
+    counts = [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
+    count = torch.stack(counts).double()
+    share, value = count / count.sum(1, keepdim=True), torch.arange(256).double() / 255
+    mean = share @ value
+    std = ((share @ value.square()) - mean.square()).clamp(min=0).sqrt()
+    return mean.float(), torch.where(std > 1e-3, std, 1.0).float()

@@ -1,0 +1,43 @@
+"""How many neighbours a node has: Graphormer's centrality.
+
+Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.encodings.members import SQUARE
+from edgewise.graphs import Graph, check_square
+
+
+def degrees(graph: Graph) -> Tensor:
+    """``[N, 2]``: how many nodes each node reads, and how many read it."""
+    check_square(graph, SQUARE)
+    read_by = torch.bincount(graph.source, minlength=graph.num_sources)
+    return torch.stack([graph.in_degree(), read_by], dim=1)
+
+
+class Centrality(nn.Module):
+    """Add a learned vector for each of both degrees to the features of nodes.
+
+    Args:
+        width: of the features.
+        most: degrees beyond it count as it.
+
+    """
+
+    def __init__(self, width: int, most: int = 64) -> None:
+        super().__init__()
+        self.most = most
+        self.reads, self.read_by = nn.Embedding(most + 1, width), nn.Embedding(most + 1, width)
+
+    def code(self, graph: Graph) -> Tensor:
+        """``[N, 2]``, what :meth:`forward` is given."""
+        return degrees(graph).clamp(max=self.most)
+
+    def forward(self, x: Tensor, code: Tensor) -> Tensor:
+        """``[N, width]`` from x of that shape and degrees ``[N, 2]``."""
+        out: Tensor = x + self.reads(code[:, 0]) + self.read_by(code[:, 1])
+        return out

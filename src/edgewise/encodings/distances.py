@@ -1,0 +1,231 @@
+r"""Distances on the graph: shortest paths and resistances of all pairs, and from a set of nodes.
+
+Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order. The distance from a
+source to its target is that along the edges that messages take; a pair without a path has the
+distance -1 until a class is made of it.
+
+Papers: Ying et al., Do Transformers really perform bad for graph representation?, 2021; Li et al.,
+Distance encoding, 2020; Klein and Randić, Resistance distance, 1993.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_from_zero, check_least
+from edgewise.biases import EdgeTerms, TableBias
+from edgewise.encodings.members import (
+    Members,
+    check_undirected,
+    member_sizes,
+    members_by_size,
+    pair_index,
+)
+from edgewise.graphs import Graph
+
+FAR = -1
+
+
+def shortest_paths(graph: Graph) -> Tensor:
+    """``[P]``, how many steps lead from the source to the target of each pair; -1 where none do.
+
+    Raises:
+        ArgumentError: a member of a packed batch has more than 8,192 nodes.
+
+    """
+    found = _empty(graph, torch.long, FAR)
+    for members in members_by_size(graph):
+        found[pair_index(graph, members)] = _steps(members).flatten(1)
+    return found
+
+
+def _steps(members: Members) -> Tensor:
+    """``[B, n, n]``, breadth first from all nodes at once: a product a step."""
+    n = members.nodes.shape[1]
+    reads = members.adjacency.float()
+    reached = torch.eye(n, device=reads.device).repeat(len(reads), 1, 1)
+    steps = torch.full(reads.shape, FAR, dtype=torch.long, device=reads.device)
+    steps[reached > 0] = 0
+    for step in range(1, n):
+        reached = torch.bmm(reads, reached).clamp_(max=1)
+        new = (reached > 0) & (steps == FAR)
+        if not bool(new.any()):
+            break
+        steps[new] = step
+    return steps
+
+
+def path_edges(graph: Graph, longest: int) -> Tensor:
+    """``[P, longest]``, the edges of a shortest path to the target of each pair, the last first.
+
+    Numbers of edges of ``graph``; -1 where the path has ended. Of longer paths the part nearest to
+    the target is kept; of several shortest paths the one through the nodes of lowest number.
+
+    Raises:
+        ArgumentError: a member of a packed batch has more than 8,192 nodes.
+
+    """
+    check_least("longest", longest, 1, "choose for example 5")
+    found = torch.full((_pairs(graph), longest), FAR, dtype=torch.long, device=graph.device)
+    number = torch.arange(graph.num_edges, device=graph.device)
+    for members in members_by_size(graph):
+        count, n = members.nodes.shape
+        local = torch.full((graph.num_targets,), FAR, device=graph.device)
+        row = torch.full_like(local, FAR)
+        local[members.nodes] = torch.arange(n, device=graph.device)
+        row[members.nodes] = torch.arange(count, device=graph.device)[:, None]
+        mine = row[graph.target] >= 0
+        edge = torch.full((count, n, n), FAR, device=graph.device)
+        place = row[graph.target[mine]], local[graph.target[mine]], local[graph.source[mine]]
+        edge[place] = number[mine]
+
+        before = _before(members, _steps(members))
+        paths = torch.full((count, n, n, longest), FAR, device=graph.device)
+        batch = torch.arange(count, device=graph.device)[:, None, None]
+        source = torch.arange(n, device=graph.device).expand(count, n, n)
+        at = source.mT.clone()  # walk from the target back to the source
+        for step in range(longest):
+            last = before[batch, at, source]
+            going = last >= 0
+            if not bool(going.any()):
+                break
+            paths[..., step] = edge[batch, at, last.clamp(min=0)].where(going, FAR)
+            at = last.where(going, at)
+        found[pair_index(graph, members)] = paths.flatten(1, 2)
+    return found
+
+
+def _before(members: Members, steps: Tensor) -> Tensor:
+    """``[B, n, n]``, the node before target i on a shortest path from source j; -1 at its end."""
+    n = steps.shape[1]
+    before = torch.full_like(steps, FAR)
+    for node in reversed(range(n)):  # the lowest number is written last
+        through = members.adjacency[:, :, node, None] > 0
+        shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
+        before[through & shorter] = node
+    return before
+
+
+def resistance_distances(graph: Graph) -> Tensor:
+    r"""``[P]``, the resistance between the ends of each pair where each edge is one ohm.
+
+    .. math:: r_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
+
+    More ways, and shorter ones, make less of it; infinity between components.
+
+    Raises:
+        ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
+
+    """
+    found = _empty(graph, torch.float32, torch.inf)
+    for members in members_by_size(graph):
+        check_undirected(members)
+        adjacency = members.adjacency.clone()
+        adjacency.diagonal(dim1=1, dim2=2).zero_()
+        inverse = torch.linalg.pinv(torch.diag_embed(adjacency.sum(2)) - adjacency, hermitian=True)
+        own = inverse.diagonal(dim1=1, dim2=2)
+        resistance = own[:, :, None] + own[:, None] - 2 * inverse
+        resistance = resistance.clamp(min=0).masked_fill(_steps(members) == FAR, torch.inf)
+        found[pair_index(graph, members)] = resistance.flatten(1).float()
+    return found
+
+
+def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int = 0) -> Tensor:
+    """Where every node is, seen from a set of nodes (Li et al., 2020), ``[N, longest + 2 + walk]``.
+
+    For each node the sum over the set of one-hot distances from 0 to ``longest``, with a last class
+    for those further away or without a path; then the probabilities that a walk from the node is
+    in the set after 1, …, ``walk`` steps.
+
+    Args:
+        graph: one graph.
+        nodes: ``[S]``, the set: two nodes for a link, one for a node.
+        longest: distances beyond it are one class.
+        walk: steps of the random walk; 0 for none.
+
+    """
+    check_from_zero("longest", longest, "choose for example 5")
+    check_from_zero("walk", walk, "choose for example 4")
+    n = graph.num_targets
+    steps = shortest_paths(graph).view(n, n)[:, nodes]  # target reads: i is reached from the set
+    kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
+    code = nn.functional.one_hot(kinds, longest + 2).sum(1).float()
+    if walk:
+        (members,) = members_by_size(graph)
+        step = (members.adjacency / members.adjacency.sum(2, keepdim=True).clamp(min=1))[0]
+        at = torch.zeros(n, dtype=torch.double, device=graph.device)
+        at[nodes] = 1
+        landing = []
+        for _ in range(walk):
+            at = step @ at
+            landing.append(at.float())
+        code = torch.cat([code, torch.stack(landing, dim=1)], dim=1)
+    return code
+
+
+def _pairs(graph: Graph) -> int:
+    return int(member_sizes(graph).square().sum())
+
+
+def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
+    return torch.full((_pairs(graph),), fill, dtype=dtype, device=graph.device)
+
+
+class ShortestPath(nn.Module):
+    r"""A learned number a head for every distance on the graph, :math:`b_{φ(i, j)}` (Graphormer).
+
+    Args:
+        heads: H.
+        longest: distances beyond it count as it; pairs without a path have a class of their own.
+
+    """
+
+    def __init__(self, heads: int, longest: int = 20) -> None:
+        super().__init__()
+        check_least("longest", longest, 1, "choose for example 20")
+        self.longest = longest
+        self.table = nn.Parameter(torch.empty(longest + 2, heads))
+        nn.init.normal_(self.table, std=0.02)
+
+    def code(self, graph: Graph) -> Tensor:
+        """``[P]``, the class of each pair: to be computed once for a data set."""
+        steps = shortest_paths(graph)
+        return torch.where(steps == FAR, self.longest + 1, steps.clamp(max=self.longest))
+
+    def forward(self, code: Tensor) -> EdgeTerms:
+        """The bias of the pairs' edges."""
+        return {"bias": TableBias(code, self.table)}
+
+
+class PathEdges(nn.Module):
+    r"""A number a head for the edges along the way, Graphormer's :math:`c_{ij}`.
+
+    .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
+
+    over the N edges of a shortest path, each place with weights of its own; 0 where there is none.
+
+    Args:
+        edge_width: of the edges' features e.
+        heads: H.
+        longest: edges beyond it, counted from the target, do not count.
+
+    """
+
+    def __init__(self, edge_width: int, heads: int, longest: int = 5) -> None:
+        super().__init__()
+        self.longest = longest
+        self.weight = nn.Parameter(torch.empty(longest, edge_width, heads))
+        nn.init.normal_(self.weight, std=edge_width**-0.5)
+
+    def code(self, graph: Graph) -> Tensor:
+        """``[P, longest]``, the edges of each pair's path: to be computed once for a data set."""
+        return path_edges(graph, self.longest)
+
+    def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
+        """The bias ``[P, H]`` of the pairs, from edges ``[E, edge_width]``."""
+        total = edge_attr.new_zeros(len(code), self.weight.shape[2])
+        for place, weight in enumerate(self.weight):
+            there = (code[:, place] >= 0).nonzero()[:, 0]
+            total = total.index_add(0, there, (edge_attr @ weight)[code[there, place]])
+        return total / (code >= 0).sum(1, keepdim=True).clamp(min=1)

@@ -1,0 +1,114 @@
+"""The members of a packed batch as dense matrices, those of one size side by side.
+
+Structural encodings are linear algebra on each graph's own adjacency matrix. Thousands of molecules
+have only some dozens of sizes, so that a batched product or eigendecomposition serves many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, check_square
+from edgewise.ragged import starts
+
+AT_ONCE = 2**22  # entries of the matrices of a chunk
+SQUARE = "give the graph of one set of nodes"
+LARGEST = 8192  # nodes of a member; its dense matrix has 512 MB
+
+
+class Members(NamedTuple):
+    """B members of n nodes each.
+
+    Attributes:
+        which: ``[B]``, their numbers in the batch.
+        nodes: ``[B, n]``, where their nodes are on the packed axis.
+        adjacency: ``[B, n, n]`` in float64: ``[b, i, j]`` is 1 where i reads j.
+
+    """
+
+    which: Tensor
+    nodes: Tensor
+    adjacency: Tensor
+
+
+def member_sizes(graph: Graph) -> Tensor:
+    """``[G]``, how many nodes each member of a packed batch has; one for a graph that is none."""
+    check_square(graph, SQUARE)
+    if graph.segments is None:
+        return torch.tensor([graph.num_targets], device=graph.device)
+    return graph.segments[0].to(graph.device)
+
+
+def members_by_size(graph: Graph) -> Iterator[Members]:
+    """The members of a packed batch, those of one size together, in chunks that fit into memory.
+
+    Raises:
+        ArgumentError: sources and targets differ in number, or a member is too large to be dense.
+
+    """
+    sizes = member_sizes(graph)
+    if sizes.numel() and int(sizes.max()) > LARGEST:
+        raise ArgumentError(
+            "graph",
+            expected=f"graphs of at most {LARGEST:,} nodes, whose pairs fit into memory",
+            got=f"one of {int(sizes.max()):,}",
+            remedy="choose an encoding that needs no pairs, such as degrees or WL colours",
+        )
+    start = starts(sizes)
+    member = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+    owner = member[graph.target]
+    source, target = graph.source - start[owner], graph.target - start[owner]
+    by_member = owner.argsort(stable=True)
+    count = torch.bincount(owner, minlength=len(sizes))
+    first = starts(count)
+    for size in sizes.unique().tolist():
+        if size == 0:
+            continue
+        same = (sizes == size).nonzero()[:, 0]
+        for which in same.split(max(1, AT_ONCE // size**2)):
+            chosen = count[which]
+            place = torch.arange(len(which), device=sizes.device).repeat_interleave(chosen)
+            offset = torch.arange(len(place), device=sizes.device) - starts(chosen)[place]
+            edge = by_member[first[which][place] + offset]
+            adjacency = torch.zeros(len(which), size, size, dtype=torch.double, device=sizes.device)
+            adjacency[place, target[edge], source[edge]] = 1
+            nodes = start[which, None] + torch.arange(size, device=sizes.device)
+            yield Members(which, nodes, adjacency)
+
+
+def check_undirected(members: Members) -> None:
+    """Refuse members in which i reads j and j does not read i.
+
+    Raises:
+        ArgumentError: there is one.
+
+    """
+    one_way = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
+    if bool(one_way.any()):
+        raise ArgumentError(
+            "graph",
+            expected="an undirected graph, every edge in both directions",
+            got=f"edges in one direction, in member {int(members.which[one_way][0])}",
+            remedy="add the other direction: graph | graph.transpose()",
+        )
+
+
+def pair_starts(graph: Graph) -> Tensor:
+    """``[G]``, where the pairs of each member begin among all pairs of the packed batch.
+
+    Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order: by target, and
+    for each target all sources of its member.
+    """
+    return starts(member_sizes(graph).square())
+
+
+def pair_index(graph: Graph, members: Members) -> Tensor:
+    """``[B, n · n]``, which of all pairs are those of these members."""
+    count = members.nodes.shape[1] ** 2
+    pairs = torch.arange(count, device=members.nodes.device)
+    return pair_starts(graph)[members.which, None] + pairs

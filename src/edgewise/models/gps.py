@@ -1,0 +1,240 @@
+"""GPS: in every layer messages along the edges, and attention over the whole graph beside them.
+
+Formula: h_i' = FFN(norm(h_i + local(h)_i) + norm(h_i + Σ_j softmax_j(q_i·k_j / √D) v_j))
+Graph: the input graph for the messages; any other, by default the complete one, for attention
+Score: Dot (scaled)
+Normalisation: softmax; batch norm after each part
+Update: residuals around both parts and the feed-forward network
+Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transformer, 2022
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_choice, checked
+from edgewise.attention import aggregate
+from edgewise.encodings import Laplacian, RandomWalk
+from edgewise.encodings.members import member_sizes
+from edgewise.graphs import Graph, Pattern, complete, incidence
+from edgewise.graphs import batch as batch_of
+from edgewise.layers import (
+    GraphLayer,
+    Membership,
+    MultiHeadAttention,
+    NodeBatchNorm,
+    Pool,
+    activation,
+    packed_graph,
+)
+from edgewise.layers.pooling import Pooling
+
+Position = Literal["random_walk", "laplacian", "none"]
+
+
+class GINELayer(GraphLayer):
+    r"""GIN with features on the edges, :math:`W((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
+
+    Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
+
+    Args:
+        width: of nodes.
+        edge_width: of e; without features a message is ``relu(h_j)``.
+
+    """
+
+    reads_edge_attr = True
+
+    def __init__(self, width: int, edge_width: int = 0) -> None:
+        super().__init__()
+        self.edge = nn.Linear(edge_width, width) if edge_width else None
+        self.network = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.epsilon = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
+        """``[..., N, width]`` from x of that shape and edges ``[E, edge_width]``."""
+        message = graph.gather_source(x)
+        if self.edge is not None and edge_attr is not None:
+            message = message + self.edge(edge_attr)
+        read = aggregate(message.relu().unsqueeze(-2), incidence(graph)).squeeze(-2)
+        out: Tensor = self.network((1 + self.epsilon) * x + read)
+        return out
+
+
+class GPSLayer(GraphLayer):
+    """A layer for the neighbours and attention for all, side by side; ``GPSConv`` of PyG.
+
+    Args:
+        width: of nodes.
+        local: called ``local(x, graph, edge_attr)``, or ``local(x, graph)`` where it does not read
+            features of edges; ``None`` leaves attention alone.
+        heads: of attention.
+        act: in the feed-forward network.
+        dropout: after both parts and in the feed-forward network.
+        attention_dropout: on attention weights.
+
+    """
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        width: int,
+        local: GraphLayer | None,
+        heads: int,
+        *,
+        act: str = "relu",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.local = local
+        self.attention = MultiHeadAttention(width, heads, dropout=attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.local_norm = NodeBatchNorm(width)
+        self.attention_norm = NodeBatchNorm(width)
+        self.norm = NodeBatchNorm(width)
+        self.network = nn.Sequential(
+            nn.Linear(width, 2 * width),
+            activation(act),
+            nn.Dropout(dropout),
+            nn.Linear(2 * width, width),
+            nn.Dropout(dropout),
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Graph,
+        attention_graph: Pattern,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: features of nodes.
+            graph: along which messages are sent.
+            attention_graph: who attends to whom.
+            edge_attr: features of the edges of ``graph``.
+
+        """
+        out: Tensor = self.attention_norm(x + self.dropout(self.attention(x, attention_graph)))
+        if self.local is not None:
+            given = (edge_attr,) if self.local.reads_edge_attr else ()
+            out = out + self.local_norm(x + self.dropout(self.local(x, graph, *given)))
+        out = self.norm(out + self.network(out))
+        return out
+
+
+class GPS(GraphLayer):
+    """See :func:`gps`."""
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        position: Position,
+        position_size: int,
+        width: int,
+        depth: int,
+        heads: int,
+        attention_graph: Pattern,
+        pool: Pooling,
+        dropout: float,
+        attention_dropout: float,
+    ) -> None:
+        super().__init__()
+        check_choice("position", position, get_args(Position))
+        self.embed = nn.Linear(in_width, width)
+        self.position: RandomWalk | Laplacian | None = None
+        if position != "none":
+            kind = RandomWalk if position == "random_walk" else Laplacian
+            self.position = kind(width, position_size)
+        self.attention_graph = attention_graph
+        self.layers = nn.ModuleList(
+            GPSLayer(
+                width,
+                GINELayer(width, edge_width),
+                heads,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+            )
+            for _ in range(depth)
+        )
+        self.pool = Pool(pool)
+        self.head = nn.Sequential(
+            nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+
+        Args:
+            x: features of nodes.
+            graph: along which messages are sent.
+            edge_attr: features of its edges.
+            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
+            positions: what ``model.position.code(graph)`` gives, where it was computed before.
+
+        """
+        graph = packed_graph(x, graph, batch)
+        x = self.embed(x)
+        if self.position is not None:
+            x = self.position(x, self.position.code(graph) if positions is None else positions)
+        attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
+        for layer in self.layers:
+            x = layer(x, graph, attention_graph, edge_attr)
+        out: Tensor = self.head(self.pool(x, batch))
+        return out
+
+
+@checked(depth=0, edge_width=0)
+def gps(
+    in_width: int,
+    out_width: int,
+    *,
+    edge_width: int = 0,
+    position: Position = "random_walk",
+    position_size: int = 20,
+    width: int = 64,
+    depth: int = 10,
+    heads: int = 4,
+    attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    pool: Pooling = "sum",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.5,
+) -> GPS:
+    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+
+    ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
+    ``attention_graph`` is made for each graph of a batch by itself.
+    """
+    return GPS(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        position=position,
+        position_size=position_size,
+        width=width,
+        depth=depth,
+        heads=heads,
+        attention_graph=attention_graph,
+        pool=pool,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+    )

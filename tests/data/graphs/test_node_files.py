@@ -1,0 +1,176 @@
+"""Graphs of one's own: nodes without a label, without edges and without features; and bad files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.data import node_files
+from edgewise.data.folds import hold_out
+from edgewise.data.graphs.node_data import graph_kept
+from tests.errors import refused
+
+NODES = """who;group;age;income
+ann;x;10;1,5
+bob;y;20;2,5
+cy;x;;
+dee;;30;0,5
+eve;y;40;3,5
+fay;x;10;1,5
+gus;y;20;9,5
+hal;x;10;1,5
+"""
+EDGES = "from,to\nann,bob\nbob,ann\nann,ann\ndee,zoe\ncy,dee\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "edges.csv").write_text(EDGES)
+    return {"nodes": str(tmp_path / "nodes.csv"), "edges": str(tmp_path / "edges.csv")}
+
+
+def own(files, **fields):
+    return node_files(**{**files, "label": "group", "val": 0.25, "test": 0.25, **fields})
+
+
+def test_nodes_of_all_kinds(files):
+    splits = own(files).load()
+    assert splits.model_arguments == {"in_width": 2, "out_width": 2}
+    kept = splits.fitted
+    assert kept["ids"] == ["ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal", "zoe"]
+    assert (kept["labels"], kept["features"], kept["column"]) == (
+        ["x", "y"],
+        ["age", "income"],
+        "who",
+    )
+    given = torch.tensor([0, 1, 3, 4, 5, 6, 7])
+    x = kept["x"][given]
+    assert torch.allclose(x.mean(0), torch.zeros(2), atol=1e-6)
+    assert torch.allclose(x.std(0, correction=0), torch.ones(2), atol=1e-6)
+    assert kept["x"][[2, 8]].abs().sum() == 0, "no features: the mean"
+    pairs = {(kept["ids"][a], kept["ids"][b]) for a, b in kept["edges"].t().tolist()}
+    both = {("ann", "bob"), ("dee", "zoe"), ("cy", "dee")}
+    assert pairs == both | {(b, a) for a, b in both}, "each once, both ways, without loops"
+    parts = [
+        set(part.make(torch.tensor([0])).select.tolist())
+        for part in (splits.train, splits.val, splits.test)
+    ]
+    assert sorted(map(len, parts)) == [2, 2, 3]
+    assert set.union(*parts) == {0, 1, 2, 4, 5, 6, 7}, "dee and zoe have no label"
+    batch = splits.test.make(torch.tensor([0]))
+    for node, label in zip(batch.select.tolist(), batch.target.tolist(), strict=True):
+        assert kept["labels"][label] == {"b": "y", "e": "y", "g": "y"}.get(
+            kept["ids"][node][0], "x"
+        )
+
+
+def test_directed_edges_and_scales(files):
+    kept = own(files, directed=True, scale="none").load().fitted
+    pairs = {(kept["ids"][a], kept["ids"][b]) for a, b in kept["edges"].t().tolist()}
+    assert pairs == {("ann", "bob"), ("bob", "ann"), ("dee", "zoe"), ("cy", "dee")}
+    assert kept["x"][0].tolist() == [10, 1.5]
+    rows = own(files, scale="rows", features=("age", "income")).load().fitted["x"]
+    assert torch.allclose(rows.sum(1), torch.tensor([1.0, 1, 0, 1, 1, 1, 1, 1, 0]))
+
+
+def test_a_graph_without_features_tells_its_nodes_apart(files, tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,class\n" + "".join(f"n{i},{i % 2}\n" for i in range(9)))
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
+    splits = node_files(**files).load()
+    assert splits.model_arguments == {"in_width": 9, "out_width": 2}
+    found = graph_kept(splits.fitted)
+    assert torch.equal(found.x.to_dense(), torch.eye(9))
+
+
+def test_splits_that_are_given(files, tmp_path):
+    rows = [f"n{i},{i % 2},{i},{part}" for i, part in enumerate(["train", "test", "valid"] * 4)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,split", *rows, "n99,1,3,"]))
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n2\n")
+    splits = node_files(**files).load()
+    assert splits.train.make(torch.tensor([0])).select.tolist() == [0, 3, 6, 9]
+    assert splits.val.make(torch.tensor([0])).select.tolist() == [2, 5, 8, 11]
+    assert splits.fitted["features"] == ["f"]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,split", *rows, "n99,1,3,later"]))
+    with refused(
+        "data.split", expected="train, val, test", got="'later' in row 14", remedy="--data"
+    ):
+        node_files(**files).load()
+
+
+def test_arrays(tmp_path):
+    path = tmp_path / "graph.npz"
+    good = {
+        "edge_index": np.array([[0, 1], [1, 2]]),
+        "x": np.arange(24.0).reshape(12, 2),
+        "y": np.array([0, 1] * 5 + [-1, 0]),
+        "classes": np.array(["no", "yes"]),
+        "train_mask": np.arange(12) < 4,
+    }
+    np.savez(path, **good)
+    splits = node_files(nodes=str(path), val=0.2, test=0.2).load()
+    assert splits.fitted["labels"] == ["no", "yes"]
+    assert splits.fitted["ids"][-1] == "11"
+    assert splits.model_arguments["in_width"] == 2
+    bad = [
+        ({"edge_index": np.array([[0], [12]])}, "numbers of nodes, from 0 to 11", "from 0 to 12"),
+        ({"y": np.zeros(3)}, "and y and masks [N]", "y [3]"),
+        ({"x": np.full((12, 2), np.nan)}, "finite x", "NaN"),
+        ({"classes": np.array(["no"])}, "a name in classes", "a class 1"),
+        ({"y": np.array([object()] * 12)}, "plain arrays", "allow_pickle"),
+    ]
+    for change, expected, got in bad:
+        np.savez(path, **{**good, **change})
+        with refused(str(path), expected=expected, got=got, remedy=""):
+            node_files(nodes=str(path)).load()
+    np.savez(path, x=good["x"])
+    with refused(str(path), expected="an array 'edge_index'", got="x", remedy="add it"):
+        node_files(nodes=str(path)).load()
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "error"),
+    [
+        (("ann;x", ";x"), {}, ("data.id", "an id of its own", "'' in row 2")),
+        (("bob;y", "ann;y"), {}, ("data.id", "an id of its own", "'ann' in row 3 and 2")),
+        (("30;0,5", "old;0,5"), {}, ("data.features", "in column 'age'", "'old' in row 5")),
+        (("30;0,5", ";0,5"), {}, ("data.features", "no feature at all", "'' in row 5")),
+        (("", ""), {"label": ""}, ("data.label", "the column of the classes", "none that looks")),
+        (("", ""), {"label": "grup"}, ("data.label", "group", "'grup'")),
+        (("", ""), {"label": "who", "id": "age"}, ("data.id", "an id of its own", "row")),
+        (("", ""), {"features": ("agee",)}, ("data.features", "age", "'agee'")),
+        (("", ""), {"source": "x"}, ("data.source", "from", "'x'")),
+        (("", ""), {"edges": ""}, ("data.edges", "a table of edges", "none")),
+        (("", ""), {"nodes": ""}, ("data.nodes", "a table of nodes", "none")),
+        (("", ""), {"scale": "col"}, ("data.scale", "columns", "'col'")),
+    ],
+)
+def test_bad_tables(files, tmp_path, change, fields, error):
+    argument, expected, got = error
+    (tmp_path / "nodes.csv").write_text(NODES.replace(*change) if change[0] else NODES)
+    with refused(argument, expected=expected, got=got, remedy=""):
+        own(files, **fields).load()
+
+
+def test_ids_of_two_kinds_are_refused(files, tmp_path):
+    (tmp_path / "edges.csv").write_text("from,to\n1,2\n2,3\n")
+    with refused("data.id", expected="'1'", got="'ann'", remedy="--data.id"):
+        own(files).load()
+    (tmp_path / "nodes.csv").write_text("id,label,x\n1,a,1\n2,a,2\n")
+    with refused("data.label", expected="two classes", got="a", remedy="--data.label"):
+        node_files(**files).load()
+
+
+def test_each_class_has_its_share():
+    keys = ["a"] * 100 + ["b"] * 40 + ["c"] * 3
+    parts = hold_out(keys, val=0.1, test=0.2, seed=3)
+    counts = {
+        name: [sum(keys[i] == k for i in part.tolist()) for k in "abc"]
+        for name, part in parts.items()
+    }
+    assert abs(counts["test"][0] - 20) <= 1 >= abs(counts["test"][1] - 8)
+    assert abs(counts["val"][0] - 10) <= 1 >= abs(counts["val"][1] - 4)
+    assert torch.cat(list(parts.values())).sort().values.tolist() == list(range(143))
+    other = hold_out(keys, val=0.1, test=0.2, seed=4)
+    assert not torch.equal(parts["test"], other["test"])

@@ -1,0 +1,138 @@
+"""What keeps small calls quick: few steps, and what is remembered of calls that are alike."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.engines.native import library
+from edgewise.engines.native.operator import MOST_SIZES
+from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.tiles.layout import TilesLayout
+from edgewise.layouts import layout_of
+
+pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
+
+T = TypeVar("T")
+N = 20
+
+
+def graph_for(engine: str) -> graphs.Graph:
+    """A graph of its own at each call."""
+    if engine == "tiles":
+        return graphs.batch(graphs.causal(), [N])
+    return graphs.edges(torch.randint(N, (2, 60)), N)
+
+
+def nodes(*batch: int, width: int = 8, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    return [torch.randn(*batch, N, 2, width, dtype=dtype).requires_grad_() for _ in range(3)]
+
+
+def entered(run: Callable[[], T]) -> tuple[T, list[str]]:
+    """What a call gives, and the file of every function of the package that it enters."""
+    root, files = str(Path(ew.__file__).parent), []
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(root):
+            files.append(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        result = run()
+    finally:
+        sys.setprofile(None)
+    return result, files
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_call_takes_few_steps(engine: str) -> None:
+    leaves = nodes()
+    ew.attend(*leaves, graph_for(engine), engine=engine)  # what is loaded once a process
+    graph = graph_for(engine)
+    gradient = torch.ones(N, 2, 8)
+
+    def passes() -> tuple[list[str], list[str]]:
+        out, forward = entered(lambda: ew.attend(*leaves, graph, engine=engine))
+        _, backward = entered(lambda: torch.autograd.grad(out, leaves, gradient))
+        return forward, backward
+
+    for most in (80, 42):  # cold, then warm
+        forward, backward = passes()
+        assert len(forward) <= most
+        assert len(set(forward)) <= 12
+        assert len(backward) <= 40
+        assert len(set(backward)) <= 4
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_calls_of_several_kinds_take_turns_on_one_graph(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    graph = graph_for(engine)
+    kinds: list[dict[str, Any]] = [
+        {"width": 8},
+        {"width": 5},
+        {"width": 8, "dtype": torch.float64},
+        {"batch": (3,)},
+        {"batch": (1,)},
+        {"batch": (2, 2), "width": 4},
+    ]
+    for threads in (1, 2, 1):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        for kind in kinds:
+            leaves = nodes(
+                *kind.get("batch", ()),
+                width=kind.get("width", 8),
+                dtype=kind.get("dtype", torch.float32),
+            )
+            found = []
+            for name in (engine, "reference"):
+                out = ew.attend(*leaves, graph, engine=name)
+                found.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+            for mine, other in zip(*found, strict=True):
+                torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_remembered_of_calls_has_an_end() -> None:
+    graph = graph_for("rows")
+    for width in range(1, 2 * MOST_SIZES):
+        ew.attend(*nodes(width=width), graph, engine="rows")
+    assert 0 < len(layout_of(graph, RowsLayout).by_target.members) <= MOST_SIZES
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copied", "pickled"]
+)
+def test_a_copy_of_a_graph_in_use_has_memory_of_its_own(
+    engine: str, copied: Callable[[graphs.Graph], graphs.Graph]
+) -> None:
+    graph = graph_for(engine)
+    leaves = nodes()
+    expected = ew.attend(*leaves, graph, engine=engine)
+    other = copied(graph)
+    if engine == "rows":
+        mine, theirs = (layout_of(each, RowsLayout).by_target for each in (graph, other))
+        assert mine.address != theirs.address
+    else:  # addresses are among what is remembered
+        assert layout_of(graph, TilesLayout).members
+        assert not layout_of(other, TilesLayout).members
+    del graph
+    gc.collect()
+    torch.randint(N, (50, 2, 60))  # takes the memory that was given back
+    out = ew.attend(*leaves, other, engine=engine)
+    torch.testing.assert_close(out, expected)
+    out.sum().backward()

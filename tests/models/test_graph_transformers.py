@@ -1,0 +1,197 @@
+"""Graphormer and GPS against their formulas and PyTorch Geometric."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import aggregate, encodings, graphs, models
+from edgewise.data import PackedGraphs
+from edgewise.layers import MultiHeadAttention
+from edgewise.models.gps import GINELayer, GPSLayer
+
+WIDTH, HEADS, EDGE = 8, 2, 3
+SIZES = (4, 1, 6)
+
+
+def packed(seed: int = 0) -> tuple[Tensor, graphs.Graph, Tensor]:
+    """Node features, a packed graph of three, and features of its edges, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    nodes, index, edges = [], [], []
+    for n in SIZES:
+        upper = (torch.rand(n, n, generator=generator) < 0.5).triu(1)
+        both = (upper | upper.T).nonzero().T
+        nodes.append(torch.randn(n, WIDTH, dtype=torch.double, generator=generator))
+        index.append(both)
+        edges.append(torch.randn(both.shape[1], EDGE, dtype=torch.double, generator=generator))
+    x, graph, _, edge_attr = PackedGraphs.of(nodes, index, edges).take(torch.arange(len(SIZES)))
+    return x, graph, edge_attr
+
+
+@pytest.mark.parametrize("with_local", [True, False])
+def test_a_gps_layer_is_the_one_of_pyg(with_local: bool) -> None:
+    theirs = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    conv = theirs.GINEConv(network, train_eps=True, edge_dim=EDGE) if with_local else None
+    peer = theirs.GPSConv(WIDTH, conv, heads=HEADS).double()
+    local = GINELayer(WIDTH, EDGE) if with_local else None
+    layer = GPSLayer(WIDTH, local, HEADS).double()
+    copy_gps(peer, layer)
+    x, graph, edge_attr = packed()
+    owner = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))
+    pairs = graphs.batch(graphs.complete(), SIZES)
+    grads, outs = [], []
+    for call in (
+        lambda x: layer(x, graph, pairs, edge_attr),
+        lambda x: (
+            peer(x, graph.edge_index, owner, edge_attr=edge_attr)
+            if with_local
+            else peer(x, graph.edge_index, owner)
+        ),
+    ):
+        leaf = x.clone().requires_grad_()
+        outs.append(call(leaf))
+        grads.append(torch.autograd.grad(outs[-1].sin().sum(), leaf)[0])
+    torch.testing.assert_close(outs[0], outs[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(grads[0], grads[1], rtol=0, atol=1e-12)
+
+
+def copy_gps(peer: nn.Module, layer: GPSLayer) -> None:
+    """Other weights than at the beginning, the same in both."""
+    for parameter in peer.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    weights = {
+        "attention.qkv.weight": peer.attn.in_proj_weight,
+        "attention.qkv.bias": peer.attn.in_proj_bias,
+        "attention.output.weight": peer.attn.out_proj.weight,
+        "attention.output.bias": peer.attn.out_proj.bias,
+    }
+    for ours, other in (("local_norm", "norm1"), ("attention_norm", "norm2"), ("norm", "norm3")):
+        for name, value in getattr(peer, other).module.state_dict().items():
+            weights[f"{ours}.{name}"] = value
+    for name, value in peer.mlp.state_dict().items():
+        weights[f"network.{name}"] = value
+    if layer.local is not None:
+        weights["local.epsilon"] = peer.conv.eps.reshape(())
+        for name, value in peer.conv.nn.state_dict().items():
+            weights[f"local.network.{name}"] = value
+        for name, value in peer.conv.lin.state_dict().items():
+            weights[f"local.edge.{name}"] = value
+    layer.load_state_dict(weights)
+
+
+def mean_by_bias(graph: graphs.Graph, value: Tensor) -> Tensor:
+    """Attention to all, without queries, and a bias of 0 at distance 1 and -∞ elsewhere."""
+    layer = MultiHeadAttention(WIDTH, HEADS).double()
+    with torch.no_grad():
+        layer.qkv.weight.zero_()
+        layer.qkv.bias.zero_()
+        layer.qkv.weight[2 * WIDTH :] = torch.eye(WIDTH)
+        layer.output.weight.copy_(torch.eye(WIDTH))
+        layer.output.bias.zero_()
+    distance = encodings.ShortestPath(HEADS, 4).double()
+    with torch.no_grad():
+        distance.table.fill_(-torch.inf)
+        distance.table[1] = 0
+    sizes = encodings.members.member_sizes(graph)
+    pairs = graphs.batch(graphs.complete(), sizes)
+    out: Tensor = layer(value, pairs, **distance(distance.code(graph)))
+    return out
+
+
+def test_graphormers_bias_makes_mean_aggregation_and_by_degree_the_sum() -> None:
+    x, graph, _ = packed(1)
+    expected = aggregate(x.unsqueeze(-2), graph, reduce="mean").squeeze(-2)
+    mean = mean_by_bias(graph, x)
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-12)
+    total = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
+    degree = graph.in_degree()[:, None]
+    torch.testing.assert_close(mean * degree, total, rtol=0, atol=1e-12)
+
+
+def test_path_edges_are_a_mean_along_the_way() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)  # 3 reads 2 reads 1 reads 0
+    edge_attr = torch.randn(3, EDGE, dtype=torch.double)
+    encoding = encodings.PathEdges(EDGE, HEADS, longest=2).double()
+    bias = encoding(encoding.code(graph), edge_attr).view(4, 4, HEADS)
+    weight = encoding.weight
+    torch.testing.assert_close(bias[1, 0], edge_attr[0] @ weight[0])
+    torch.testing.assert_close(
+        bias[2, 0], (edge_attr[1] @ weight[0] + edge_attr[0] @ weight[1]) / 2
+    )
+    torch.testing.assert_close(
+        bias[3, 0], (edge_attr[2] @ weight[0] + edge_attr[1] @ weight[1]) / 2
+    )
+    assert not bias[0].any()
+
+
+def test_graphormer_by_its_formula() -> None:
+    """One layer on one graph, written with a dense matrix of scores."""
+    torch.manual_seed(0)
+    model = models.graphormer(
+        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, longest=3
+    )
+    model = model.double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    _, graph, _ = packed(2)
+    inside = (graph.source >= 5) & (graph.target >= 5)
+    graph = graphs.edges(graph.edge_index[:, inside] - 5, 6)
+    x = torch.randn(6, WIDTH, dtype=torch.double)
+    edge_attr = torch.randn(graph.num_edges, EDGE, dtype=torch.double)
+
+    degree = encodings.degrees(graph)
+    nodes = model.embed(x) + model.centrality.reads(degree[:, 0])
+    nodes = nodes + model.centrality.read_by(degree[:, 1])
+    states = torch.cat([model.special[None], nodes])
+    steps = encodings.shortest_paths(graph).view(6, 6)
+    steps = torch.where(steps < 0, 4, steps.clamp(max=3))
+    bias = model.special_bias.expand(7, 7, HEADS).clone()
+    bias[1:, 1:] = model.distance.table[steps]
+    bias[1:, 1:] += model.path(model.path.code(graph), edge_attr).view(6, 6, HEADS)
+    (layer,) = model.layers
+    attention = layer.attention.sublayer
+    joint = attention.qkv(layer.attention.norm(states)).view(7, 3, HEADS, -1)
+    query, key, value = joint.unbind(1)
+    scores = torch.einsum("ihd,jhd->ijh", query, key) * query.shape[-1] ** -0.5 + bias
+    read = torch.einsum("ijh,jhd->ihd", scores.softmax(1), value).flatten(1)
+    states = states + attention.output(read)
+    states = states + layer.feed_forward.sublayer(layer.feed_forward.norm(states))
+    expected = model.head(model.norm(states[0]))
+    torch.testing.assert_close(model(x, graph, edge_attr=edge_attr), expected)
+
+
+@pytest.mark.parametrize("name", ["gps", "graphormer"])
+def test_codes_may_be_computed_before(name: str) -> None:
+    torch.manual_seed(0)
+    model = models.MODELS[name](WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=2, heads=HEADS)
+    model = model.double().eval()
+    x, graph, edge_attr = packed()
+    if name == "gps":
+        given = {"positions": model.position.code(graph)}
+    else:
+        given = {"distances": model.distance.code(graph), "paths": model.path.code(graph)}
+    known = model(x, graph, batch=SIZES, edge_attr=edge_attr, **given)
+    torch.testing.assert_close(known, model(x, graph, batch=SIZES, edge_attr=edge_attr))
+    plain = graphs.edges(graph.edge_index, sum(SIZES))  # which does not know its members
+    torch.testing.assert_close(known, model(x, plain, batch=SIZES, edge_attr=edge_attr))
+
+
+def test_attention_of_gps_may_be_on_any_graph() -> None:
+    torch.manual_seed(0)
+    x, graph, edge_attr = packed()
+    build = lambda pattern: models.gps(  # noqa: E731
+        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, attention_graph=pattern
+    )
+    every, window = build(graphs.complete()), build(graphs.window(1))
+    window.load_state_dict(every.state_dict())
+    wide = build(graphs.window(9))
+    wide.load_state_dict(every.state_dict())
+    outs = [
+        model.double().eval()(x, graph, batch=SIZES, edge_attr=edge_attr)
+        for model in (every, wide, window)
+    ]
+    torch.testing.assert_close(outs[0], outs[1])
+    assert (outs[0] - outs[2]).abs().max() > 1e-6
