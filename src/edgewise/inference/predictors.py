@@ -6,9 +6,11 @@ from edgewise.errors import ArgumentError
 from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.sentences import SentenceClasses
+from edgewise.inference.series import Forecasts
 from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
+    Forecasts,
     MoleculeProperties,
     SentenceClasses,
 )
