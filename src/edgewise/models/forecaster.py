@@ -6,8 +6,9 @@ Score: Dot (scaled), full projections
 Encoding: learned, one vector for each step
 Normalisation: softmax over the neighbourhood; layer norm, pre
 Update: residual, then a feed-forward network (GELU) with a residual of its own
-Papers: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022;
-Zeng et al., Are Transformers effective for time series forecasting?, 2023 (A, a linear path)
+Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
+
+A, a linear path: Zeng et al., Are Transformers effective for time series forecasting?, 2023.
 """
 
 from __future__ import annotations
