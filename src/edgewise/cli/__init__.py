@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 # Threads that have nothing to do sleep. PyTorch's would spin for milliseconds, and where another
 # process has the core that they wait for, a training takes ten times as long for it. OpenMP reads
@@ -27,8 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     line), 70 an error of Edgewise itself, 130 Ctrl-C.
     """
     try:
-        arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
-        code: int = arguments.run(arguments, fields)
+        with warnings.catch_warnings():
+            warnings.showwarning = _in_one_line  # type: ignore[assignment]
+            arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
+            code: int = arguments.run(arguments, fields)
         sys.stdout.flush()  # here, where a full disk is named
     except Interrupted as stop:
         print(f"edgewise: {stop}. To continue, repeat the command with --resume.", file=sys.stderr)
@@ -44,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return USAGE if isinstance(error, (EdgewiseError, OSError)) else DEFECT
     return code
+
+
+def _in_one_line(message: Warning | str, *_: Any) -> None:
+    print(f"edgewise: warning: {message}.", file=sys.stderr)
 
 
 def _discard_output() -> None:

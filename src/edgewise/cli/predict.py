@@ -11,6 +11,7 @@ from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
 
 OPTIONS = {
+    "back": "forecast from so many steps before the end, where the truth is known",
     "top": "of the likeliest labels, items or friends, so many",
     "because": "with a recommended item or link, so many of those that speak for it",
 }
@@ -23,11 +24,11 @@ def predict(arguments: Namespace) -> int:
     from edgewise.inference.rows import check_form, write_answers
     from edgewise.training import RunFolder
 
-    if (arguments.input is None) == (not arguments.inputs):
+    if arguments.input is not None and arguments.inputs:
         raise ArgumentError(
             "INPUT",
             expected="inputs, or a file of them with --input",
-            got="both" if arguments.inputs else "neither",
+            got="both",
             remedy="name one of them",
         )
     if arguments.out is not None:
@@ -35,7 +36,9 @@ def predict(arguments: Namespace) -> int:
     run = load(arguments.folder)
     chosen = {name: getattr(arguments, name) for name in OPTIONS}
     options = {name: value for name, value in chosen.items() if value is not None}
-    inputs = arguments.input or list(run.predictor.from_words(arguments.inputs))
+    inputs = arguments.input
+    if arguments.inputs:
+        inputs = list(run.predictor.from_words(arguments.inputs))
     wrong: list[str] = []
     answers = _watched(run.stream(inputs, batch_size=arguments.batch_size, **options), wrong)
     if arguments.draw is not None or arguments.out is None:

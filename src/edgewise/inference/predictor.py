@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
@@ -74,6 +74,29 @@ class Predictor(ABC):
     def serves(cls, recipe: Recipe) -> bool:
         """Whether it answers for runs of this recipe."""
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
+
+    def by_itself(self) -> list[Any]:
+        """The inputs where none is given.
+
+        Raises:
+            ArgumentError: it needs some; only a series can go on from its own end.
+
+        """
+        raise ArgumentError(
+            "INPUT",
+            expected="inputs, or a file of them with --input",
+            got="neither",
+            remedy=f"give {self.input}",
+        )
+
+    def listed(self, inputs: Any) -> Iterable[Any]:
+        """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
+        if isinstance(inputs, (str, Mapping)):
+            return [inputs]
+        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
+            rows: list[Any] = inputs.to_dict("records")
+            return rows
+        return inputs  # type: ignore[no-any-return]
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
         """The inputs that words on a command line stand for; each is one."""

@@ -10,6 +10,7 @@ from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
+from edgewise.inference.series import Forecasts
 from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
@@ -18,6 +19,7 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     NewLinks,
     NodeClasses,
     Recommendations,
+    Forecasts,
     MoleculeProperties,
     SentenceClasses,
 )

@@ -58,13 +58,14 @@ class Run:
         return RunFolder(self.path).read_json("metrics.json")
 
     def predict(
-        self, inputs: Any, *, batch_size: int | None = None, **options: Any
+        self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> list[Answer]:
         """Answers, in the order of the inputs.
 
         Args:
             inputs: a list of inputs, such as sentences or SMILES; rows as dicts or a pandas
-                ``DataFrame``; a single one; or a ``pathlib.Path`` of a file with them.
+                ``DataFrame``; a single one; or a ``pathlib.Path`` of a file with them. A run of a
+                series needs none: it goes on from its end.
             batch_size: inputs that are answered side by side.
             options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
                 all of them.
@@ -81,7 +82,7 @@ class Run:
         return list(self.stream(inputs, batch_size=batch_size, **options))
 
     def stream(
-        self, inputs: Any, *, batch_size: int | None = None, **options: Any
+        self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> Iterator[Answer]:
         """The same answers one after the other, without keeping inputs or answers in memory."""
         size = self.predictor.batch_size if batch_size is None else batch_size
@@ -89,7 +90,8 @@ class Run:
         chosen = self.predictor.check_options(options)
         if isinstance(inputs, Path):
             return self._of_file(inputs, size, chosen)
-        return self._of_values(_listed(inputs), size, chosen)
+        given = self.predictor.by_itself() if inputs is None else self.predictor.listed(inputs)
+        return self._of_values(given, size, chosen)
 
     def draw(self, answers: list[Answer]) -> Figure:
         """A picture of answers, where their kind has one; a forecast has."""
@@ -132,15 +134,6 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
     remaining = iter(values)
     while part := list(islice(remaining, size)):
         yield part
-
-
-def _listed(inputs: Any) -> Iterable[Any]:
-    if isinstance(inputs, (str, Mapping)):
-        return [inputs]
-    if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
-        rows: list[Any] = inputs.to_dict("records")
-        return rows
-    return inputs  # type: ignore[no-any-return]
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:

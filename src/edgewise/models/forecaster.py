@@ -1,12 +1,14 @@
 """Forecaster: a Transformer reads the history of a series and says how the next season differs.
 
-Formula: ŷ_h = x_{T+h-s} + σ·(W z_T)_h; z = Transformer((x - μ) / σ), μ and σ of the window itself
+Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; z = Transformer(u), u = (x - μ) / σ, of each window
 Graph: causal by default; any pattern over the steps of the history
 Score: Dot (scaled), full projections
 Encoding: learned, one vector for each step
 Normalisation: softmax over the neighbourhood; layer norm, pre
 Update: residual, then a feed-forward network (GELU) with a residual of its own
 Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
+
+A, a linear path: Zeng et al., Are Transformers effective for time series forecasting?, 2023.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
 
+DIRECT_RATE = 100.0  # how much faster A learns than the rest: it is one matrix, and far from zero
+
 
 class Forecaster(nn.Module):
-    r"""How the next steps differ from the last season's, :math:`x_{T+h-s} + \sigma\,(W z_T)_h`.
+    r"""How the next steps differ from the last season's.
 
-    Before any training W is zero, so that it repeats the last season.
+    .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
+
+    A reads the normalised history u at once, and the Transformer what is not linear in it. Before
+    any training W and A are zero, so that it repeats the last season.
 
     Args:
         stack: called ``stack(x [..., T, width])``.
@@ -37,7 +44,8 @@ class Forecaster(nn.Module):
         super().__init__()
         self.embed, self.positions = nn.Linear(2, width), Learned(history, width)
         self.stack, self.head = stack, nn.Linear(width, horizon)
-        for parameter in self.head.parameters():
+        self.direct = nn.Linear(history, horizon, bias=False)
+        for parameter in (*self.head.parameters(), *self.direct.parameters()):
             nn.init.zeros_(parameter)
         self.horizon, self.season = horizon, season
 
@@ -48,9 +56,10 @@ class Forecaster(nn.Module):
         std = std.clamp(min=1e-6)
         rise = torch.zeros_like(history)  # since a season ago, where that is known
         rise[..., season:] = history[..., season:] - history[..., : length - season]
-        x = self.embed(torch.stack([(history - mean) / std, rise / std], dim=-1))
+        u = (history - mean) / std
+        x = self.embed(torch.stack([u, rise / std], dim=-1))
         last_state = self.stack(self.positions(x))[..., -1, :]
-        change: Tensor = self.head(last_state)
+        change: Tensor = self.head(last_state) + DIRECT_RATE * self.direct(u)
         ahead = torch.arange(self.horizon, device=history.device)
         last_season = history[..., ahead % season - season]
         return last_season + std * change

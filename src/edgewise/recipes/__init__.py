@@ -18,6 +18,7 @@ from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.recipe import Protocol, Recipe
+from edgewise.recipes.series import series
 from edgewise.recipes.shakespeare import (
     gpt_shakespeare,
     gpt_shakespeare_best,
@@ -57,6 +58,7 @@ RECIPES: dict[str, Recipe] = {
         molecules,
         pinsage_gowalla,
         sage_facebook,
+        series,
         transformer_multi30k,
         sst2,
         summarise_wikitext,

@@ -9,16 +9,21 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 forecast = Recipe(
     name="forecast",
-    summary="Causal Transformer forecasts the CO2 of the next 52 weeks, against the last season",
-    model=partial(models.forecaster, width=32, depth=2, heads=4, feed_forward=64, dropout=0.1),
+    summary="Forecaster on the CO2 of the next 52 weeks, against ridge regression and last season",
+    # No layer of attention: chosen on validation, where two of them were no better (0.446 ppm
+    # against 0.443) and cost ten times as much. What is left is about linear in the history.
+    model=partial(models.forecaster, width=32, depth=0, heads=4, feed_forward=64, dropout=0.1),
     data=data.time_series(name="co2", history=156, horizon=52, batch_size=64),
     task=tasks.Forecast(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.Optimizer("adamw", lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=15, monitor="val/mae", better="lower", clip_norm=1.0),
+    trainer=training.TrainerSettings(
+        epochs=60, monitor="val/mae", better="lower", average=0.99, clip_norm=1.0
+    ),
     protocol=Protocol(
         ("test/mae", "test/seasonal_ratio"),
-        "1.716 ppm: the last season repeated; 0.807: the same and its rise over the one before",
+        "0.534 ppm: ridge regression on the same history, its penalty by validation; 1.716: the "
+        "last season repeated; 0.807: the same and its rise over the one before",
         "weekly CO2 of Mauna Loa, 52 weeks ahead, the last fifth of the time; epoch by validation",
     ),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise.arguments import check_positive
+from edgewise.arguments import check_from_zero
 from edgewise.base_task import Task
 from edgewise.errors import require
 
@@ -25,16 +25,19 @@ class Forecast(Task):
     Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
-        delta: errors count squared up to this and absolute beyond, in the unit of the series.
+        delta: errors count squared up to this and absolute beyond, in the unit of the series; at 0
+            all are absolute, which suits every unit.
 
     """
 
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("task.delta", self.delta, "choose about the error that is still welcome")
+        check_from_zero("task.delta", self.delta, "choose about the error that is still welcome")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if not self.delta:
+            return F.l1_loss(outputs, target[..., 0])
         return F.huber_loss(outputs, target[..., 0], delta=self.delta)
 
     def metrics(self) -> dict[str, Metric]:

@@ -22,7 +22,7 @@ def table(tmp_path: Path) -> str:
 
 def counted(table: str, **fields: int) -> data.time_series:
     sizes = {"season": 4, "history": 8, "horizon": 6, "batch_size": 5, **fields}
-    return data.time_series(path=table, **sizes)
+    return data.time_series(path=table, column="value", **sizes)
 
 
 def test_windows_are_cut_in_time(table: str) -> None:
@@ -66,9 +66,9 @@ def test_errors_by_hand() -> None:
     ("fields", "argument"),
     [
         ({"name": "lynx"}, "data.name"),
-        ({"horizon": 0}, "data.horizon"),
+        ({"horizon": -1}, "data.horizon"),
         ({"history": 1, "season": 1}, "data.history"),
-        ({"season": 200}, "data.season"),
+        ({"season": 200, "history": 156}, "data.season"),
         ({"val": 0.6, "test": 0.4}, "data.val, data.test"),
     ],
 )
@@ -97,7 +97,7 @@ def test_bundled_series(name: str, length: int) -> None:
     pytest.importorskip("statsmodels")
     from edgewise.data.series.time_series import _bundled
 
-    series = _bundled(name)
+    series = _bundled(name).values
     assert series.shape == (length,)
     first = {"co2": 316.1, "elnino": 23.11, "sunspots": 5.0}[name]
     assert float(series[0]) == pytest.approx(first)

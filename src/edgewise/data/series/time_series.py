@@ -7,9 +7,13 @@ the temperature of the sea off Peru by the month, 1950 to 2010 (NOAA); sunspots 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -17,12 +21,35 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_features, check_least, check_shares
 from edgewise.batches import Batch
 from edgewise.data.files import naming
+from edgewise.data.series.dates import (
+    MANY,
+    Step,
+    check_distinct,
+    is_date_column,
+    parse_dates,
+    read_dates,
+)
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.table import read_table
+from edgewise.data.table import Table, read_table
 from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
 SEASONS: dict[Bundled, int] = {"co2": 52, "elnino": 12, "sunspots": 11}
+SHORT = 4  # seasons below this many steps say nothing about how far to look
+
+
+class Series(NamedTuple):
+    """Values at regular steps, ``[N]``, and where these are known the last date and the step."""
+
+    values: Tensor
+    last: datetime | None = None
+    step: Step | None = None
+
+    def date(self, ahead: int) -> str | int:
+        """The date so many steps after the last value, or only their number."""
+        if self.step is None or self.last is None:
+            return ahead
+        return self.step.text(self.step.after(self.last, ahead))
 
 
 @dataclass(frozen=True)
@@ -38,35 +65,50 @@ class TimeSeries(Data):
         name: a series that statsmodels brings; values that are missing there (59 weeks of ``co2``)
             are filled on a straight line.
         path: a table of your own instead, with a row for each point in time.
-        column: of that table.
-        season: steps after which the series repeats itself; 0 takes the bundled series' own.
-        history: T, at least 2.
-        horizon: how many steps ahead.
+        column: of that table; "" is the only one of numbers.
+        date: its column of dates; "" is the only one that can be read as such, if there is one,
+            and "none" takes the rows as they come. Rows are sorted by date. Missing dates and
+            values, up to a fifth, are filled on a straight line, with a warning; without dates
+            they are refused.
+        date_format: how the dates are written, as in ``%d.%m.%Y``; "" finds it.
+        season: steps after which the series repeats itself; 0 takes the bundled series' own, or
+            what is usual for the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24
+            hours, and else 1.
+        history: T, at least 2; 0 takes three seasons, where the series is long enough.
+        horizon: how many steps ahead; 0 takes a season.
         val, test: shares of the time, at the end.
         batch_size: windows in a batch.
+        windows: the most that an epoch draws; 0 takes all.
+
+    A run keeps the end of the series, so that it can go on from there.
 
     """
 
     name: Bundled = "co2"
     path: str = ""
-    column: str = "value"
+    column: str = ""
+    date: str = ""
+    date_format: str = ""
     season: int = 0
-    history: int = 156
-    horizon: int = 52
+    history: int = 0
+    horizon: int = 0
     val: float = 0.1
     test: float = 0.2
     batch_size: int = 64
+    windows: int = 0
 
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
         check_choice("data.name", self.name, get_args(Bundled))
-        # One value has no deviation, which a model divides by.
-        for name, least in (("history", 2), ("horizon", 1), ("batch_size", 1)):
-            check_least(f"data.{name}", getattr(self, name), least, "choose for example 52")
+        least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
+        for name, lowest in least.items():
+            check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
+        if self.history == 1:  # one value has no deviation, which a model divides by
+            check_least("data.history", 1, 2, "choose for example 52")
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
-        if not (1 if self.path else 0) <= self.season <= self.history:
+        if self.history and self.season > self.history:
             raise ArgumentError(
                 "data.season",
                 expected="the steps of a season, at most data.history",
@@ -79,61 +121,188 @@ class TimeSeries(Data):
             return self._load()
 
     def _load(self) -> Splits:
-        series = _of_table(Path(self.path), self.column) if self.path else _bundled(self.name)
-        season = self.season or SEASONS[self.name]
-        if season > self.history:
+        series, names = self._of_table() if self.path else (_bundled(self.name), {})
+        values = series.values
+        history, horizon, season = self._sizes(series)
+        if season > history:
             raise ArgumentError(
                 "data.history",
                 expected=f"at least a season, {season} steps",
-                got=repr(self.history),
+                got=repr(history),
                 remedy="read a longer history",
             )
-        bounds = [round(len(series) * share) for share in (1 - self.val - self.test, 1 - self.test)]
+        bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
-        for first, stop in zip([self.history, *bounds], [*bounds, len(series)], strict=True):
+        for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
             # Where the horizon begins; the history may reach back into the part before.
-            starts = torch.tensor(range(max(first, self.history), stop - self.horizon + 1))
+            starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
                     expected="windows that fit into every part of the series",
-                    got=f"{self.history} and {self.horizon}, of {len(series)} values",
+                    got=f"{history} and {horizon}, of {len(values)} values",
                     remedy="choose a shorter history or horizon, or larger shares",
                 )
-            parts.append(self._split(series, starts, season))
-        sizes = {"history": self.history, "horizon": self.horizon, "season": season}
+            parts.append(_split(values, starts, history, horizon, season))
+        sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
-        return Splits(sizes, train, val, test, self.batch_size)
+        train = replace(train, draw=self.windows or None)
+        fitted = {
+            "column": names.get("column", self.name),
+            "date": names.get("date", "date"),
+            "step": series.step and series.step._asdict(),
+            "last": series.last and series.last.isoformat(),
+            "series": values[-history - horizon :].clone(),
+        }
+        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted)
 
-    def _split(self, series: Tensor, starts: Tensor, season: int) -> Split:
-        steps, ahead = torch.arange(-self.history, 0), torch.arange(self.horizon)
-        before = ahead - season * (ahead // season + 1)
+    def _sizes(self, series: Series) -> tuple[int, int, int]:
+        """History, horizon and season: those that are given, or what suits the series."""
+        length = len(series.values)
+        usual = series.step.season if series.step else 1
+        season = self.season or (usual if self.path else SEASONS[self.name])
+        far = season if season >= SHORT else 2 * SHORT
+        horizon = self.horizon or max(1, min(far, int(length * self.val)))
+        return self.history or max(season, 2, min(3 * far, length // 3)), horizon, season
 
-        def make(index: Tensor) -> Batch:
-            start = starts[index][:, None]
-            target = torch.stack([series[start + ahead], series[start + before]], dim=-1)
-            return Batch((series[start + steps],), target)
+    def _of_table(self) -> tuple[Series, dict[str, str]]:
+        """The series, and the names of its columns."""
+        table = read_table(Path(self.path).expanduser())
+        date = self.date
+        if not date:
+            others = [n for n, texts in table.columns.items() if n != self.column]
+            found = [name for name in others if is_date_column(table.columns[name])]
+            date = table.choose("data.date", "", found, "the column of dates") if found else "none"
+        free = [name for name in table.numeric() if name != date]
+        candidates = [name for name in free if not table.counts_rows(name)] or free
+        what = "the column of numbers to forecast"
+        column = table.choose("data.column", self.column, candidates, what)
+        if date == "none":
+            return Series(_undated(table, column)), {"column": column, "date": ""}
+        dates, step = read_dates(table, date, self.date_format)
+        return dated(table, column, dates, step), {"column": column, "date": date}
 
-        return Split(len(starts), make)
+
+def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: int) -> Split:
+    steps, ahead = torch.arange(-history, 0), torch.arange(horizon)
+    before = ahead - season * (ahead // season + 1)
+
+    def make(index: Tensor) -> Batch:
+        start = starts[index][:, None]
+        target = torch.stack([values[start + ahead], values[start + before]], dim=-1)
+        return Batch((values[start + steps],), target)
+
+    return Split(len(starts), make)
 
 
-def _of_table(path: Path, column: str) -> Tensor:
+def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
+    """Another series in a table like that which was trained on.
+
+    Args:
+        table: the new one.
+        column: of the numbers.
+        date: of the dates; "" for none.
+        step: of the dates that were trained on.
+
+    Raises:
+        ArgumentError: a column is missing; or a date is not written like those, or is at another
+            step; names the row.
+
+    """
+    if not date or step is None:
+        return Series(_undated(table, column))
+    texts = table.texts("data.date", date)
+    for row, text in enumerate(texts):
+        if parse_dates([text], step.format) is None:
+            raise ArgumentError(
+                "data.date",
+                expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
+                got=f"{text[:40]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="write them as in the table that was trained on",
+            )
+    dates = parse_dates(texts, step.format) or []
+    return dated(table, column, dates, step)
+
+
+def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
+    """The numbers of a column at all dates from the first to the last.
+
+    Raises:
+        ArgumentError: two rows have one date, a date is not at the step, or more than a fifth of
+            the dates have no value.
+
+    """
+    check_distinct(table, dates)
+    order = sorted(range(len(dates)), key=dates.__getitem__)
+    first, last = dates[order[0]], dates[order[-1]]
+    values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
+    texts = table.texts("data.column", column)
+    given = [row for row in order if texts[row].strip()]
+    remedy = "correct it, or leave it empty to have it filled on a straight line"
+    numbers = table.only(given).numbers("data.column", [column], remedy)[:, 0]
+    for row, number in zip(given, numbers, strict=True):
+        place = step.steps(first, dates[row])
+        if not float(place).is_integer():
+            raise ArgumentError(
+                "data.date",
+                expected=f"dates at the step of the series, from {step.text(first)} on",
+                got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
+                remedy="bring the table to the step that was trained on",
+            )
+        values[int(place)] = number
+    missing = values.isnan()
+    if missing.any():
+        _report_missing(
+            table, [step.text(step.after(first, int(i))) for i in missing.nonzero()], len(values)
+        )
+        values = _filled(values)
+    return Series(values, last, step)
+
+
+def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
+    listed = ", ".join(missing[:3]) + ", ..." * (len(missing) > 3)
+    got = f"{len(missing)} of {length} dates without a value ({listed})"
+    if len(missing) > MANY * length:
+        raise ArgumentError(
+            "data.date",
+            expected=f"a value for at least four dates in five in {table.path.name}",
+            got=got,
+            remedy="bring the table to a longer step, or give a part of it",
+        )
+    warnings.warn(f"{table.path.name}: {got}, filled on a straight line", stacklevel=4)
+
+
+def _filled(values: Tensor) -> Tensor:
+    """Missing values on a straight line between their neighbours; at the ends the nearest."""
+    known = (~values.isnan()).nonzero()[:, 0]
+    place = torch.arange(len(values))
+    after = torch.searchsorted(known, place).clamp(max=len(known) - 1)
+    before = (torch.searchsorted(known, place, right=True) - 1).clamp(min=0)
+    left, right = known[before], known[after]
+    share = (place - left) / (right - left).clamp(min=1)
+    return values[left] + share.clamp(0, 1) * (values[right] - values[left])
+
+
+def _undated(table: Table, column: str) -> Tensor:
     # Without its row, all that comes after would be a step too early for its season.
     remedy = "fill in this value, such as the mean of its neighbours, or name another column"
-    return read_table(path).numbers("data.column", [column], remedy)[:, 0]
+    return table.numbers("data.column", [column], remedy)[:, 0]
 
 
-def _bundled(name: Bundled) -> Tensor:
+def _bundled(name: Bundled) -> Series:
     require("statsmodels", extra="series", purpose=f"the series {name}")
     from statsmodels import datasets
 
     table = getattr(datasets, name).load_pandas().data
     if name == "co2":
+        last, step = table.index[-1].to_pydatetime(), Step("%Y-%m-%d", seconds=7 * 24 * 3600.0)
         table = table.interpolate()
     elif name == "elnino":  # a row is a year of months
+        last, step = datetime(int(table["YEAR"].iloc[-1]), 12, 1), Step("%Y-%m", months=1)
         table = table.drop(columns="YEAR").stack()
     else:
+        last, step = datetime(int(table["YEAR"].iloc[-1]), 1, 1), Step("%Y", months=12)
         table = table["SUNACTIVITY"]
     series = torch.tensor(table.to_numpy(), dtype=torch.float32).flatten()
     check_features(series[:, None])
-    return series
+    return Series(series, last, step)

@@ -1,0 +1,182 @@
+"""What comes after a series, with its dates and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from edgewise.data.series.dates import Step
+from edgewise.data.series.time_series import Series, TimeSeries, history_of
+from edgewise.data.table import Table, as_number, read_table
+from edgewise.errors import ArgumentError, require
+from edgewise.inference.predictor import Answer, Predictor
+from edgewise.tasks import Forecast
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
+
+
+class Forecasts(Predictor):
+    """The values that come after a series.
+
+    An input is a history: a file with its rows, a dict of columns or a ``DataFrame`` of them, or
+    the values alone, the newest last. Without an input, it goes on from where the training series
+    ended.
+    """
+
+    data, task, input = TimeSeries, Forecast, "a history of values"
+
+    def set_up(self) -> None:
+        values = self.fitted.values
+        self.column, self.date = values["column"], values["date"]
+        self.length = self.fitted.model_arguments["history"]
+        self.horizon = self.fitted.model_arguments["horizon"]
+        self.step = Step(**values["step"]) if values["step"] else None
+        last = datetime.fromisoformat(values["last"]) if values["last"] else None
+        self.own = Series(values["series"], last, self.step)
+        self.histories: dict[str, Series] = {}
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.date, self.column) if self.date else (self.column,)
+
+    def by_itself(self) -> list[Any]:
+        return [self.own]
+
+    def from_words(self, words: Sequence[str]) -> Iterator[Any]:
+        """One history, of which each word is a value."""
+        yield list(words)
+
+    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+        """One history, whose rows are all of the file."""
+        yield 0, {"input": path.name}, read_table(path, argument=str(path))
+
+    def listed(self, inputs: Any) -> list[Any]:
+        """A single history, or several of them."""
+        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
+            return [inputs.to_dict("list")]
+        if isinstance(inputs, Mapping):
+            return [inputs]
+        several = list(inputs)
+        return several if several and not isinstance(several[0], (int, float, str)) else [several]
+
+    def from_row(self, row: Mapping[str, Any]) -> Table:
+        written = self.step.format if self.step else ""
+        columns = {name: [_cell(one, written) for one in row[name]] for name in self.columns()}
+        lengths = {len(texts) for texts in columns.values()}
+        if len(lengths) > 1:
+            raise ArgumentError(
+                "input",
+                expected="as many dates as values",
+                got=" and ".join(map(str, sorted(lengths))),
+                remedy="give a value for each date",
+            )
+        return Table(Path("input"), columns, list(range(lengths.pop())))
+
+    def prepare(self, value: Any) -> Series:
+        if isinstance(value, Table):
+            series = history_of(value, self.column, self.date, self.step)
+        elif isinstance(value, Series):
+            series = value
+        else:
+            numbers = [as_number(str(one)) for one in value]
+            series = Series(torch.tensor(numbers))
+        if len(series.values) < self.length or not series.values.isfinite().all():
+            raise ArgumentError(
+                "input",
+                expected=f"at least {self.length} numbers, which the model reads",
+                got=f"{len(series.values)}, of which {int(series.values.isfinite().sum())} are "
+                "numbers",
+                remedy="give a longer history",
+            )
+        self.histories[self.show(value)] = series
+        return series
+
+    def answer(self, examples: list[Series], *, back: int = 0) -> list[Answer]:
+        read = []
+        for series in examples:
+            if not 0 <= back <= len(series.values) - self.length:
+                raise ArgumentError(
+                    "back",
+                    expected=f"at most {len(series.values) - self.length}, so that "
+                    f"{self.length} values are left to read",
+                    got=str(back),
+                    remedy="give a smaller number or a longer history",
+                )
+            end = len(series.values) - back
+            read.append(series.values[end - self.length : end])
+        outputs = self.model(torch.stack(read))
+        return [
+            {"forecast": self._rows(series, values, back)}
+            for series, values in zip(examples, outputs.tolist(), strict=True)
+        ]
+
+    def _rows(self, series: Series, values: Sequence[float], back: int) -> list[dict[str, Any]]:
+        name = "date" if series.step else "step"
+        rows: list[dict[str, Any]] = []
+        for ahead, value in enumerate(values, 1):
+            row = {name: series.date(ahead - back) if series.step else ahead, "value": value}
+            if ahead <= back:
+                row["truth"] = float(series.values[ahead - back - 1])
+            rows.append(row)
+        return rows
+
+    def show(self, value: Any) -> str:
+        if isinstance(value, Series):
+            return f"{self.column} of the training data"
+        return value.path.name if isinstance(value, Table) else f"{len(value)} values"
+
+    def draw(self, answers: Sequence[Answer]) -> Figure:
+        """History and forecast of each answer, and the truth where it is known."""
+        require("matplotlib", extra="plot", purpose="drawing a forecast")
+        from matplotlib.figure import Figure
+
+        if not answers:
+            raise ArgumentError(
+                "--draw",
+                expected="at least one forecast",
+                got="none",
+                remedy="correct the input",
+            )
+        figure = Figure(figsize=(9.6, 3.6 * len(answers)), layout="constrained")
+        for axes, answer in zip(
+            figure.subplots(len(answers), squeeze=False)[:, 0], answers, strict=True
+        ):
+            series, rows = self.histories[answer["input"]], answer["forecast"]
+            known = [row["truth"] for row in rows if "truth" in row]
+            end = len(series.values) - len(known)
+            first = max(0, end - self.length)
+            read = series.values[first:end].tolist()
+            # What comes after begins at the last value that was read.
+            lines = {
+                "history": (1 - len(read), read),
+                "truth": (0, [*read[-1:], *known]),
+                "forecast": (0, [*read[-1:], *(row["value"] for row in rows)]),
+            }
+            for name, (begin, values) in lines.items():
+                if len(values) > 1:
+                    at = [self._at(series, begin + i - len(known)) for i in range(len(values))]
+                    axes.plot(at, values, color=COLOURS[name], label=name, linewidth=1.6)
+            axes.set_title(answer["input"], loc="left", fontsize=10)
+            axes.set_ylabel(self.column)
+            axes.set_xlabel("" if series.step else "steps ahead")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.legend(frameon=False, loc="upper left")
+        return figure
+
+    def _at(self, series: Series, ahead: int) -> Any:
+        if series.step is None or series.last is None:
+            return ahead
+        return series.step.after(series.last, ahead)
+
+
+def _cell(value: Any, written: str) -> str:
+    """A cell of a ``DataFrame`` as a file has it; dates as they were written there."""
+    if hasattr(value, "strftime"):
+        return str(value.strftime(written))
+    return "" if value is None or str(value) == "nan" else str(value)
