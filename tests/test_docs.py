@@ -107,7 +107,7 @@ def friends(folder: Path) -> None:
     pairs = sorted(
         {(min(a, b), max(a, b)) for a in range(40) for b in ((a * 7 + 3) % 40, (a + 1) % 40)}
     )
-    text = "a,b\n" + "".join(f"p{a},p{b}\n" for a, b in pairs if a != b)
+    text = "source,target\n" + "".join(f"p{a},p{b}\n" for a, b in pairs if a != b)
     (folder / "friends.csv.gz").write_bytes(gzip.compress(text.encode()))
 
 
@@ -145,6 +145,9 @@ PACKAGES = {
 OWN_TEST = {
     "CONTRIBUTING.md": "its blocks are four files, not one program",
     "docs/text.md": "training is stopped after the first batch, as it takes minutes",
+    "docs/images.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
 }
 """Pages that a test of their own runs, and why."""
 WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p.read_text()]
