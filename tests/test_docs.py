@@ -145,6 +145,9 @@ PACKAGES = {
 OWN_TEST = {
     "CONTRIBUTING.md": "its blocks are four files, not one program",
     "docs/text.md": "training is stopped after the first batch, as it takes minutes",
+    "docs/images.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
 }
 """Pages that a test of their own runs, and why."""
 WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p.read_text()]

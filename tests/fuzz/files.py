@@ -215,6 +215,15 @@ def made(folder: Path) -> dict[str, Case]:
         "large_ids/edges.tsv": [
             f"{31 * i * 10**8}\t{31 * j * 10**8}" for i in range(30) for j in range(i // 2)
         ],
+        "nodes/nodes.csv": [
+            "id,label,age,size",
+            *(f"n{i},{'xyz'[i % 3]},{i % 7},{i / 3:.2f}" for i in range(60)),
+        ],
+        "nodes/edges.csv": ["source,target", *(f"n{i},n{i * 7 % 60}" for i in range(60))],
+        "ratings/ratings.csv": [
+            "user;item;time",
+            *(f"{a};{b};2024-01-{i % 28 + 1:02}" for i, (a, b) in enumerate(pairs)),
+        ],
         "interactions/train.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[:-40])],
         "interactions/test.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[-40:])],
         "series/series.csv.gz": ["value", *(f"{random.gauss(3, 1):.4f}" for _ in range(300))],
@@ -237,6 +246,10 @@ def made(folder: Path) -> dict[str, Case]:
     cases: dict[str, Callable[[Path], Data]] = {
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
+        "nodes": lambda raw: data.node_files(
+            nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")
+        ),
+        "ratings": lambda raw: data.interactions(path=str(raw / "ratings.csv")),
         "interactions": lambda raw: data.interactions(
             path=str(raw / "train.txt"), test_path=str(raw / "test.txt")
         ),

@@ -16,7 +16,9 @@ Image = pytest.importorskip("PIL.Image")
 
 def save(path, color, size=(12, 9), mode="RGB"):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, color).save(path)
+    image = Image.new(mode, size, color)
+    image.paste("black", (0, 0, size[0] // 2, size[1]))  # the left is not as the right
+    image.save(path)
 
 
 @pytest.fixture
@@ -57,6 +59,7 @@ def test_what_is_varied(folder):
     assert torch.equal(images, plain.train.make(index).inputs[0])
     other = flipped.train.make(index).inputs[0]
     mirrored = (other == images.flip(-1)).flatten(1).all(1)
+    assert 2 < mirrored.sum() < 19, "about half"
     assert ((other == images).flatten(1).all(1) | mirrored).all()
     warped = image_folder(**fields, warp=0.2).load()
     assert not torch.equal(warped.train.make(index).inputs[0], images)
