@@ -179,8 +179,8 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     page = (ROOT / "docs" / "text.md").read_text()
     training, tokens, packed = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(training, {})
-    model, loaders = prepared[0]
-    assert model(*next(iter(loaders["train"])).inputs).shape == (12 * 64, len(set(book)))
+    model, splits = prepared[0]
+    assert model(*next(iter(splits.loaders(0)["train"])).inputs).shape == (12 * 64, len(set(book)))
     scope: dict[str, object] = {}
     exec(tokens, scope)
     assert scope["sizes"].tolist() == [4, 7]

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from edgewise.errors import ArgumentError
+from edgewise.inference.continuations import Continuations
+from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.sentences import SentenceClasses
+from edgewise.inference.summaries import Summaries
+from edgewise.inference.tags import WordTags
+from edgewise.inference.translations import Translations
 from edgewise.recipes.recipe import Recipe
 
-PREDICTORS: tuple[type[Predictor], ...] = (SentenceClasses,)
+PREDICTORS: tuple[type[Predictor], ...] = (
+    Continuations,
+    HiddenWords,
+    SentenceClasses,
+    Summaries,
+    Translations,
+    WordTags,
+)
 """Every kind of answer there is."""
 
 

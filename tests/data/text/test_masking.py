@@ -113,10 +113,9 @@ def test_the_share_to_validate_on_is_taken_from_all_over(val):
 @needs("SST2")
 def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
     from edgewise.data import sst2
-    from edgewise.data.text.labelled_sentences import read_labelled
 
     lines = set(masked_text(sources=("sst2",)).lines())
-    files = {name: [s for s, _ in read_labelled(*f)] for name, f in sst2().files().items()}
+    files = {name: [s for s, _ in found] for name, found in sst2().parts().parts.items()}
     assert lines == set(files["train"])
     # A few sentences of other splits are in the training split itself, as published.
     assert len(lines & set(files["val"] + files["test"])) < 15
