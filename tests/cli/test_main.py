@@ -76,6 +76,8 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["train", "digit"], "did you mean 'digits'"),
         (["train", "digits", "--model.head", "3"], "did you mean 'model.heads'"),
         (["train", "digits", "--model.heads"], "a value after it"),
+        (["train", "gat-cora", "--model", "vit"], "a model of another kind"),
+        (["train", "gat-cora", "--model", "gatv2", "--model.window", "2"], "expected model."),
         (["train", "digits", "--model.heads=x"], "a whole number"),
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),

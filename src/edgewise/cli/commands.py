@@ -164,4 +164,6 @@ def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
         fields = {**fields, "seed": arguments.seed}
     if arguments.start is not None:
         fields = {**fields, "from": arguments.start}
+    if arguments.model is not None:
+        fields = {**fields, "model": arguments.model}
     return runs.with_values(recipes.find(arguments.recipe), fields)

@@ -23,7 +23,7 @@ EXAMPLES = """examples:
   edgewise list
   edgewise show digits
   edgewise train digits --model.graph "window(1)" --out runs/window
-  edgewise train gat-cora --seeds 10
+  edgewise train gat-cora --model gatv2 --seeds 10
   edgewise compare digits model.graph "empty()" "grid(4, 4)" "complete()" --out runs/graphs
   edgewise test runs/digits
 """
@@ -212,6 +212,8 @@ def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    help_ = "another architecture of the same kind; it keeps the fields that both have"
+    command.add_argument("--model", metavar="NAME", help=help_)
     command.add_argument(
         "--from",
         dest="start",
