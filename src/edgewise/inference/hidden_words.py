@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.text.masked_text import SPECIAL, MaskedText
-from edgewise.data.text.tokenizer import encode_all, special_id
+from edgewise.data.text.masked_text import MaskedText
+from edgewise.data.text.tokenizer import encode_all, special_id, special_ids
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, check_text
 from edgewise.inference.texts import OfTexts
@@ -36,7 +36,8 @@ class HiddenWords(OfTexts):
                 got=repr(text)[:60],
                 remedy="write <mask> or [MASK] where a word is to be found",
             )
-        ids, _ = encode_all(self.tokenizer, [MASK.sub("<mask>", text)], first="cls", last="sep")
+        own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
+        ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")
         longest = self.fitted.model_arguments["longest"]
         if len(ids) > longest:
             raise ArgumentError(
@@ -59,8 +60,9 @@ class HiddenWords(OfTexts):
         sizes = torch.tensor([len(ids) for _, ids in examples])
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
         logits = self.model(Tokens(ids, sizes), places)
-        logits[:, : len(SPECIAL)] = -torch.inf  # no word is <sep>
-        best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(SPECIAL)), dim=-1)
+        special = special_ids(self.tokenizer)
+        logits[:, special] = -torch.inf  # no word is <sep>
+        best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(special)), dim=-1)
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         counts = [len(MASK.findall(text)) for text, _ in examples]
         starts = accumulate(counts, initial=0)

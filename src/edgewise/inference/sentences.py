@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.text.labelled_sentences import SPECIAL, LabelledSentences
+from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.tokenizer import encode_all
 from edgewise.inference.predictor import Answer, check_text
@@ -30,7 +30,7 @@ class SentenceClasses(OfTexts):
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.fitted.model_arguments["longest"]
         texts = whole.cut(longest)
-        tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer, len(SPECIAL))
+        tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer)
         found = labelled(self.model(tokens).softmax(-1), self.fitted.values["labels"], top)
         for answer, size in zip(found, whole.sizes.tolist(), strict=True):
             if size > longest:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from edgewise.data.text.tagged_words import SPECIAL, TaggedWords, encode_words
+from edgewise.data.text.tagged_words import TaggedWords, encode_words
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer
 from edgewise.inference.texts import OfTexts
@@ -42,7 +42,7 @@ class WordTags(OfTexts):
         longest = self.fitted.model_arguments["longest"]
         words = words.cut(longest)  # a single word of more tokens than any sentence had
         parts = _parts([len(words) for words in examples], words.sizes.tolist(), longest)
-        tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer, len(SPECIAL))
+        tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
         probabilities = self.model(tokens, words.sizes).softmax(-1)
         best = probabilities.max(-1)
         found = zip(best.values.tolist(), best.indices.tolist(), strict=True)

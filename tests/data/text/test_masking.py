@@ -16,7 +16,7 @@ from tests.places import needs
 
 pytest.importorskip("tokenizers")
 
-RULE = {"mask": 4, "special": 5, "vocabulary": 1000}
+RULE = {"mask": 4, "special": torch.arange(5), "vocabulary": 1000}
 
 
 def test_of_the_chosen_eight_tenths_are_hidden_one_is_another_and_one_stays():

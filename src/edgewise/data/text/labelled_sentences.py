@@ -15,7 +15,14 @@ from edgewise.batches import Batch
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.packed_texts import PackedTexts, drop_words
 from edgewise.data.text.text_data import TextData
-from edgewise.data.text.tokenizer import Kind, Special, encode_all, hiding_id, special_id
+from edgewise.data.text.tokenizer import (
+    Kind,
+    Special,
+    encode_all,
+    hiding_id,
+    special_id,
+    special_ids,
+)
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 
@@ -66,9 +73,7 @@ class LabelledText(TextData):
         super().__post_init__()
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
-    def shown(
-        self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer, special: int
-    ) -> Tokens:
+    def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
         """What a model reads of some texts.
 
         Args:
@@ -76,10 +81,9 @@ class LabelledText(TextData):
             ids: ``[N]``, of one text after the other.
             sizes: ``[B]``, how many each text has.
             tokenizer: what made them.
-            special: ids below it are special tokens, which are never dropped.
         """
         if self.word_dropout and split == "train":
-            ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special)
+            ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
         tokens = Tokens(ids, sizes)
         return tokens if self.packed else tokens.padded(special_id(tokenizer, "pad"))
 
@@ -129,7 +133,7 @@ class LabelledSentences(LabelledText):
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:
-            tokens = self.shown(name, *texts.take(index), tokenizer, len(SPECIAL))
+            tokens = self.shown(name, *texts.take(index), tokenizer)
             return Batch((tokens,), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)

@@ -17,7 +17,7 @@ from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, mas
 from edgewise.data.text.sst2 import SST2
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.text_stream import check_some
-from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
 from edgewise.data.text.war_and_peace import WarAndPeace
 from edgewise.data.text.wikitext2 import WikiText2
 
@@ -89,7 +89,7 @@ class MaskedText(TextData):
             mask_tokens,
             share=self.masked,
             mask=special_id(tokenizer, "mask"),
-            special=len(SPECIAL),
+            special=special_ids(tokenizer),
             vocabulary=size,
         )
         streams = {}

@@ -80,7 +80,7 @@ class TaggedWords(LabelledText):
 
         def make(index: Tensor) -> Batch:
             ids, sizes = words.take(target.where(index))
-            tokens = self.shown(name, ids, lengths[index], tokenizer, len(SPECIAL))
+            tokens = self.shown(name, ids, lengths[index], tokenizer)
             return Batch((tokens, sizes), target.take(index)[0])
 
         return Split(len(target), make, lengths=lengths), int(lengths.max())

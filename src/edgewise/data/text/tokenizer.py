@@ -28,6 +28,16 @@ Kind = Literal["characters", "words", "bytes", "bpe", "wordpiece"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Special = Literal["pad", "unk", "bos", "eos", "cls", "sep", "mask"]
 SPECIALS: tuple[Special, ...] = get_args(Special)
+OTHERS: dict[Special, tuple[str, ...]] = {
+    "pad": ("[PAD]",),
+    "unk": ("[UNK]",),
+    "bos": ("<s>", "<|endoftext|>"),
+    "eos": ("</s>", "<|endoftext|>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]",),
+}
+"""What the special tokens are called in the tokenizers of BERT, RoBERTa and GPT-2."""
 FILE = "tokenizer.json"
 WHITE = " \t\r\n"
 PORTION = 1_000_000  # characters
@@ -135,7 +145,7 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     Raises:
         ArgumentError: the tokenizer was trained without it.
     """
-    found: int | None = tokenizer.token_to_id(f"<{name}>")
+    found = _special_id(tokenizer, name)
     if found is None:
         raise ArgumentError(
             "tokenizer",
@@ -146,9 +156,23 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     return found
 
 
+def _special_id(tokenizer: Tokenizer, name: Special) -> int | None:
+    for token in (f"<{name}>", *OTHERS[name]):
+        found: int | None = tokenizer.token_to_id(token)
+        if found is not None:
+            return found
+    return None
+
+
+def special_ids(tokenizer: Tokenizer) -> Tensor:
+    """The ids of all special tokens, which no text spells."""
+    added = tokenizer.get_added_tokens_decoder()
+    return torch.tensor(sorted(id_ for id_, token in added.items() if token.special))
+
+
 def hiding_id(tokenizer: Tokenizer) -> int:
     """What a hidden token is shown as: ``<mask>`` where the tokenizer has it, else ``<unk>``."""
-    mask: int | None = tokenizer.token_to_id("<mask>")
+    mask = _special_id(tokenizer, "mask")
     return special_id(tokenizer, "unk") if mask is None else mask
 
 
@@ -178,6 +202,8 @@ def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
             got=str(error),
             remedy="copy it again from the run that made it",
         ) from error
+    tokenizer.no_truncation()  # which some are saved with
+    tokenizer.no_padding()
     return tokenizer
 
 
