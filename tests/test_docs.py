@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
 from edgewise import encodings, graphs, recipes, runs, training
+from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
 from edgewise.runs.train_recipe import prepare
@@ -190,3 +193,20 @@ def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
         assert f"| `{kind}` |" in page, kind
     for named in re.findall(r"edgewise train ([\w-]+)", page):
         assert named in recipes.RECIPES
+
+
+def test_the_page_on_your_own_texts_runs_and_names_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("lightning")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "texts.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    assert {answer["label"] for answer in scope["answers"]} <= {"good", "bad"}
+    for line in re.findall(r"^edgewise (?:train|predict) .*", page, re.MULTILINE):
+        command, fields = parse(shlex.split(line)[1:])
+        if command.command == "train":
+            runs.with_values(recipes.find(command.recipe), fields)
