@@ -141,7 +141,7 @@ def page(measured: Measured) -> str:
     for name, recipe in RECIPES.items():
         if recipe.protocol and name in measured and is_current(recipe, measured[name]):
             shown[PLACES.get(type(recipe.data).__name__, "Others")].append(recipe)
-        else:
+        elif recipe.protocol:  # one for data of your own has nothing to measure
             owed.append(name)
     parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
     if owed:

@@ -27,7 +27,7 @@ LADDER: list[set[str]] = [
     {"layers", "encodings"},
     {"decoding", "rouge"},
     {"models", "data", "tasks", "training"},
-    {"recipes"},
+    {"recipes", "interop"},
     {"runs"},
     {"inference"},
     {"cli"},
@@ -36,7 +36,7 @@ LADDER: list[set[str]] = [
 RUNG = {name: height for height, rung in enumerate(LADDER) for name in rung}
 TOGETHER = [{"layers", "encodings"}]
 """Rungs whose parts may know each other; those of other rungs may not."""
-LEAVES = {"interop", "explain"}
+LEAVES = {"explain"}
 """They may import anything below ``cli``; only ``cli`` and tests import them."""
 PARTS = set(RUNG) | LEAVES
 EXTRAS = [
@@ -134,6 +134,8 @@ def test_imports_go_down_the_ladder(path: Path) -> None:
         ("recipes", "interop"),
         ("models", "explain"),
         ("interop", "cli"),
+        ("interop", "runs"),
+        ("models", "interop"),
         ("errors", "scores"),
         ("attention", "__init__"),
     ],

@@ -179,3 +179,9 @@ def test_a_comma_is_that_of_decimals_beside_a_semicolon_alone() -> None:
     assert as_number("-1,5e3", ";") == -1500
     assert math.isnan(as_number("1,5"))
     assert math.isnan(as_number("1,234,567", ";"))
+
+
+def test_tabs_separate_texts_that_have_a_comma_each(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"a film, number {i}\tgood, or so, {i}\n" for i in range(30)))
+    assert list(read_table(path).columns) == ["a film, number 0", "good, or so, 0"]

@@ -227,9 +227,9 @@ def made(folder: Path) -> dict[str, Case]:
         "interactions/train.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[:-40])],
         "interactions/test.txt": ["user\titem", *(f"{a}\t{b}" for a, b in pairs[-40:])],
         "series/series.csv.gz": ["value", *(f"{random.gauss(3, 1):.4f}" for _ in range(300))],
-        "tsv/train.tsv": [f"{sentence()}\t{i % 2}" for i in range(80)],
-        "tsv/val.tsv.gz": [f"{sentence()}\t{i % 2}" for i in range(20)],
-        "tsv/test.tsv": [f"{sentence()}\t{i % 2}" for i in range(20)],
+        "text_table/train.tsv": [f"{sentence()}\t{i % 2}" for i in range(80)],
+        "text_table/val.tsv.gz": [f"{sentence()}\t{i % 2}" for i in range(20)],
+        "text_table/test.tsv": [f"{sentence()}\t{i % 2}" for i in range(20)],
         "text_files/one.txt": [sentence() for _ in range(100)],
         "text_files/two.txt.gz": [sentence() for _ in range(100)],
     }
@@ -242,7 +242,7 @@ def made(folder: Path) -> dict[str, Case]:
         path.parent.mkdir(parents=True, exist_ok=True)
         content = ("\n".join(rows) + "\n").encode()
         path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-    tsv = {"train": "train.tsv", "val": "val.tsv.gz", "test": "test.tsv"}
+    labelled = {"path": "train.tsv", "val_path": "val.tsv.gz", "test_path": "test.tsv"}
     cases: dict[str, Callable[[Path], Data]] = {
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
@@ -256,13 +256,18 @@ def made(folder: Path) -> dict[str, Case]:
         "series": lambda raw: data.time_series(
             path=str(raw / "series.csv.gz"), season=7, history=14, horizon=7
         ),
-        "tsv": lambda raw: data.tsv(**{k: str(raw / v) for k, v in tsv.items()}, **SMALL),
+        "text_table": lambda raw: data.text_table(
+            **{k: str(raw / v) for k, v in labelled.items()}, **SMALL
+        ),
         "text_files": lambda raw: data.text_files(
             paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
         ),
         "parallel": lambda raw: data.parallel(folder=str(raw), vocabulary_size=60, batch_size=200),
     }
-    counts = {"tsv": lines_in(*tsv.values()), "parallel": lines_in("train.en", "val.en", "test.en")}
+    counts = {
+        "text_table": lines_in(*labelled.values()),
+        "parallel": lines_in("train.en", "val.en", "test.en"),
+    }
     return {name: Case(make, (name,), counts.get(name)) for name, make in cases.items()}
 
 

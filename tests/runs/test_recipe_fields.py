@@ -172,6 +172,38 @@ def test_every_field_can_be_given_on_the_command_line(name):
         assert fields_of(with_values(RECIPES[name], given)) == fields
 
 
+def test_another_model_keeps_the_fields_that_both_have():
+    recipe = find("sst2")
+    other = with_values(recipe, {"model": "lstm", "model.depth": "3"})
+    kept = {name: field.value for name, field in fields_of(other).items() if "model" in name}
+    assert kept["model"] == "lstm"
+    assert kept["model.width"] == recipe.model.keywords["width"]
+    assert kept["model.depth"] == 3
+    assert "model.heads" not in kept
+    assert other.data == recipe.data
+    rebuilt = from_record(json.loads(json.dumps(to_record(other))))
+    assert fields_of(rebuilt) == fields_of(other)
+    assert differences(recipe, other)[0] == "model bert and lstm"
+    assert fields_of(with_values(recipe, {"model": "bert"})) == fields_of(recipe)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "got", "remedy"),
+    [
+        ("gat", "roberta", "gat, a model of another kind", "one of them"),
+        ("berta", "bert", "'berta'", "did you mean"),
+        ("transformer", "lstm", "another kind", "another recipe"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused(name, expected, got, remedy):
+    with refused("model", expected=expected, got=got, remedy=remedy):
+        with_values(find("sst2"), {"model": name})
+
+
+def test_kinds_of_models_are_all_of_them():
+    assert sorted(name for kind in models.KINDS for name in kind) == sorted(models.MODELS)
+
+
 def test_unknown_recipe():
     with refused("recipe", expected="gat-cora", got="'gatcora'", remedy="gat-cora"):
         find("gatcora")

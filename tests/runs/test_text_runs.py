@@ -1,4 +1,4 @@
-"""Runs on texts: the tokenizer stays with them, they start from one another, and they write."""
+"""Runs on texts: the tokenizer stays with them, and they start from one another."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import edgewise
 from edgewise import data, models, tasks, training
-from edgewise.cli import main
 from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
-from edgewise.decoding import Sample
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.recipes import Recipe
-from edgewise.runs import evaluate_run, from_record, generate, to_record, train, with_values
+from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
 from edgewise.training import Interrupted, RunFolder
 from tests.errors import refused
@@ -67,13 +66,14 @@ def language(files: dict[str, str], **values: object) -> Recipe:
 
 
 def labels(files: dict[str, str], **values: object) -> Recipe:
-    three = {name: files[name] for name in ("train", "val", "test")}
+    named = {"path": "train", "val_path": "val", "test_path": "test"}
+    three = {field: files[name] for field, name in named.items()}
     recipe = language(files)
     return with_values(
         replace(
             recipe,
             name="labels",
-            data=data.tsv(**three, kind="words", vocabulary_size=None, batch_size=8),
+            data=data.text_table(**three, kind="words", vocabulary_size=None, batch_size=8),
             task=tasks.TextClassification(),
         ),
         values,
@@ -257,7 +257,7 @@ def test_a_folder_of_seeds_names_one_of_them(files: dict[str, str], tmp_path: Pa
     train_seeds(language(files, **{"trainer.epochs": 1, "seed": 9}), 2, several)
     wanted = {"expected": "one run", "got": "seed-9 to seed-10", "remedy": f"{several}/seed-9"}
     with refused(str(several), **wanted):
-        generate(several, "the", Sample())
+        edgewise.load(several)
     with refused(str(several), **wanted):
         train(labels(files, **{"from": str(several)}), tmp_path / "run")
 
@@ -275,36 +275,3 @@ def test_the_record_without_a_start_is_that_of_old_runs(files: dict[str, str]) -
     record = json.loads(json.dumps(to_record(language(files))))
     del record["from"]
     assert to_record(from_record(record)) == to_record(language(files))
-
-
-def test_a_language_model_writes_the_same_for_the_same_seed(
-    pretrained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = []
-    for seed in ("1", "1", "2"):
-        command = ["generate", str(pretrained), "--prompt", "the cat", "--tokens", "40"]
-        assert main([*command, "--seed", seed, "--top-k", "10", "--top-p", "0.9"]) == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] != texts[2]
-    assert texts[0].startswith("the cat ")
-    assert len(texts[0].split()) > 30, "longer than the context of 12"
-    assert main(["generate", str(pretrained), "--prompt", "a", "--temperature", "0"]) == 0
-
-
-def test_a_model_of_words_reads_and_writes_line_ends(pretrained: Path) -> None:
-    choose = Sample(generator=torch.Generator().manual_seed(0))
-    text = generate(pretrained, "the cat\nsat", choose, tokens=200)
-    assert text.startswith("the cat\nsat ")
-    assert text.count("\n") > 1, "one that the model wrote"
-
-
-def test_prompts_and_runs_that_give_no_text(
-    pretrained: Path, files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["generate", str(pretrained), "--prompt", ""]) == 2
-    assert "at least one token" in capsys.readouterr().err
-    train(labels(files, **{"trainer.epochs": 1}), tmp_path / "run")
-    assert main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
-    assert "a run of a language model" in capsys.readouterr().err
-    assert main(["generate", str(tmp_path / "none"), "--prompt", "a"]) == 2
-    assert main(["generate", str(pretrained), "--prompt", "a", "--temperature", "-1"]) == 2

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgewise import recipes, runs
-from edgewise.arguments import check_seed
 from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
+
+if TYPE_CHECKING:
+    from edgewise.inference import Predictor, Run
 
 __all__ = [
     "KINDS",
@@ -97,26 +100,44 @@ def test(arguments: Namespace, _fields: Fields) -> int:
 
 def generate(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise generate``."""
-    import torch
+    from edgewise.inference.continuations import Continuations
 
-    from edgewise.decoding import Choose, Greedy, Sample
-
-    choose: Choose = Greedy()
-    if arguments.temperature:
-        limits = {"top_k": arguments.top_k, "top_p": arguments.top_p}
-        check_seed("--seed", arguments.seed)
-        random = torch.Generator().manual_seed(arguments.seed)
-        choose = Sample(arguments.temperature, generator=random, **limits)
-    print(runs.generate(arguments.folder, arguments.prompt, choose, arguments.tokens))
+    run = _loaded(arguments.folder, Continuations, "a language model, as gpt-shakespeare")
+    names = ("tokens", "temperature", "top_k", "top_p", "seed")
+    chosen = {name: getattr(arguments, name) for name in names}
+    (answer,) = run.predict([arguments.prompt], **chosen)
+    if "error" in answer:
+        print(f"edgewise: {answer['error']}", file=sys.stderr)
+        return 2
+    print(answer["text"])
     return 0
 
 
 def translate(arguments: Namespace, _fields: Fields) -> int:
-    """``edgewise translate``."""
+    """``edgewise translate``: a line for each, of which a blank one stays blank."""
+    from edgewise.inference.translations import Translations
+
+    run = _loaded(arguments.folder, Translations, "translation, as transformer-multi30k")
     texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
-    for text in runs.translate(arguments.folder, texts):
-        print(text)
+    answers = run.stream(text for text in texts if text.strip())
+    for text in texts:
+        print(next(answers)["translation"] if text.strip() else "")
     return 0
+
+
+def _loaded(folder: Path, kind: type[Predictor], what: str) -> Run:
+    """A run whose answers are of this kind."""
+    from edgewise.inference import load
+
+    recipe = runs.load_recipe(RunFolder(folder))
+    if not kind.serves(recipe):
+        raise ArgumentError(
+            str(folder),
+            expected=f"a run of {what}",
+            got=f"a run of {recipe.name}",
+            remedy="name another run folder",
+        )
+    return load(folder)
 
 
 def predict(arguments: Namespace, _fields: Fields) -> int:
@@ -151,4 +172,6 @@ def _recipe(arguments: Namespace, fields: Fields) -> recipes.Recipe:
         fields = {**fields, "seed": arguments.seed}
     if arguments.start is not None:
         fields = {**fields, "from": arguments.start}
+    if arguments.model is not None:
+        fields = {**fields, "model": arguments.model}
     return runs.with_values(recipes.find(arguments.recipe), fields)

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   edgewise list
   edgewise show digits
   edgewise train digits --model.graph "window(1)" --out runs/window
-  edgewise train gat-cora --seeds 10
+  edgewise train gat-cora --model gatv2 --seeds 10
   edgewise compare digits model.graph "empty()" "grid(4, 4)" "complete()" --out runs/graphs
   edgewise test runs/digits
 """
@@ -224,11 +224,13 @@ def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    help_ = "another architecture of the same kind; it keeps the fields that both have"
+    command.add_argument("--model", metavar="NAME", help=help_)
     command.add_argument(
         "--from",
         dest="start",
         metavar="DIR",
-        help="start from the weights of this run's text model",
+        help="start from the text model of this run, or of a Hugging Face folder",
     )
     command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
     command.set_defaults(takes_fields=True)

@@ -12,10 +12,19 @@ from edgewise.errors import ArgumentError
 
 OPTIONS = {
     "back": "forecast from so many steps before the end, where the truth is known",
-    "top": "of the likeliest labels, items or friends, so many",
     "because": "with a recommended item or link, so many of those that speak for it",
+    "top": "of the likeliest labels, words, items or friends, so many",
+    "beams": "beginnings of a text that are kept while it is written",
+    "tokens": "the most tokens that are written",
+    "temperature": "below 1 surer, above 1 freer, 0 always the likeliest token",
+    "top_k": "choose among the K likeliest tokens",
+    "top_p": "choose among the fewest tokens whose probabilities reach P",
+    "seed": "of what is chosen by chance: the same text again",
+    "sentences": "of a summary",
 }
 """What the options of :meth:`edgewise.inference.Predictor.answer` mean; each kind has some."""
+WIDEST = 60
+"""Characters of a cell on the screen; files have all of them."""
 
 
 def predict(arguments: Namespace) -> int:
@@ -91,4 +100,7 @@ def _print(answers: Iterable[Any], written: str) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

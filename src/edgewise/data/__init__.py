@@ -29,11 +29,13 @@ from edgewise.data.splits import Data, Split, Splits, TextSplits
 from edgewise.data.text.ewt import EWT as ewt
 from edgewise.data.text.masked_text import MaskedText as masked_text
 from edgewise.data.text.multi30k import Multi30k as multi30k
+from edgewise.data.text.pair_table import PairTable as pair_table
 from edgewise.data.text.parallel import Parallel as parallel
 from edgewise.data.text.shakespeare import Shakespeare as shakespeare
 from edgewise.data.text.sst2 import SST2 as sst2
+from edgewise.data.text.tag_file import TagFile as tag_file
 from edgewise.data.text.text_files import TextFiles as text_files
-from edgewise.data.text.tsv import TSV as tsv
+from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.data.text.war_and_peace import WarAndPeace as war_and_peace
 from edgewise.data.text.wiki_summaries import WikiSummaries as wiki_summaries
 from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
@@ -55,13 +57,15 @@ DATA: dict[str, type[Data]] = {
     "molecule_table": molecule_table,
     "multi30k": multi30k,
     "node_files": node_files,
+    "pair_table": pair_table,
     "parallel": parallel,
     "planetoid": planetoid,
     "time_series": time_series,
     "shakespeare": shakespeare,
     "sst2": sst2,
+    "tag_file": tag_file,
     "text_files": text_files,
-    "tsv": tsv,
+    "text_table": text_table,
     "tu": tu,
     "war_and_peace": war_and_peace,
     "wiki_summaries": wiki_summaries,
@@ -97,13 +101,15 @@ __all__ = [
     "multi30k",
     "neighbour_batches",
     "node_files",
+    "pair_table",
     "parallel",
     "planetoid",
     "shakespeare",
     "sst2",
+    "tag_file",
     "text_files",
+    "text_table",
     "time_series",
-    "tsv",
     "tu",
     "war_and_peace",
     "wiki_summaries",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -50,22 +50,29 @@ class Folds:
                 remedy="choose for example 0.1",
             )
 
-    def split(self, how: How, keys: Sequence[str | int]) -> dict[str, Tensor]:
+    def split(
+        self, how: How, keys: Sequence[str | int], given: Collection[str] = ()
+    ) -> dict[str, Tensor]:
         """Numbers of the examples to train on, to validate and to test.
 
         Args:
             how: see :func:`deal`.
             keys: one an example: its class, or its group.
+            given: of ``val`` and ``test``, what there is already and not taken from these.
 
         Raises:
             ArgumentError: a fold would be empty.
 
         """
-        parts = deal(how, keys, self.folds, self.seed)
-        test = parts.pop(self.fold)
-        rest = torch.cat(parts).sort().values
-        train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
-        split = {"train": rest[train], "val": rest[val], "test": test}
+        split, rest = {}, torch.arange(len(keys))
+        if "test" not in given:
+            parts = deal(how, keys, self.folds, self.seed)
+            split["test"] = parts.pop(self.fold)
+            rest = torch.cat(parts).sort().values
+        if "val" not in given:
+            train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
+            split["val"], rest = rest[val], rest[train]
+        split = {"train": rest, **split}
         check_splits(**split)
         return split
 

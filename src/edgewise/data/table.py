@@ -238,11 +238,16 @@ def _delimiter(path: Path, form: TextForm) -> str:
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
 
-    def fits(delimiter: str) -> tuple[float, int]:
+    def fits(delimiter: str) -> tuple[float, bool, int]:
         # Not strictly: the sample may end within quotes, and these are wrong for other delimiters.
         rows = [row for _, row in _rows(sample, delimiter, strict=False) if row]
         width = len(rows[0]) if rows else 1
-        return (sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0, width)
+        same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
+        return (
+            same,
+            same > 0 and delimiter == "\t",
+            width,
+        )  # texts have commas, and hardly ever tabs
 
     return max(DELIMITERS, key=fits)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from edgewise.errors import ArgumentError
+from edgewise.inference.continuations import Continuations
+from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.image_answers import Captions, ImageClasses
 from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.new_links import NewLinks
@@ -11,17 +13,25 @@ from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
 from edgewise.inference.series import Forecasts
+from edgewise.inference.summaries import Summaries
+from edgewise.inference.tags import WordTags
+from edgewise.inference.translations import Translations
 from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
     Captions,
+    Continuations,
+    Forecasts,
+    HiddenWords,
     ImageClasses,
+    MoleculeProperties,
     NewLinks,
     NodeClasses,
     Recommendations,
-    Forecasts,
-    MoleculeProperties,
     SentenceClasses,
+    Summaries,
+    Translations,
+    WordTags,
 )
 """Every kind of answer there is."""
 

@@ -33,7 +33,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         ArgumentError: a column is missing, a row has another length, or the file is damaged.
 
     """
-    form = Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
+    form = _form(path)
     if form in DELIMITERS:
         yield from _table(path, columns)
         return
@@ -43,6 +43,15 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         else:
             lines = (line.rstrip("\r\n") for line in text)
             yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file has rows with names: ``.csv``, ``.tsv`` or ``.jsonl``, plain or packed."""
+    return _form(path) in FORMS
+
+
+def _form(path: Path) -> str:
+    return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
 
 
 def _table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:

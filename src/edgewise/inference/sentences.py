@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.text.labelled_sentences import SPECIAL, LabelledSentences
+from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.tokenizer import encode_all
-from edgewise.inference.predictor import Answer, Predictor, check_text
+from edgewise.inference.predictor import Answer, check_text
+from edgewise.inference.texts import OfTexts
 from edgewise.tasks import TextClassification
 
 
-class SentenceClasses(Predictor):
-    """The likeliest labels of a sentence."""
+class SentenceClasses(OfTexts):
+    """The likeliest labels of a sentence; of a longer text than it was trained on the beginning."""
 
     data, task, input = LabelledSentences, TextClassification, "a sentence"
-
-    def columns(self) -> tuple[str, ...]:
-        return ("text",)
-
-    def from_row(self, row: Mapping[str, Any]) -> Any:
-        return row["text"]
 
     def prepare(self, value: Any) -> str:
         return check_text(value, self.input)
@@ -33,11 +27,15 @@ class SentenceClasses(Predictor):
     def answer(self, examples: list[str], *, top: int = 1) -> list[Answer]:
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
-        ids, sizes = encode_all(self.tokenizer, examples, first="cls", last="sep")
+        whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.fitted.model_arguments["longest"]
-        texts = PackedTexts(ids, sizes).cut(longest)
-        tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer, len(SPECIAL))
-        return labelled(self.model(tokens).softmax(-1), self.fitted.values["labels"], top)
+        texts = whole.cut(longest)
+        tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer)
+        found = labelled(self.model(tokens).softmax(-1), self.fitted.values["labels"], top)
+        for answer, size in zip(found, whole.sizes.tolist(), strict=True):
+            if size > longest:
+                answer["read"] = f"the first {longest} of {size} tokens"
+        return found
 
 
 def labelled(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
@@ -54,5 +52,5 @@ def labelled(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]
             {"label": labels[number], "probability": value}
             for value, number in zip(values, numbers, strict=True)
         ]
-        answers.append({**each[0], "top": each} if top > 1 else each[0])
+        answers.append({**each[0], "top": each} if top > 1 else {**each[0]})
     return answers

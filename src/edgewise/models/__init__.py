@@ -19,7 +19,7 @@ How they are called, by what they read:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import nn
 
@@ -123,17 +123,22 @@ of all nodes, and ``score(states, pairs)`` reads pairs of them."""
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
 """``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
 
+KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
+    NODE_MODELS,
+    READOUT_MODELS,
+    TOKEN_MODELS,
+    IMAGE_MODELS,
+    CAPTION_MODELS,
+    SERIES_MODELS,
+    TEXT_MODELS,
+    ENCODER_DECODER_MODELS,
+    LINK_MODELS,
+    RECOMMENDERS,
+)
+"""Architectures that can stand in one another's place, kind by kind."""
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    **NODE_MODELS,
-    **READOUT_MODELS,
-    **TOKEN_MODELS,
-    **IMAGE_MODELS,
-    **CAPTION_MODELS,
-    **SERIES_MODELS,
-    **TEXT_MODELS,
-    **ENCODER_DECODER_MODELS,
-    **LINK_MODELS,
-    **RECOMMENDERS,
+    name: model for kind in KINDS for name, model in kind.items()
 }
 """Every architecture by name; contract tests run over them by kind."""
 
@@ -150,6 +155,7 @@ __all__ = [
     "CAPTION_MODELS",
     "ENCODER_DECODER_MODELS",
     "IMAGE_MODELS",
+    "KINDS",
     "LINK_MODELS",
     "MODELS",
     "NODE_MODELS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgewise.arguments import check_choice
+from edgewise.recipes.bert import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.digits import digit_rows, digits
@@ -17,6 +18,7 @@ from edgewise.recipes.links import links
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
+from edgewise.recipes.pairs import pairs
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.series import series
 from edgewise.recipes.shakespeare import (
@@ -26,8 +28,10 @@ from edgewise.recipes.shakespeare import (
     lstm_shakespeare,
 )
 from edgewise.recipes.summaries import summarise_wikitext
-from edgewise.recipes.texts import bert_wikitext, sst2, tag_ewt
+from edgewise.recipes.tags import tags
+from edgewise.recipes.texts import texts
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
+from edgewise.recipes.writing import writing
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -63,6 +67,10 @@ RECIPES: dict[str, Recipe] = {
         sst2,
         summarise_wikitext,
         tag_ewt,
+        pairs,
+        tags,
+        texts,
+        writing,
     )
 }
 """Every recipe by name."""

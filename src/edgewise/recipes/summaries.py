@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, tasks, training
+from edgewise.recipes.bert import trunk
 from edgewise.recipes.recipe import Protocol, Recipe
-from edgewise.recipes.texts import trunk
 
 summarise_wikitext = Recipe(
     name="summarise-wikitext",

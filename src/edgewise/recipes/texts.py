@@ -1,58 +1,20 @@
-"""Recipes of BERT: masked language modelling, sentiment classification, part-of-speech tagging."""
+"""The recipe on texts of your own and their labels."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from edgewise import data, graphs, models, tasks, training
-from edgewise.recipes.recipe import Protocol, Recipe
+from edgewise import data, tasks, training
+from edgewise.recipes.bert import trunk
+from edgewise.recipes.recipe import Recipe
 
-# One trunk for all, so that `--from` can carry its weights over.
-trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
-
-bert_wikitext = Recipe(
-    name="bert-wikitext",
-    summary="BERT, small, pre-trained on hidden words of WikiText-2 and the other texts at hand",
-    # 6,400 steps are few for BERT: a narrow window is learned sooner than the complete graph, and
-    # 40 % of masked tokens give more to learn from in a step than 15 %.
-    model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
-    data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
-    task=tasks.MaskedLanguageModeling(),
-    optimizer=training.Optimizer(lr=2e-3, weight_decay=0.01, beta2=0.98),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "none",
-        "hidden tokens found, of two in five in WikiText-2's test file; epoch by validation loss",
-    ),
-)
-
-sst2 = Recipe(
-    name="sst2",
-    summary="BERT, small, on film reviews: praise or not; --from a run of bert-wikitext fine-tunes",
+texts = Recipe(
+    name="texts",
+    summary="Your own texts and labels: --data.path mine.csv; BERT, small, or what --from names",
     model=partial(trunk, dropout=0.3),
-    data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
+    data=data.text_table(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.TextClassification(pool="mean", dropout=0.3),
     optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
-        "the published test sentences; from scratch",
-        seeds=3,
-    ),
-)
-
-tag_ewt = Recipe(
-    name="tag-ewt",
-    summary="BERT, small, on English web texts: the part of speech of each word",
-    model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
-    data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
-    task=tasks.Tagging(dropout=0.2),
-    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=6, clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none", "universal tags, the published test sentences"),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", better="lower"),
 )

@@ -1,9 +1,8 @@
-"""What happens to a recipe: trained, resumed, repeated, compared, recorded, asked to write."""
+"""What happens to a recipe: trained, resumed, repeated, compared, recorded."""
 
 from __future__ import annotations
 
 from edgewise.runs.comparison import Comparison, compare
-from edgewise.runs.generation import generate, translate
 from edgewise.runs.recipe_fields import Field, fields_of, with_values
 from edgewise.runs.record import from_record, load_recipe, to_record
 from edgewise.runs.seeds import evaluate_run, measure, train_folds, train_seeds
@@ -16,14 +15,12 @@ __all__ = [
     "evaluate_run",
     "fields_of",
     "from_record",
-    "generate",
     "load_recipe",
     "measure",
     "to_record",
     "train",
     "train_folds",
     "train_seeds",
-    "translate",
     "with_values",
 ]
 

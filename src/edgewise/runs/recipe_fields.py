@@ -8,7 +8,9 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_type_hints
 
+from edgewise import models
 from edgewise.arguments import check_choice
+from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import read_value
 
@@ -25,7 +27,9 @@ class Field:
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
     """Every field that can be chosen, by dotted name, in the order of the recipe."""
-    found = {f"model.{n}": f for n, f in model_fields(recipe.model, recipe.data.provides).items()}
+    found = {"model": Field(recipe.model.func.__name__, str)}
+    own = model_fields(recipe.model, recipe.data.provides)
+    found |= {f"model.{name}": field for name, field in own.items()}
     for part in PARTS:
         found |= {f"{part}.{n}": f for n, f in part_fields(getattr(recipe, part)).items()}
     return found | {"seed": Field(recipe.seed, int), "from": Field(recipe.start, str)}
@@ -50,10 +54,16 @@ def part_fields(part: Any) -> dict[str, Field]:
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     """The recipe with other values, given as text or as JSON has them.
 
+    Another ``model`` keeps the values of the fields that both have.
+
     Raises:
-        ArgumentError: no such field (suggests the nearest), or a value that does not fit.
+        ArgumentError: no such field (suggests the nearest), a value that does not fit, or a model
+            of another kind.
 
     """
+    if "model" in values:
+        recipe = _with_model(recipe, values["model"])
+        values = {name: value for name, value in values.items() if name != "model"}
     known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
@@ -64,3 +74,22 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     own = {"start" if name == "from" else name: v for name, v in changes.pop("", {}).items()}
     parts = {part: replace(getattr(recipe, part), **new) for part, new in changes.items()}
     return replace(recipe, model=model, **parts, **own)
+
+
+def _with_model(recipe: Recipe, name: str) -> Recipe:
+    """The recipe with another architecture of the same kind."""
+    own = recipe.model.func.__name__
+    kind = next((kind for kind in models.KINDS if own in kind), {own: recipe.model.func})
+    if name in models.MODELS and name not in kind:
+        raise ArgumentError(
+            "model",
+            expected=f"one of {', '.join(kind)}, which can stand in the place of {own}",
+            got=f"{name}, a model of another kind",
+            remedy="choose one of them, or another recipe",
+        )
+    check_choice("model", name, kind)
+    if name == own:
+        return recipe
+    known = model_fields(partial(kind[name]), recipe.data.provides)
+    shared = {key: value for key, value in recipe.model.keywords.items() if key in known}
+    return replace(recipe, model=partial(kind[name], **shared))

@@ -43,7 +43,8 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
     for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
-        (record[part] if part else record)[key] = _shown(name, field)
+        if name != "model":  # its name is there already
+            (record[part] if part else record)[key] = _shown(name, field)
     return record
 
 

@@ -15,6 +15,11 @@ from edgewise.layers import TargetScaling
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import load_trunk
 from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
+from edgewise.runs.hugging_face import (
+    is_hugging_face,
+    load_their_weights,
+    with_their_model,
+)
 from edgewise.runs.launch import launch
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import check_finished, differences, load_recipe, to_record
@@ -46,6 +51,7 @@ def train(
 
     """
     folder = RunFolder(path)
+    recipe = with_their_model(recipe)
     if resume:
         check_same(recipe, load_recipe(folder), path)
         refuse_other_kind(folder, "one")
@@ -77,6 +83,9 @@ def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Split
     """What :func:`prepare` gives, for a run in this folder."""
     model, splits = _prepared(with_vocabulary(recipe, folder))
     if recipe.start and not (folder and folder.checkpoint.is_file()):
+        if is_hugging_face(recipe.start):
+            load_their_weights(model, recipe.start)
+            return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")
         load_trunk(model, start)
@@ -111,7 +120,7 @@ def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
         EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
 
     """
-    return _started(recipe, None)
+    return _started(with_their_model(recipe), None)
 
 
 def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:

@@ -10,6 +10,7 @@ from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import FILE, load_tokenizer, vocabulary_hash
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.hugging_face import is_hugging_face, their_tokenizer
 from edgewise.training import RunFolder
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
         return _with_own(recipe, folder)
     if not recipe.start:
         return recipe
+    if is_hugging_face(recipe.start):
+        own = recipe.data.tokenizer or their_tokenizer(recipe.start)
+        return replace(recipe, data=replace(recipe.data, tokenizer=own))
     start = RunFolder(Path(recipe.start))
     start.refuse_several()
     if recipe.data.tokenizer:

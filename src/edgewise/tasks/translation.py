@@ -60,14 +60,21 @@ class Translation(Classification):
 
         return {"bleu": BLEU()}
 
-    def write(self, model: Any, batch: Any) -> list[str]:
+    def write(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
+        """The translations of a batch.
+
+        Args:
+            model: as :meth:`complete` makes it.
+            batch: whose source is translated.
+            tokens: the most of a translation; by default as ``max_length_ratio`` says.
+        """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())
         found = beam_search(
             model.model,
             batch.prompt,
             beams=self.beams,
-            max_new_tokens=round(self.max_length_ratio * longest),
+            max_new_tokens=round(self.max_length_ratio * longest) if tokens is None else tokens,
             length_penalty=self.length_penalty,
             end=batch.end,
             padding=batch.padding,

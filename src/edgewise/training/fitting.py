@@ -97,6 +97,7 @@ def fit(
 
     from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.early_stopping import early_stopping
+    from edgewise.training.head_first import head_first
     from edgewise.training.history import History
     from edgewise.training.lightning_module import TrainingModule
     from edgewise.training.progress import progress_display
@@ -129,6 +130,7 @@ def fit(
                 history,
                 *weight_averaging(trainer),
                 *early_stopping(trainer),
+                *head_first(trainer),
                 *progress_display(title, history, callbacks),
                 checkpoint,
             ],

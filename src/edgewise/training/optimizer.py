@@ -18,6 +18,8 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
 }
 
+LAYER = re.compile(r"trunk\.(?:embedding|reader\.stack\.layers\.(\d+))\.")
+
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -30,6 +32,8 @@ class Optimizer:
         weight_decay: its strength.
         decay_only: a regular expression; only parameters whose name it matches decay, as GCN's
             first layer, ``^layers\.1\.``. Empty: all of them.
+        layer_decay: what the learning rate of each layer of a text model is multiplied by, of that
+            above it, down to the embedding (Howard and Ruder, 2018); 1 gives all of them the same.
 
     """
 
@@ -38,6 +42,7 @@ class Optimizer:
     beta2: float = 0.999
     weight_decay: float = 0.0
     decay_only: str = ""
+    layer_decay: float = 1.0
 
     def __post_init__(self) -> None:
         check_choice("optimizer.name", self.name, get_args(Name))
@@ -52,6 +57,13 @@ class Optimizer:
         check_share(
             "optimizer.beta2", self.beta2, "choose for example 0.999, or 0.99 for short runs"
         )
+        if not 0 < self.layer_decay <= 1:
+            raise ArgumentError(
+                "optimizer.layer_decay",
+                expected="a factor above 0 and up to 1",
+                got=repr(self.layer_decay),
+                remedy="choose for example 0.9, or 1 to do without",
+            )
         try:
             re.compile(self.decay_only)
         except re.error as error:
@@ -66,24 +78,59 @@ class Optimizer:
         """The optimizer of this model's parameters.
 
         Raises:
-            ArgumentError: ``decay_only`` matches no parameter.
+            ArgumentError: ``decay_only`` matches no parameter, or there are no layers for
+                ``layer_decay``.
 
         """
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        decays = [p for name, p in named if re.search(self.decay_only, name)]
-        if named and not decays:
+        if named and not any(re.search(self.decay_only, name) for name, _ in named):
             raise ArgumentError(
                 "optimizer.decay_only",
                 expected="an expression that some parameter's name matches",
                 got=repr(self.decay_only),
                 remedy=f"the names are {', '.join(name for name, _ in named)}",
             )
-        others = [p for name, p in named if not re.search(self.decay_only, name)]
-        groups: list[dict[str, Any]] = [{"params": decays, "weight_decay": self.weight_decay}]
-        if others:
-            groups.append({"params": others, "weight_decay": 0.0})
+        rates = self._rates([name for name, _ in named])
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for decays in (True, False):
+            weight_decay = self.weight_decay if decays else 0.0
+            for name, parameter in named:
+                if bool(re.search(self.decay_only, name)) == decays:
+                    groups.setdefault((weight_decay, rates[name]), []).append(parameter)
         make: Any = OPTIMIZERS[self.name]
         optimizer: torch.optim.Optimizer = make(
-            groups, lr=self.lr, betas=(0.9, self.beta2), fused=True
+            [
+                {"params": parameters, "weight_decay": weight_decay, "lr": rate}
+                for (weight_decay, rate), parameters in groups.items()
+            ]
+            or [{"params": []}],
+            lr=self.lr,
+            betas=(0.9, self.beta2),
+            fused=True,
         )
         return optimizer
+
+    def _rates(self, names: list[str]) -> dict[str, float]:
+        """The learning rate of each parameter, by its name."""
+        if self.layer_decay == 1:
+            return dict.fromkeys(names, self.lr)
+        heights = {name: _height(name) for name in names}
+        layers = [height for height in heights.values() if height is not None]
+        if not layers:
+            raise ArgumentError(
+                "optimizer.layer_decay",
+                expected="a text model, whose layers have learning rates of their own",
+                got=f"{self.layer_decay}, for a model without trunk.reader.stack.layers",
+                remedy="choose 1",
+            )
+        top = max(layers) + 1
+        return {
+            name: self.lr * self.layer_decay ** (top - (top if height is None else height))
+            for name, height in heights.items()
+        }
+
+
+def _height(name: str) -> int | None:
+    """How far up in a text model a parameter is: 0 in the embedding; ``None`` in the head."""
+    found = LAYER.match(name)
+    return None if found is None else 1 + int(found[1] or -1)

@@ -38,6 +38,8 @@ class TrainerSettings:
             epoch's last step takes those that are left.
         precision: ``32``; ``bf16`` computes matrix products in bfloat16 and keeps the weights and
             sums in float32.
+        head_first: epochs at the beginning in which a text model's trunk stays as it is, and only
+            the head on it is trained; for a start from a trained one.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
         accelerator: ``auto`` takes a GPU where there is one.
         devices: how many GPUs, or processes on the CPU, take part in every step, each with a batch
@@ -55,6 +57,7 @@ class TrainerSettings:
     average_last: int = 0
     accumulate: int = 1
     precision: Precision = "32"
+    head_first: int = 0
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
     devices: int = 1
@@ -67,7 +70,7 @@ class TrainerSettings:
         for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
-        for name in ("patience", "clip_norm", "save_every"):
+        for name in ("patience", "head_first", "clip_norm", "save_every"):
             check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to do without")
 
     def _check_averages(self) -> None:

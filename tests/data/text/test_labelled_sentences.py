@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.data import ewt, sst2, tsv
+from edgewise.data import ewt, sst2, text_table
 from edgewise.data.text.conllu import read_conllu
 from edgewise.data.text.labelled_sentences import read_labelled
 from edgewise.data.text.packed_texts import drop_words
@@ -20,13 +20,15 @@ LINES = "a good film\t1\nbad\t0\nnot good , not bad\t0\nso good\t1\n"
 @pytest.fixture
 def paths(tmp_path):
     for name in ("train", "val", "test"):
-        (tmp_path / f"{name}.tsv").write_text(LINES if name == "train" else "a good film\t1\n")
-    return {name: str(tmp_path / f"{name}.tsv") for name in ("train", "val", "test")}
+        content = LINES if name == "train" else "a good film\t1\nbad\t0\n"
+        (tmp_path / f"{name}.tsv").write_text(content)
+    named = {"path": "train", "val_path": "val", "test_path": "test"}
+    return {field: str(tmp_path / f"{name}.tsv") for field, name in named.items()}
 
 
 def test_a_batch_of_sentences_packed_and_padded(paths):
     packed, padded = (
-        tsv(**paths, kind="words", vocabulary_size=None, packed=form).load()
+        text_table(**paths, kind="words", vocabulary_size=None, packed=form).load()
         for form in (True, False)
     )
     told = {"vocabulary": 4 + 7, "longest": 7, "out_width": 2}
@@ -44,7 +46,7 @@ def test_a_batch_of_sentences_packed_and_padded(paths):
 
 
 def test_long_sentences_are_cut_where_asked(paths):
-    splits = tsv(**paths, kind="words", vocabulary_size=None, longest=4).load()
+    splits = text_table(**paths, kind="words", vocabulary_size=None, longest=4).load()
     assert splits.model_arguments["longest"] == 4
     (tokens,) = splits.train.make(torch.arange(4)).inputs
     assert tokens.sizes.tolist() == [4, 3, 4, 4]
@@ -63,11 +65,11 @@ def test_lines_that_are_no_labelled_sentences():
 
 def test_a_label_that_training_does_not_have(paths, tmp_path):
     val = tmp_path / "val.tsv"
-    val.write_text("so so\t2\n")
+    val.write_text("so so\t2\nbad\t0\n")
     with refused(str(val), expected="0, 1", got="'2' of 'so so'", remedy="correct it"):
-        tsv(**paths).load()
-    with refused("data.test", expected="a file", got="none", remedy="--data.test"):
-        tsv(train=paths["train"], val=paths["val"]).load()
+        text_table(**paths).load()
+    with refused("data.path", expected="a table", got="none", remedy="--data.path"):
+        text_table(val_path=paths["val_path"]).load()
 
 
 @needs("SST2")
@@ -140,20 +142,20 @@ def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
 def test_training_forgets_other_tokens_every_time_and_validation_none():
     torch.manual_seed(0)
     ids = torch.arange(10_000) % 50
-    shown = drop_words(ids, 0.2, hiding=1, special=4)
+    shown = drop_words(ids, 0.2, hiding=1, special=torch.arange(4))
     lost = shown != ids
     assert bool((shown[lost] == 1).all())
     assert not bool(lost[ids < 4].any())
     assert float(lost[ids >= 4].double().mean()) == pytest.approx(0.2, abs=0.02)
-    assert not torch.equal(drop_words(ids, 0.2, 1, 4), shown)
+    assert not torch.equal(drop_words(ids, 0.2, 1, torch.arange(4)), shown)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_only_training_forgets(paths, packed):
     options = {"kind": "words", "vocabulary_size": None, "packed": packed}
-    plain, less = (tsv(**paths, **options, word_dropout=share).load() for share in (0, 0.9))
+    plain, less = (text_table(**paths, **options, word_dropout=share).load() for share in (0, 0.9))
     for name in ("train", "val", "test"):
         one, other = (next(iter(s.loaders(0)[name])).inputs[0].ids for s in (plain, less))
         assert torch.equal(one, other) is (name != "train")
     with refused("data.word_dropout", expected="from 0", got="1.0", remedy="0.1"):
-        tsv(word_dropout=1.0)
+        text_table(word_dropout=1.0)

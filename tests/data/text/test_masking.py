@@ -16,7 +16,7 @@ from tests.places import needs
 
 pytest.importorskip("tokenizers")
 
-RULE = {"mask": 4, "special": 5, "vocabulary": 1000}
+RULE = {"mask": 4, "special": torch.arange(5), "vocabulary": 1000}
 
 
 def test_of_the_chosen_eight_tenths_are_hidden_one_is_another_and_one_stays():
@@ -113,10 +113,9 @@ def test_the_share_to_validate_on_is_taken_from_all_over(val):
 @needs("SST2")
 def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
     from edgewise.data import sst2
-    from edgewise.data.text.labelled_sentences import read_labelled
 
     lines = set(masked_text(sources=("sst2",)).lines())
-    files = {name: [s for s, _ in read_labelled(*f)] for name, f in sst2().files().items()}
+    files = {name: [s for s, _ in found] for name, found in sst2().parts().parts.items()}
     assert lines == set(files["train"])
     # A few sentences of other splits are in the training split itself, as published.
     assert len(lines & set(files["val"] + files["test"])) < 15

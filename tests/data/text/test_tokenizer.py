@@ -140,3 +140,16 @@ def test_files_that_are_no_tokenizers(tmp_path):
         load_tokenizer(tmp_path)
     with refused(FILE, expected="Hugging Face", got="Model missing", remedy="copy it again"):
         parse_tokenizer("{}")
+
+
+def test_many_texts_are_coded_in_portions_and_what_is_too_long_is_said_before(monkeypatch):
+    texts = [f"a cat {i} sat" for i in range(50)] + ["", "a dog"]
+    tokenizer = train_tokenizer(texts, "words")
+    whole = encode_all(tokenizer, texts)
+    monkeypatch.setattr("edgewise.data.text.tokenizer.PORTION", 40)
+    for one, other in zip(whole, encode_all(tokenizer, texts), strict=True):
+        assert torch.equal(one, other)
+    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 2000)
+    with refused("texts", expected="memory that is free", got="a text of 10 char", remedy="less"):
+        encode_all(tokenizer, ["a dog", "a dog sat."])
+    assert len(encode_all(tokenizer, ["a dog"] * 99)[1]) == 99

@@ -44,11 +44,6 @@ def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
     return sentences
 
 
-def words_of(sentences: list[Labelled]) -> list[list[str]]:
-    """The words alone."""
-    return [[word for word, _ in sentence] for sentence in sentences]
-
-
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,

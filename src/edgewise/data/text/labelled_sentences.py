@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +15,14 @@ from edgewise.batches import Batch
 from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.packed_texts import PackedTexts, drop_words
 from edgewise.data.text.text_data import TextData
-from edgewise.data.text.tokenizer import Kind, Special, encode_all, hiding_id, special_id
+from edgewise.data.text.tokenizer import (
+    Kind,
+    Special,
+    encode_all,
+    hiding_id,
+    special_id,
+    special_ids,
+)
 from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 
@@ -24,6 +32,21 @@ if TYPE_CHECKING:
 Labelled = list[tuple[str, str]]
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
 PARTS = ("train", "val", "test")
+
+
+class LabelledParts(NamedTuple):
+    """Texts with labels, read.
+
+    Attributes:
+        parts: those of each split.
+        files: where each split is from, for errors.
+        column: of the texts in tables of this form.
+
+    """
+
+    parts: dict[str, Labelled]
+    files: dict[str, str]
+    column: str = "text"
 
 
 @dataclass(frozen=True)
@@ -50,13 +73,7 @@ class LabelledText(TextData):
         super().__post_init__()
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
-    @abstractmethod
-    def files(self) -> dict[str, tuple[str, str]]:
-        """Text and name of the file of each split."""
-
-    def shown(
-        self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer, special: int
-    ) -> Tokens:
+    def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
         """What a model reads of some texts.
 
         Args:
@@ -64,10 +81,9 @@ class LabelledText(TextData):
             ids: ``[N]``, of one text after the other.
             sizes: ``[B]``, how many each text has.
             tokenizer: what made them.
-            special: ids below it are special tokens, which are never dropped.
         """
         if self.word_dropout and split == "train":
-            ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special)
+            ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
         tokens = Tokens(ids, sizes)
         return tokens if self.packed else tokens.padded(special_id(tokenizer, "pad"))
 
@@ -85,13 +101,19 @@ class LabelledSentences(LabelledText):
 
     longest: int = 0
 
+    names: ClassVar[Mapping[str, str]] = {}
+    """What the labels are called in answers, where the file only numbers them."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("longest", 0, 128)
 
+    @abstractmethod
+    def parts(self) -> LabelledParts:
+        """The sentences of each split."""
+
     def load(self) -> Splits:
-        files = self.files()
-        parts = {name: read_labelled(*file) for name, file in files.items()}
+        parts, files, column = self.parts()
         labels = sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
         splits, longest = {}, 0
@@ -99,18 +121,19 @@ class LabelledSentences(LabelledText):
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             texts = texts.cut(self.longest) if self.longest else texts
-            target = numbered(found, labels, files[name][1])
+            target = numbered(found, labels, files[name])
             splits[name] = self._split(name, texts, target, tokenizer)
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
         data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
-        fitted = {"labels": labels}
+        named = [self.names.get(label, label) for label in labels]
+        fitted = {"labels": named, "text": column}
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:
-            tokens = self.shown(name, *texts.take(index), tokenizer, len(SPECIAL))
+            tokens = self.shown(name, *texts.take(index), tokenizer)
             return Batch((tokens,), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)

@@ -12,14 +12,12 @@ from typing import ClassVar, Literal, get_args
 from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import raw_texts, read_text
 from edgewise.data.splits import Splits, TextSplits
-from edgewise.data.text.conllu import read_conllu, words_of
 from edgewise.data.text.ewt import EWT
-from edgewise.data.text.labelled_sentences import read_labelled
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.data.text.sst2 import SST2
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.text_stream import check_some
-from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id
+from edgewise.data.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
 from edgewise.data.text.war_and_peace import WarAndPeace
 from edgewise.data.text.wikitext2 import WikiText2
 
@@ -91,7 +89,7 @@ class MaskedText(TextData):
             mask_tokens,
             share=self.masked,
             mask=special_id(tokenizer, "mask"),
-            special=len(SPECIAL),
+            special=special_ids(tokenizer),
             vocabulary=size,
         )
         streams = {}
@@ -132,12 +130,12 @@ def _multi30k() -> list[str]:
 
 
 def _ewt() -> list[str]:
-    sentences = read_conllu(*EWT().files()["train"])
-    return [" ".join(words) for words in words_of(sentences)]
+    sentences = EWT().parts().parts["train"]
+    return [" ".join(word for word, _ in sentence) for sentence in sentences]
 
 
 def _sst2() -> list[str]:
-    return [text for text, _ in read_labelled(*SST2().files()["train"])]
+    return [text for text, _ in SST2().parts().parts["train"]]
 
 
 def _wikitext2() -> list[str]:

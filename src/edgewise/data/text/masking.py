@@ -23,7 +23,7 @@ def mask_tokens(
     share: float,
     *,
     mask: int,
-    special: int,
+    special: Tensor,
     vocabulary: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -36,14 +36,14 @@ def mask_tokens(
         ids: ``[N]``.
         share: of the tokens, to be chosen.
         mask: the id that hides a token.
-        special: ids below it are special tokens, which are neither chosen nor put in.
+        special: ids of the special tokens, which are not chosen; as many first ids are not put in.
         vocabulary: how many tokens there are.
         generator: of the choice; PyTorch's own, of the run's seed, where it is ``None``.
     """
-    ordinary = ids >= special
+    ordinary = ~torch.isin(ids, special)
     chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
     how = torch.rand(ids.shape, generator=generator)
-    other = torch.randint(special, vocabulary, ids.shape, generator=generator)
+    other = torch.randint(len(special), vocabulary, ids.shape, generator=generator)
     if not chosen.any():  # a mean over none is no loss
         chosen[ordinary.nonzero()[:1].flatten()] = True
     shown = torch.where(chosen & (how < HIDDEN), mask, ids)

@@ -40,7 +40,7 @@ class PackedTexts:
         return PackedTexts(self.ids[ranges(starts(self.sizes), sizes)], sizes)
 
 
-def drop_words(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:
+def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
     """Ids of which each, but for special ones, is hidden with this probability.
 
     A model that is trained so learns to do without any single word (Iyyer et al., Deep unordered
@@ -50,7 +50,7 @@ def drop_words(ids: Tensor, share: float, hiding: int, special: int) -> Tensor:
         ids: of tokens.
         share: the probability.
         hiding: the id that is shown instead.
-        special: ids below it are special tokens.
+        special: ids of the special tokens.
     """
-    lost = (torch.rand(ids.shape) < share) & (ids >= special)
+    lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)

@@ -1,15 +1,16 @@
-"""Machine translation of parallel texts: line i of one file is line i of the other, translated.
+"""Pairs of texts, of which one is to be written from the other: translation above all.
 
-The two share one vocabulary of byte pairs (Sennrich et al., 2016), so that names and numbers are
-the same tokens in both.
+In parallel files line i of one is line i of the other, translated. Both sides share one vocabulary
+of byte pairs (Sennrich et al., 2016), so that names and numbers are the same tokens in both.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,20 +34,30 @@ SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
 Lines = tuple[list[str], list[str]]
 
 
+class PairParts(NamedTuple):
+    """Pairs of texts, read.
+
+    Attributes:
+        parts: the sources and the targets of each split.
+        column: of the sources in tables of this form.
+
+    """
+
+    parts: dict[str, Lines]
+    column: str = "text"
+
+
 @dataclass(frozen=True)
-class Parallel(TextData):
-    """Files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped, for each of two languages.
+class TextPairs(TextData):
+    """Texts, and for each another that a model is to write.
 
     Batches: inputs ``(source, target)``, each :class:`edgewise.layers.Tokens` packed without
     padding, where the source ends with ``<eos>`` and the target begins with ``<bos>``; targets
     ``[M]`` are the same text one token on, up to ``<eos>``.
 
     Attributes:
-        folder: where the files are.
-        source, target: the languages, which are the ends of the files' names.
-        train, val, test: the beginnings of the names.
-        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both languages share
-            the vocabulary.
+        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both sides share the
+            vocabulary.
         batch_size: tokens of a batch, those of both texts together.
 
     """
@@ -55,14 +66,44 @@ class Parallel(TextData):
     vocabulary_size: int | None = 10_000
     batch_size: int = 4096
 
+    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
+
+    @abstractmethod
+    def parts(self) -> PairParts:
+        """The pairs of each split."""
+
+    def load(self) -> TextSplits:
+        texts, column = self.parts()
+        tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
+        splits = {}
+        for split, lines in texts.items():
+            pairs = Pairs.of(tokenizer, lines)
+            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+            splits[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
+        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
+        train, val, test = (splits[name] for name in ("train", "val", "test"))
+        fitted = {"text": column}
+        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+
+
+@dataclass(frozen=True)
+class Parallel(TextPairs):
+    """Files ``FOLDER/SPLIT.LANGUAGE``, plain or packed, for each of two languages.
+
+    Attributes:
+        folder: where the files are.
+        source, target: the languages, which are the ends of the files' names.
+        train, val, test: the beginnings of the names.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+
+    """
+
     folder: str = "."
     source: str = "en"
     target: str = "de"
     train: str = "train"
     val: str = "val"
     test: str = "test"
-
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,28 +119,14 @@ class Parallel(TextData):
         """The folder of the files."""
         return Path(self.folder)
 
-    def load(self) -> TextSplits:
+    def parts(self) -> PairParts:
         folder = self.find_folder()
         names = {"train": self.train, "val": self.val, "test": self.test}
         texts = {
             split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
             for split, name in names.items()
         }
-        tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
-        parts = {}
-        for split, lines in texts.items():
-            pairs = Pairs.of(tokenizer, lines)
-            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
-            parts[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
-        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
-        return TextSplits(
-            data_sizes,
-            parts["train"],
-            parts["val"],
-            parts["test"],
-            batch_size=self.batch_size,
-            tokenizer=tokenizer,
-        )
+        return PairParts(texts)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice, check_given
-from edgewise.data.reading import read_text
+from edgewise.data.reading import check_memory, read_text
 from edgewise.errors import ArgumentError, MissingDataError, require
 
 if TYPE_CHECKING:
@@ -28,8 +28,20 @@ Kind = Literal["characters", "words", "bytes", "bpe", "wordpiece"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Special = Literal["pad", "unk", "bos", "eos", "cls", "sep", "mask"]
 SPECIALS: tuple[Special, ...] = get_args(Special)
+OTHERS: dict[Special, tuple[str, ...]] = {
+    "pad": ("[PAD]",),
+    "unk": ("[UNK]",),
+    "bos": ("<s>", "<|endoftext|>"),
+    "eos": ("</s>", "<|endoftext|>"),
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]",),
+}
+"""What the special tokens are called in the tokenizers of BERT, RoBERTa and GPT-2."""
 FILE = "tokenizer.json"
 WHITE = " \t\r\n"
+PORTION = 1_000_000  # characters
+WHILE_CODED = 260  # bytes for each character of a text, measured where each is a token
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 """The kinds that can do without a token for what is unknown."""
 
@@ -91,18 +103,40 @@ def encode_all(
 
     Raises:
         ArgumentError: a character that the vocabulary does not have, where it has no ``<unk>``;
-            a special token that it does not have.
+            a special token that it does not have; more text than the memory that is free can hold.
     """
     before = [] if first is None else [special_id(tokenizer, first)]
     after = [] if last is None else [special_id(tokenizer, last)]
     texts = list(texts)
-    try:
-        coded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-    except Exception as error:  # the Rust library raises no narrower one
-        raise _unknown_character(tokenizer, texts, error) from error
-    rows = [before + one.ids + after for one in coded]
-    sizes = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    return torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long), sizes
+    length = max(map(len, texts), default=0)
+    what = f"a text of {length:,} characters"
+    check_memory("texts", WHILE_CODED * length, what, "give less of it, or cut it into several")
+    ids, sizes = [], []
+    for part in _portions(texts):
+        try:
+            coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
+        except Exception as error:  # the Rust library raises no narrower one
+            raise _unknown_character(tokenizer, texts, error) from error
+        rows = [before + one.ids + after for one in coded]
+        sizes += [len(row) for row in rows]
+        ids.append(torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long))
+    return torch.cat(ids) if ids else torch.empty(0, dtype=torch.long), torch.tensor(
+        sizes, dtype=torch.long
+    )
+
+
+def _portions(texts: list[str]) -> Iterator[list[str]]:
+    """Parts of about so many characters, as what is made of each takes far more memory."""
+    part: list[str] = []
+    held = 0
+    for text in texts:
+        part.append(text)
+        held += len(text)
+        if held >= PORTION:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part
 
 
 def special_id(tokenizer: Tokenizer, name: Special) -> int:
@@ -111,7 +145,7 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     Raises:
         ArgumentError: the tokenizer was trained without it.
     """
-    found: int | None = tokenizer.token_to_id(f"<{name}>")
+    found = _special_id(tokenizer, name)
     if found is None:
         raise ArgumentError(
             "tokenizer",
@@ -122,9 +156,23 @@ def special_id(tokenizer: Tokenizer, name: Special) -> int:
     return found
 
 
+def _special_id(tokenizer: Tokenizer, name: Special) -> int | None:
+    for token in (f"<{name}>", *OTHERS[name]):
+        found: int | None = tokenizer.token_to_id(token)
+        if found is not None:
+            return found
+    return None
+
+
+def special_ids(tokenizer: Tokenizer) -> Tensor:
+    """The ids of all special tokens, which no text spells."""
+    added = tokenizer.get_added_tokens_decoder()
+    return torch.tensor(sorted(id_ for id_, token in added.items() if token.special))
+
+
 def hiding_id(tokenizer: Tokenizer) -> int:
     """What a hidden token is shown as: ``<mask>`` where the tokenizer has it, else ``<unk>``."""
-    mask: int | None = tokenizer.token_to_id("<mask>")
+    mask = _special_id(tokenizer, "mask")
     return special_id(tokenizer, "unk") if mask is None else mask
 
 
@@ -154,6 +202,8 @@ def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
             got=str(error),
             remedy="copy it again from the run that made it",
         ) from error
+    tokenizer.no_truncation()  # which some are saved with
+    tokenizer.no_padding()
     return tokenizer
 
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from edgewise.batches import Article, Batch, SummaryBatch
+from edgewise.batches import Article, SummaryBatch
 from edgewise.data.splits import Split, TextSplits
 from edgewise.data.text.packed_texts import PackedTexts
 from edgewise.data.text.text_data import TextData
@@ -27,6 +27,9 @@ from edgewise.errors import ArgumentError
 from edgewise.layers import Tokens
 from edgewise.ragged import starts
 from edgewise.rouge import oracle
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 STOPS = (".", "!", "?")
@@ -81,11 +84,7 @@ class WikiSummaries(TextData):
             )
         texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]
         tokenizer = self.make_tokenizer(texts, SPECIAL)
-        splits = {}
-        for name, found in parts.items():
-            every = [text for article in found for text in (article.title, *article.sentences)]
-            ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
-            splits[name] = self._split(found, PackedTexts(ids, sizes).cut(self.longest))
+        splits = {name: self._split(found, tokenizer) for name, found in parts.items()}
         data_sizes = {"vocabulary": tokenizer.get_vocab_size(), "longest": self.longest}
         return TextSplits(
             data_sizes,
@@ -96,25 +95,49 @@ class WikiSummaries(TextData):
             tokenizer=tokenizer,
         )
 
-    def _split(self, found: Sequence[Article], texts: PackedTexts) -> Split:
-        counts = torch.tensor([1 + len(article.sentences) for article in found])
-        labels = torch.zeros(len(texts))
-        for article, start in zip(found, starts(counts).tolist(), strict=True):
+    def _split(self, found: Sequence[Article], tokenizer: Tokenizer) -> Split:
+        packed = Articles.of(tokenizer, found, self.longest)
+        labels = torch.zeros(len(packed.texts))
+        for article, start in zip(found, starts(packed.sentences.sizes).tolist(), strict=True):
             labels[[start + 1 + i for i in oracle(article, self.chosen)]] = 1
-        sentences = PackedTexts(torch.arange(len(texts)), counts)  # by article
+        return Split(len(found), lambda index: packed.take(index, labels))
 
-        def make(index: Tensor) -> Batch:
-            which, count = sentences.take(index)
-            scored = torch.ones(len(which), dtype=torch.bool)
-            scored[starts(count)] = False  # titles
-            return SummaryBatch(
-                (Tokens(*texts.take(which)), count),
-                labels[which][scored],
-                select=scored.nonzero()[:, 0],
-                articles=tuple(found[i] for i in index.tolist()),
-            )
 
-        return Split(len(found), make)
+@dataclass(frozen=True)
+class Articles:
+    """Articles as ids on one packed axis; the title is each one's first sentence.
+
+    Attributes:
+        texts: the ids of every sentence.
+        sentences: which of these each article has.
+        found: the articles.
+
+    """
+
+    texts: PackedTexts
+    sentences: PackedTexts
+    found: Sequence[Article]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, found: Sequence[Article], longest: int) -> Articles:
+        """From articles, of whose sentences so many tokens are kept."""
+        every = [text for article in found for text in (article.title, *article.sentences)]
+        ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
+        counts = torch.tensor([1 + len(article.sentences) for article in found])
+        texts = PackedTexts(ids, sizes).cut(longest)
+        return cls(texts, PackedTexts(torch.arange(len(every)), counts), found)
+
+    def take(self, index: Tensor, labels: Tensor) -> SummaryBatch:
+        """The batch of these articles; labels ``[S]`` are those of all sentences."""
+        which, count = self.sentences.take(index)
+        scored = torch.ones(len(which), dtype=torch.bool)
+        scored[starts(count)] = False  # titles
+        return SummaryBatch(
+            (Tokens(*self.texts.take(which)), count),
+            labels[which][scored],
+            select=scored.nonzero()[:, 0],
+            articles=tuple(self.found[i] for i in index.tolist()),
+        )
 
 
 def articles(text: str, least: int) -> list[Article]:

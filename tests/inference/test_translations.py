@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import edgewise
 from edgewise import data, models, tasks, training
 from edgewise.cli import main
 from edgewise.recipes import Recipe
-from edgewise.runs import generation, train, translate
+from edgewise.runs import train
+from tests.errors import refused
 
 pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
@@ -52,26 +54,49 @@ def test_texts_become_what_was_measured(run: Path) -> None:
     from sacrebleu import metrics
 
     texts, wanted = ((run.parent / f"test.{end}").read_text().split("\n") for end in ("en", "de"))
-    found = metrics.BLEU().corpus_score(translate(run, texts), [wanted]).score
+    found = [answer["translation"] for answer in edgewise.load(run).predict(texts)]
     measured = training.RunFolder(run).read_json("metrics.json")["test/bleu"]
-    assert found == pytest.approx(measured, abs=1e-4)
+    score = metrics.BLEU().corpus_score(found, [wanted]).score
+    assert score == pytest.approx(measured, abs=1e-4)
 
 
 def test_lines_stay_in_their_order_and_blank_ones_blank(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = ["the cat", "", "dog", "  ", "the dog sat on the cat"]
-    alone = [translate(run, [text])[0] for text in texts]
-    monkeypatch.setattr(generation, "AT_ONCE", 2)
-    assert translate(run, texts) == alone
-    assert alone[1] == alone[3] == ""
+    loaded = edgewise.load(run)
+    assert [answer.get("error", "")[:7] for answer in loaded.predict(texts)] == [
+        "",
+        "`input`",
+        "",
+        "`input`",
+        "",
+    ]
+    alone = [loaded.predict(text)[0].get("translation", "") for text in texts]
     assert alone[0].startswith("die Katze")
+    together = [answer.get("translation", "") for answer in loaded.predict(texts, batch_size=2)]
+    assert together == alone
     assert main(["translate", str(run), *texts]) == 0
     assert capsys.readouterr().out.split("\n")[:-1] == alone
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\ndog"))
     assert main(["translate", str(run)]) == 0
     assert capsys.readouterr().out.split("\n")[:-1] == alone[:3]
-    assert translate(run, []) == []
+    assert loaded.predict([]) == []
+    assert main(["predict", str(run), "the cat", "dog"]) == 0
+    assert capsys.readouterr().out.split("\n")[:-1] == [alone[0], alone[2]]
+
+
+def test_beams_and_tokens_are_options(run: Path) -> None:
+    loaded = edgewise.load(run)
+    texts = ["the cat sat on the dog"]
+    (short,) = loaded.predict(texts, tokens=2)
+    (whole,) = loaded.predict(texts, beams=1)
+    assert whole["translation"].startswith(short["translation"])
+    assert 0 < len(short["translation"]) < len(whole["translation"])
+    with refused("beams", expected="at least 1", got="0", remedy="5"):
+        loaded.predict(texts, beams=0)
+    with refused("option", expected="beams", got="'beam'", remedy="did you mean 'beams'"):
+        loaded.predict(texts, beam=3)
 
 
 def test_a_run_of_another_kind_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,128 @@
+"""Texts of your own: one file that is dealt into three parts, or a file for each."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from edgewise.arguments import check_given
+from edgewise.data.files import naming, unreadable
+from edgewise.data.folds import Folds, How
+from edgewise.data.table import Table
+from edgewise.data.text.text_data import TextData
+from edgewise.errors import ArgumentError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OwnFiles(TextData, ABC):
+    """One file, of which a fold is tested on and a share of the rest validated on.
+
+    Attributes:
+        path: the file.
+        val_path, test_path: files of the same form to validate and to test on instead.
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; a test file, or one
+            to validate on, takes the place of what is dealt.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    path: str = ""
+    val_path: str = ""
+    test_path: str = ""
+    folds: int = 10
+    fold: int = 0
+    val: float = 0.1
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._folds()
+        if self.test_path and self.fold:
+            raise ArgumentError(
+                "data.fold",
+                expected="0 beside data.test_path, which is tested on in the place of a fold",
+                got=str(self.fold),
+                remedy="leave one of them out",
+            )
+
+    def _folds(self) -> Folds:
+        return Folds(self.folds, self.fold, self.val, self.split_seed)
+
+    def files(self, what: str) -> dict[str, Path]:
+        """The files that are named, by split.
+
+        Args:
+            what: is in one, for the error.
+
+        Raises:
+            ArgumentError: there is none to train on.
+
+        """
+        check_given("data.path", self.path, what, "name it with --data.path")
+        named = {"train": self.path, "val": self.val_path, "test": self.test_path}
+        return {split: Path(path).expanduser() for split, path in named.items() if path}
+
+    def dealt(
+        self, read: dict[str, list[T]], keys: Sequence[str] | None = None
+    ) -> dict[str, list[T]]:
+        """The examples of each split.
+
+        Args:
+            read: those of each file.
+            keys: the classes of the training file's, of which each split has its share; where it
+                is ``None`` they are dealt at random.
+
+        Raises:
+            ArgumentError: there are too few of them.
+
+        """
+        own = read["train"]
+        how: How = "random" if keys is None else "stratified"
+        with naming(self.path):
+            split = self._folds().split(how, keys or range(len(own)), set(read) - {"train"})
+        parts = {name: [own[i] for i in index.tolist()] for name, index in split.items()}
+        return {name: parts.get(name, read.get(name, [])) for name in ("train", "val", "test")}
+
+
+def without_header(table: Table, names: Sequence[str]) -> Table:
+    """The same of a file whose first row is one like the others.
+
+    Raises:
+        ArgumentError: it has another number of columns than names.
+
+    """
+    if len(table.columns) != len(names):
+        raise unreadable(
+            table.path,
+            expected=f"{len(names)} columns, as in data.path",
+            got=str(len(table.columns)),
+        )
+    rows = {
+        name: [first, *others]
+        for name, (first, others) in zip(names, table.columns.items(), strict=True)
+    }
+    return replace(table, columns=rows, lines=[1, *table.lines])
+
+
+def check_filled(table: Table, columns: Sequence[str]) -> None:
+    """Refuse a row in which one of these columns is blank.
+
+    Raises:
+        ArgumentError: there is one; names the row.
+
+    """
+    for column in columns:
+        for line, value in zip(table.lines, table.columns[column], strict=True):
+            if not value.strip():
+                raise unreadable(
+                    table.path,
+                    expected=f"a text in each row of column {column!r}",
+                    got="none",
+                    line=line,
+                    remedy="correct or drop this row",
+                )

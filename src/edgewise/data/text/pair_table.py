@@ -1,0 +1,96 @@
+"""Pairs of texts of your own: a table with a column for each, or a file of lines for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgewise.data.table import Table, read_table
+from edgewise.data.text.own_files import OwnFiles, check_filled, without_header
+from edgewise.data.text.parallel import Lines, PairParts, TextPairs, read_parallel
+from edgewise.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class PairTable(TextPairs, OwnFiles):
+    """A text and what is to be written from it in each row: CSV, TSV, ...; or lines of two files.
+
+    Attributes:
+        source: the column of the texts that are read; of two columns the first.
+        target: the column of those that are written; of two columns the second.
+        header: whether the first row names the columns; ``None``: where each is a single word.
+            Without one, columns are ``source`` and ``target``, or 1, 2, ... of more.
+        target_path: a file with the texts to write, line by line; ``path`` has no columns then.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Files to
+            validate and to test on are tables; for parallel files there is :class:`Parallel`.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+
+    """
+
+    source: str = ""
+    target: str = ""
+    header: bool | None = None
+    target_path: str = ""
+
+    def parts(self) -> PairParts:
+        files = self.files("a table of two columns of texts")
+        if self.target_path:
+            read = {"train": list(zip(*self._two_files(files), strict=True))}
+            return PairParts(self._dealt(read), "source")
+        tables = {split: read_table(path) for split, path in files.items()}
+        names = self._names(tables["train"])
+        if names:
+            tables = {split: without_header(table, names) for split, table in tables.items()}
+        source, target = self._columns(tables["train"])
+        for table in tables.values():
+            for argument, column in (("data.source", source), ("data.target", target)):
+                table.texts(argument, column)
+            check_filled(table, (source, target))
+        read = {
+            split: [
+                (one.strip(), other.strip())
+                for one, other in zip(table.columns[source], table.columns[target], strict=True)
+            ]
+            for split, table in tables.items()
+        }
+        return PairParts(self._dealt(read), source)
+
+    def _dealt(self, read: dict[str, list[tuple[str, str]]]) -> dict[str, Lines]:
+        return {
+            split: ([one for one, _ in pairs], [other for _, other in pairs])
+            for split, pairs in self.dealt(read).items()
+        }
+
+    def _two_files(self, files: dict[str, Path]) -> Lines:
+        if len(files) > 1:
+            raise ArgumentError(
+                "data.val_path, data.test_path",
+                expected="none beside data.target_path",
+                got=", ".join(str(path) for split, path in files.items() if split != "train"),
+                remedy="leave them out, and parts of the two files are held out; or use "
+                "data.parallel in Python",
+            )
+        return read_parallel(files["train"], Path(self.target_path).expanduser())
+
+    def _names(self, table: Table) -> list[str]:
+        """The names of the columns, where the first row is none of them."""
+        first = list(table.columns)
+        headed = self.header
+        if headed is None:
+            headed = any(name in first for name in (self.source, self.target))
+            headed = headed or all(name.isidentifier() for name in first)
+        if headed:
+            return []
+        if len(first) == 2:
+            return ["source", "target"]
+        return [str(number) for number in range(1, len(first) + 1)]
+
+    def _columns(self, table: Table) -> tuple[str, str]:
+        names = list(table.columns)
+        source, target = self.source, self.target
+        if len(names) == 2 and not source and not target:
+            return names[0], names[1]
+        left = [name for name in names if name != target]
+        source = table.choose("data.source", source, left, "the column of the texts to read")
+        left = [name for name in names if name != source]
+        return source, table.choose("data.target", target, left, "the column of those to write")

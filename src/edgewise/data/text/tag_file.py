@@ -1,0 +1,121 @@
+"""Tagging of your own words: CoNLL-U, lines of a word and its tag, or a table of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from edgewise.data.files import unreadable
+from edgewise.data.reading import OPENED, read_text
+from edgewise.data.table import read_table
+from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
+from edgewise.data.text.labelled_sentences import Labelled
+from edgewise.data.text.own_files import OwnFiles, check_filled
+from edgewise.data.text.tagged_words import TaggedParts, TaggedWords
+from edgewise.errors import ArgumentError, unknown_name
+
+TABLES = (".csv", ".tsv")
+WORDS = ("word", "token", "form")
+TAGS = ("tag", "label", "pos", "upos", "ner")
+SENTENCES = ("sentence", "sentence_id", "sent_id")
+"""What people call the columns."""
+
+
+@dataclass(frozen=True)
+class TagFile(TaggedWords, OwnFiles):
+    """Your own words and tags.
+
+    A ``.csv`` or ``.tsv`` file with a row of names has a word and its tag in each row, and the
+    number or name of its sentence. Any other file has a line for each word and a blank line after
+    each sentence: CoNLL-U, or a word first and its tag last, between tabs or spaces; lines that
+    begin with ``#`` are not read where it is CoNLL-U, nor those with ``-DOCSTART-``.
+
+    Attributes:
+        tag: the column of the tags; of CoNLL-U ``upos`` (without a name), ``xpos`` or ``deprel``.
+        word: the column of the words, in a table; guessed where its name says it.
+        sentence: the column that says which words are one sentence, in a table; likewise.
+        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`; sentences
+            are dealt at random.
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    tag: str = ""
+    word: str = ""
+    sentence: str = ""
+
+    def parts(self) -> TaggedParts:
+        files = self.files("a file of words and tags")
+        read = {split: self._read(path) for split, path in files.items()}
+        parts = self.dealt(read)
+        return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
+
+    def _read(self, path: Path) -> list[Labelled]:
+        plain = Path(path.stem if path.suffix.lower() in OPENED else path.name)
+        if plain.suffix.lower() in TABLES:
+            return self._read_table(path)
+        text = read_text(path)
+        first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
+        if len(first.split("\t")) == WIDTH:
+            tag: Tag = "upos"
+            if self.tag:
+                if self.tag not in COLUMNS:
+                    raise unknown_name("data.tag", self.tag, COLUMNS)
+                tag = self.tag  # type: ignore[assignment]
+            return read_conllu(text, str(path), tag)
+        return read_lines_of_words(text, path)
+
+    def _read_table(self, path: Path) -> list[Labelled]:
+        table = read_table(path)
+        found = []
+        asked = (
+            ("word", self.word, WORDS, "the column of the words"),
+            ("tag", self.tag, TAGS, "the column of the tags"),
+            ("sentence", self.sentence, SENTENCES, "the column that numbers the sentences"),
+        )
+        for field, named, usual, what in asked:
+            left = [name for name in table.columns if name not in found]
+            likely = [name for name in left if name.lower() in usual]
+            found.append(table.choose(f"data.{field}", named, likely or left, what))
+        check_filled(table, found)
+        rows = zip(*(table.columns[name] for name in found), strict=True)
+        return [
+            [(word.strip(), tag.strip()) for word, tag, _ in words]
+            for _, words in groupby(rows, key=lambda row: row[2])
+        ]
+
+
+def read_lines_of_words(text: str, path: Path) -> list[Labelled]:
+    """Sentences of lines with a word first and its tag last, and a blank line after each.
+
+    Raises:
+        ArgumentError: a line without a tag, or only one sentence; names the line.
+
+    """
+    sentences: list[Labelled] = []
+    words: Labelled = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            if words:
+                sentences.append(words)
+            words = []
+            continue
+        fields = [field for field in (line.split("\t") if "\t" in line else line.split()) if field]
+        if len(fields) < 2:
+            raise unreadable(
+                path,
+                expected="a word and its tag in each line, a blank line after each sentence",
+                got=repr(line[:60]),
+                line=number,
+            )
+        words.append((fields[0].strip(), fields[-1].strip()))
+    if len(sentences) < 2:
+        raise ArgumentError(
+            str(path),
+            expected="several sentences, a blank line after each",
+            got=f"one of {len(sentences[0]) if sentences else 0} words",
+            remedy="put a blank line after each sentence, or save it as .csv with a row of names",
+        )
+    return sentences

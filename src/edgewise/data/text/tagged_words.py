@@ -1,0 +1,97 @@
+"""Sentences whose words have a tag each."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.splits import Split, Splits, TextSplits
+from edgewise.data.text.labelled_sentences import PARTS, Labelled, LabelledText, numbered
+from edgewise.data.text.packed_texts import PackedTexts
+from edgewise.data.text.tokenizer import Special, encode_all, special_id
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SPECIAL: tuple[Special, ...] = ("pad", "unk")
+
+
+class TaggedParts(NamedTuple):
+    """Sentences of words and tags, read.
+
+    Attributes:
+        parts: those of each split.
+        files: where each split is from, for errors.
+
+    """
+
+    parts: dict[str, list[Labelled]]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TaggedWords(LabelledText):
+    """Words with tags; a word is one or several tokens.
+
+    Batches: inputs ``(tokens, sizes [W])``, the tokens of each sentence and how many of them each
+    word has, and targets ``[W]``.
+
+    Attributes:
+        packed, word_dropout: see :class:`LabelledText`.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+
+    """
+
+    @abstractmethod
+    def parts(self) -> TaggedParts:
+        """The sentences of each split."""
+
+    def load(self) -> Splits:
+        parts, files = self.parts()
+        tags = sorted({tag for sentence in parts["train"] for _, tag in sentence})
+        plain = (" ".join(word for word, _ in sentence) for sentence in parts["train"])
+        tokenizer = self.make_tokenizer(plain, SPECIAL)
+        splits, longest = {}, 0
+        for name, sentences in parts.items():
+            pairs = [pair for sentence in sentences for pair in sentence]
+            words = encode_words(tokenizer, [word for word, _ in pairs])
+            counts = torch.tensor([len(sentence) for sentence in sentences])
+            target = PackedTexts(numbered(pairs, tags, files[name]), counts)
+            splits[name], most_tokens = self._split(name, words, target, tokenizer)
+            longest = max(longest, most_tokens)
+        size = tokenizer.get_vocab_size()
+        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
+        train, val, test = (splits[name] for name in PARTS)
+        fitted = {"labels": tags}
+        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+
+    def _split(
+        self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
+    ) -> tuple[Split, int]:
+        """Batches of sentences, and the tokens of the longest."""
+        sentence = torch.arange(len(target)).repeat_interleave(target.sizes)
+        lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
+
+        def make(index: Tensor) -> Batch:
+            ids, sizes = words.take(target.where(index))
+            tokens = self.shown(name, ids, lengths[index], tokenizer)
+            return Batch((tokens, sizes), target.take(index)[0])
+
+        return Split(len(target), make, lengths=lengths), int(lengths.max())
+
+
+def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> PackedTexts:
+    """Words as tokens; one that the tokenizer makes nothing of is unknown."""
+    ids, sizes = encode_all(tokenizer, words)
+    if bool((sizes > 0).all()):
+        return PackedTexts(ids, sizes)
+    filled = sizes.clamp(min=1)
+    out = ids.new_full((int(filled.sum()),), special_id(tokenizer, "unk"))
+    out[(sizes > 0).repeat_interleave(filled)] = ids
+    return PackedTexts(out, filled)

@@ -1,0 +1,47 @@
+"""Texts written from others: translations, and whatever a model of pairs has learned to write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from edgewise.arguments import check_least
+from edgewise.data.text.parallel import Pairs, TextPairs
+from edgewise.inference.predictor import Answer, check_text
+from edgewise.inference.texts import OfTexts
+from edgewise.tasks import Translation
+
+
+class Translations(OfTexts):
+    """The text that beam search finds."""
+
+    data, task, input = TextPairs, Translation, "a text to translate"
+    written = "translation"
+    batch_size = 32
+
+    def prepare(self, value: Any) -> str:
+        return check_text(value, self.input)
+
+    def answer(
+        self, examples: list[str], *, beams: int | None = None, tokens: int | None = None
+    ) -> list[Answer]:
+        """The texts.
+
+        Args:
+            examples: the texts to read.
+            beams: beginnings that are kept; as in the recipe by default, and 1 is greedy.
+            tokens: the most that are written; by default twice those of the longest text read.
+        """
+        task = self.recipe.task
+        assert isinstance(task, Translation)
+        if beams is not None:
+            check_least("beams", beams, 1, "choose for example 5")
+            task = replace(task, beams=beams)
+        if tokens is not None:
+            check_least("tokens", tokens, 1, "choose for example 50")
+        unknown = [""] * len(examples)  # nothing is known of what is to be written
+        pairs = Pairs.of(self.tokenizer, (examples, unknown))
+        texts = task.write(self.model, pairs.take(torch.arange(len(examples))), tokens)
+        return [{"translation": text} for text in texts]

@@ -1,0 +1,353 @@
+"""Runs on texts answer: labels, tags, hidden words, continuations, summaries; from their folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import edgewise
+from edgewise import data, models, recipes, tasks, training
+from edgewise.cli import main
+from edgewise.inference.hidden_words import answered
+from edgewise.inference.summaries import sentences_of
+from edgewise.inference.tags import _parts
+from edgewise.layers import Tokens
+from edgewise.recipes import Recipe
+from edgewise.runs import train, with_values
+from tests.errors import refused
+
+pytest.importorskip("lightning")
+pytest.importorskip("tokenizers")
+
+WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
+SIZES = {"width": 16, "depth": 1, "heads": 2, "feed_forward": 32, "length": 64, "dropout": 0.0}
+FAST = {"epochs": 8, "monitor": "val/loss", "better": "lower", "accelerator": "cpu"}
+
+
+def recipe(name: str, source: Any, task: Any, model: Any = models.bert) -> Recipe:
+    return Recipe(
+        name=name,
+        summary="",
+        model=partial(model, **SIZES),
+        data=source,
+        task=task,
+        optimizer=training.Optimizer(lr=1e-2),
+        schedule=training.CosineSchedule(),
+        trainer=training.TrainerSettings(**FAST),
+    )
+
+
+def sentences(count: int) -> list[str]:
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(count)]
+
+
+def trained(folder: Path, what: Recipe) -> Path:
+    """The folder of a run whose data are gone and which was moved."""
+    torch.set_num_threads(1)
+    train(what, folder / "there" / "run")
+    shutil.move(folder / "there" / "run", folder / "run")
+    for path in folder.iterdir():
+        if path.name != "run":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labels")
+    rows = [("praise" if "big" in text.split() else "blame", text) for text in sentences(300)]
+    with (folder / "mine.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("verdict", "opinion"), *rows])
+    table = data.text_table(path=str(folder / "mine.csv"), kind="words", vocabulary_size=None)
+    return trained(folder, recipe("labels", table, tasks.TextClassification(pool="max")))
+
+
+def test_sentences_get_their_labels_by_name(labels: Path) -> None:
+    run = edgewise.load(labels)
+    assert run.metrics["test/accuracy"] > 0.9
+    texts = ["a big film", "an old film", "  the cat sat on a big mat "]
+    answers = run.predict(texts)
+    assert [answer["label"] for answer in answers] == ["praise", "blame", "praise"]
+    assert all(0.5 < answer["probability"] <= 1 for answer in answers)
+    (both,) = run.predict(texts[0], top=9)
+    assert [one["label"] for one in both["top"]] == ["praise", "blame"]
+    assert sum(one["probability"] for one in both["top"]) == pytest.approx(1)
+    torch.testing.assert_close(
+        torch.tensor([one["probability"] for one in run.predict(texts, batch_size=1)]),
+        torch.tensor([one["probability"] for one in answers]),
+    )
+
+
+def test_tables_have_the_column_that_was_trained_on(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = edgewise.load(labels)
+    assert run.predict([{"opinion": "a big film"}])[0]["label"] == "praise"
+    (wrong,) = run.predict([{"text": "a big film"}])
+    assert "a row with a column 'opinion'" in wrong["error"]
+    (tmp_path / "new.csv").write_text('id,opinion\n1,"a big, big film"\n2,\n3,an old film\n')
+    out = tmp_path / "out.csv"
+    assert main(["predict", str(labels), "--input", str(tmp_path / "new.csv"), "--out", str(out)])
+    assert "line 3 of new.csv: `input`: expected a sentence" in capsys.readouterr().err
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], row["label"]) for row in rows] == [
+        ("1", "praise"),
+        ("2", ""),
+        ("3", "blame"),
+    ]
+    (tmp_path / "other.csv").write_text("id,text\n1,a big film\n")
+    with refused(str(tmp_path / "other.csv"), expected="'opinion'", got="id, text", remedy=""):
+        run.predict(tmp_path / "other.csv")
+
+
+def test_of_a_text_longer_than_any_that_was_seen_the_beginning_is_read(labels: Path) -> None:
+    run = edgewise.load(labels)
+    longest = run.predictor.fitted.model_arguments["longest"]
+    start = ["film"] * (longest - 1)
+    texts = [start[1:], [*start, *["big"] * 500], [*start, "the"]]
+    whole, cut, other = run.predict([" ".join(text) for text in texts])
+    assert "read" not in whole
+    assert cut["read"] == f"the first {longest} of {longest + 501} tokens"
+    assert other["read"] == f"the first {longest} of {longest + 2} tokens"
+    assert cut["probability"] == pytest.approx(other["probability"])
+
+
+@pytest.mark.parametrize("value", ["", "  \n", None, 3, ["a film"], float("nan")])
+def test_what_is_no_sentence_has_an_error_and_the_others_an_answer(
+    labels: Path, value: object
+) -> None:
+    wrong, good = edgewise.load(labels).predict([value, "a big film"])
+    assert "expected a sentence" in wrong["error"]
+    assert good["label"] == "praise"
+
+
+@pytest.mark.parametrize(("option", "said"), [({"top": 0}, "at least 1"), ({"beams": 2}, "top")])
+def test_options_that_do_not_fit(labels: Path, option: dict[str, int], said: str) -> None:
+    with pytest.raises(edgewise.ArgumentError, match=said):
+        edgewise.load(labels).predict("a big film", **option)
+
+
+def test_sst2_has_names_for_its_labels() -> None:
+    assert data.sst2().names == {"0": "negative", "1": "positive"}
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tags")
+    lines = [
+        "\n".join(f"{word}\t{'NOUN' if word in ('cat', 'dog', 'mat') else 'X'}" for word in words)
+        for words in map(str.split, sentences(200))
+    ]
+    (folder / "mine.txt").write_text("\n\n".join(lines) + "\n")
+    source = data.tag_file(path=str(folder / "mine.txt"), kind="words", vocabulary_size=None)
+    return trained(folder, recipe("tags", source, tasks.Tagging(dropout=0.0)))
+
+
+def test_words_get_tags(tags: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = edgewise.load(tags)
+    answer, other = run.predict(["the cat sat", ["a", "dog"]])
+    assert [(one["word"], one["tag"]) for one in answer["words"]] == [
+        ("the", "X"),
+        ("cat", "NOUN"),
+        ("sat", "X"),
+    ]
+    assert other["input"] == "a dog"
+    assert [one["tag"] for one in other["words"]] == ["X", "NOUN"]
+    assert all(0.5 < one["probability"] <= 1 for one in answer["words"])
+    assert main(["predict", str(tags), "the cat sat"]) == 0
+    shown = capsys.readouterr().out.split("\n")
+    assert [line.split()[3:6] for line in shown[2:5]] == [
+        ["1", "the", "X"],
+        ["2", "cat", "NOUN"],
+        ["3", "sat", "X"],
+    ]
+
+
+def test_sentences_of_any_length_are_tagged_whole(tags: Path) -> None:
+    words = ["the", "cat"] * 60
+    (answer,) = edgewise.load(tags).predict([words])
+    assert [one["word"] for one in answer["words"]] == words
+    assert [one["tag"] for one in answer["words"]].count("NOUN") == 60
+    assert _parts([3, 2], [2, 2, 1, 4, 1], 4) == [4, 1, 4, 1]
+
+
+@pytest.mark.parametrize("value", ["", " ", [], ["a", " "], ["a", 3], 3, None])
+def test_what_has_no_words(tags: Path, value: object) -> None:
+    wrong, good = edgewise.load(tags).predict([value, "a dog"])
+    assert "none of them blank" in wrong["error"]
+    assert len(good["words"]) == 2
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("masked")
+    draw = random.Random(0)
+    pairs = [("red", "cat"), ("blue", "dog"), ("old", "film")]
+    lines = ["the {} {} ran".format(*draw.choice(pairs)) for _ in range(300)]
+    (folder / "mine.txt").write_text("\n".join(lines))
+    paths = (str(folder / "mine.txt"),)
+    source = data.masked_text(
+        sources=(),
+        paths=paths,
+        test_paths=paths,
+        kind="words",
+        vocabulary_size=None,
+        context=16,
+        val=0.1,
+        masked=0.3,
+        batch_size=8,
+    )
+    what = recipe("masked", source, tasks.MaskedLanguageModeling())
+    return trained(folder, with_values(what, {"trainer.epochs": 3}))
+
+
+def test_hidden_words_are_found(masked: Path) -> None:
+    run = edgewise.load(masked)
+    texts = ["the blue <mask> ran", "the [MASK] film [MASK]"]
+    one, two = run.predict(texts, top=2)
+    tokenizer = run.predictor.tokenizer
+    shown = tokenizer.encode("<cls> the <mask> film <mask> <sep>").ids
+    logits = run.model(Tokens(torch.tensor([shown])), torch.tensor([2, 4])).detach()
+    scores = logits[:, 5:].softmax(-1)
+    wanted = [(mask, *pair) for mask in (0, 1) for pair in zip(*scores[mask].topk(2), strict=True)]
+    assert [(word["mask"], word["word"]) for word in two["words"]] == [
+        (mask + 1, tokenizer.id_to_token(int(token) + 5)) for mask, _, token in wanted
+    ]
+    found = [word["probability"] for word in two["words"]]
+    assert found == pytest.approx([float(value) for _, value, _ in wanted])
+    assert two["text"] == f"the {two['words'][0]['word']} film {two['words'][2]['word']}"
+    assert one["text"] == f"the blue {one['words'][0]['word']} ran"
+    (every,) = run.predict("the blue <mask> ran", top=1000)
+    assert sum(word["probability"] for word in every["words"]) == pytest.approx(1, abs=1e-4)
+    assert not [word for word in every["words"] if "<" in word["word"]]
+
+
+def test_texts_without_a_mask_or_too_long_are_named(masked: Path) -> None:
+    none, long, good = edgewise.load(masked).predict(
+        ["the cat", "cat " * 20 + "<mask>", "the <mask> ran"]
+    )
+    assert "write <mask> or [MASK]" in none["error"]
+    assert "at most 16 tokens" in long["error"]
+    assert "23 tokens" in long["error"]
+    assert good["text"].startswith("the ")
+
+
+def test_pieces_of_words_join_the_word_before() -> None:
+    found = [[{"word": "##ing"}], [{"word": "now"}]]
+    assert answered("go <mask> on [MASK]!", found)["text"] == "going on now!"
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("writer")
+    (folder / "mine.txt").write_text("\n".join(sentences(200)))
+    source = data.text_files(paths=(str(folder / "mine.txt"),), kind="words", context=12)
+    return trained(folder, recipe("writer", source, tasks.LanguageModeling(), models.gpt))
+
+
+def test_a_language_model_writes_the_same_for_the_same_seed(
+    writer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for seed in ("1", "1", "2"):
+        command = ["generate", str(writer), "--prompt", "the cat", "--tokens", "40"]
+        assert main([*command, "--seed", seed, "--top-k", "10", "--top-p", "0.9"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("the cat")
+    assert len(texts[0].split()) > 20, "longer than the context of 12"
+    run = edgewise.load(writer)
+    options = {"tokens": 40, "seed": 1, "top_k": 10, "top_p": 0.9}
+    others = run.predict(["a dog", "the cat"], **options)
+    assert others[1]["text"] == texts[0].removesuffix("\n"), "beside another and alone"
+    assert main(["predict", str(writer), "the cat", "--tokens", "40", "--temperature", "0"]) == 0
+    greedy = capsys.readouterr().out
+    assert main([*command, "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == greedy
+
+
+def test_a_model_of_words_reads_and_writes_line_ends(writer: Path) -> None:
+    (answer,) = edgewise.load(writer).predict("the cat\nsat", tokens=200)
+    assert answer["text"].startswith("the cat\nsat ")
+    assert answer["text"].count("\n") > 1, "one that the model wrote"
+
+
+def test_prompts_and_runs_that_give_no_text(
+    writer: Path, labels: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", str(writer), "--prompt", ""]) == 2
+    assert "at least one token" in capsys.readouterr().err
+    assert main(["generate", str(labels), "--prompt", "a"]) == 2
+    assert "a run of a language model" in capsys.readouterr().err
+    for option, value, said in (
+        ("--tokens", "-5", "a number from 0"),
+        ("--seed", "-1", "an integer from 0"),
+        ("--temperature", "-1", "a number from 0"),
+        ("--top-k", "0", "at least 1"),
+    ):
+        assert main(["generate", str(writer), "--prompt", "a", option, value]) == 2
+        assert said in capsys.readouterr().err
+
+
+ARTICLE = """The cat
+The cat is small. Mr. J. Mat said "it ran." Then it sat!
+A dog is big . It ran under a mat .
+
+Version 2.5 was red."""
+
+
+def test_sentences_of_an_article() -> None:
+    assert sentences_of(ARTICLE.partition("\n")[2]) == [
+        "The cat is small.",
+        'Mr. J. Mat said "it ran."',
+        "Then it sat!",
+        "A dog is big .",
+        "It ran under a mat .",
+        "Version 2.5 was red.",
+    ]
+
+
+def test_articles_are_summarised(tmp_path: Path) -> None:
+    from edgewise.data.text.tokenizer import train_tokenizer
+    from edgewise.data.text.wiki_summaries import SPECIAL
+    from edgewise.inference.summaries import Summaries
+    from edgewise.runs.fitted import Fitted
+
+    tokenizer = train_tokenizer([ARTICLE], "words", special=SPECIAL)
+    summariser = with_values(
+        recipes.find("summarise-wikitext"), {"model.width": 8, "model.heads": 2, "task.heads": 2}
+    )
+    model = summariser.task.complete(
+        summariser.model(vocabulary=tokenizer.get_vocab_size()), {"longest": 64}
+    )
+    fitted = Fitted({}, None, {})
+    kind = Summaries(summariser, model.eval(), fitted, tokenizer, tmp_path)
+    article, nothing, short = kind.answers([ARTICLE, "a title", "a title\nOne."], {})
+    sentences = sentences_of(ARTICLE.partition("\n")[2])
+    chosen = [one for one in sentences if one in article["summary"]]
+    assert article["input"] == "The cat"
+    assert article["summary"] == " ".join(chosen)
+    assert len(chosen) == 3
+    assert "a line of its own" in nothing["error"]
+    assert short["summary"] == "One."
+    (one,) = kind.answers([{"title": "The cat", "text": ARTICLE}], {"sentences": 1})
+    assert one["summary"] in [*sentences, "The cat"]
+    (tmp_path / "article.txt").write_text(ARTICLE)
+    assert list(kind.from_words([str(tmp_path / "article.txt"), "x" * 999])) == [ARTICLE, "x" * 999]
+    assert [value for *_, value in kind.from_file(tmp_path / "article.txt")] == [ARTICLE]
+
+
+def test_answers_are_plain_json(labels: Path, tags: Path, masked: Path) -> None:
+    for run, value in ((labels, "a film"), (tags, "a film"), (masked, "a <mask>")):
+        answers = edgewise.load(run).predict(value, **({"top": 2} if run != tags else {}))
+        assert json.loads(json.dumps(answers)) == answers

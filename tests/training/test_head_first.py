@@ -1,0 +1,70 @@
+"""Fine-tuning: the head first, and learning rates layer by layer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgewise import models, tasks, training
+from edgewise.batches import Batch
+from edgewise.data import Loader
+from edgewise.layers import ClassificationHead, TextClassifier, Tokens
+from tests.errors import refused
+
+pytest.importorskip("lightning")
+
+
+def classifier() -> TextClassifier:
+    torch.manual_seed(0)
+    trunk = models.bert(20, width=8, depth=3, heads=2, feed_forward=8, length=8, dropout=0.0)
+    return TextClassifier(trunk, ClassificationHead(8, 2, dropout=0.0))
+
+
+def test_rates_fall_from_the_head_to_the_embedding():
+    model = classifier()
+    built = training.Optimizer(lr=1.0, weight_decay=0.1, layer_decay=0.5).build(model)
+    rate_of = {id(p): group["lr"] for group in built.param_groups for p in group["params"]}
+    rates = {name: rate_of[id(p)] for name, p in model.named_parameters()}
+    wanted = {"head.": 1.0, "trunk.embedding.": 1 / 16}
+    wanted |= {f"trunk.reader.stack.layers.{i}.": 0.5 ** (3 - i) for i in range(3)}
+    for name, rate in rates.items():
+        assert [value for start, value in wanted.items() if name.startswith(start)] == [rate], name
+    assert len(training.Optimizer(lr=1.0).build(model).param_groups) == 1
+
+
+def test_rates_that_cannot_be():
+    for factor in (0.0, 1.5, float("nan")):
+        with refused("optimizer.layer_decay", expected="up to 1", got=repr(factor), remedy="0.9"):
+            training.Optimizer(layer_decay=factor)
+    with refused("optimizer.layer_decay", expected="a text model", got="0.5", remedy="choose 1"):
+        training.Optimizer(layer_decay=0.5).build(torch.nn.Linear(2, 2))
+
+
+def fitted(tmp_path, model, epochs, **settings):
+    batch = Batch((Tokens(torch.arange(8).view(2, 4)),), torch.tensor([0, 1]))
+    training.fit(
+        model,
+        tasks.TextClassification(),
+        {name: Loader(lambda _: batch, 2, 2) for name in ("train", "val", "test")},
+        training.RunFolder(tmp_path),
+        optimizer=training.Optimizer(lr=1e-2, weight_decay=0.1),
+        trainer=training.TrainerSettings(
+            epochs=epochs, monitor="train/loss", better="lower", accelerator="cpu", **settings
+        ),
+    )
+    return model.state_dict()
+
+
+def test_the_trunk_stays_until_the_head_has_been_trained(tmp_path):
+    before = classifier().state_dict()
+    for epochs, still in ((2, True), (4, False)):
+        after = fitted(tmp_path / str(epochs), classifier(), epochs, head_first=2)
+        changed = {name for name in before if not torch.equal(before[name], after[name])}
+        assert "head.output.weight" in changed
+        assert any(name.startswith("trunk.") for name in changed) is not still
+    assert all(p.requires_grad for p in classifier().parameters())
+
+
+def test_a_model_without_a_head_is_refused(tmp_path):
+    with refused("trainer.head_first", expected="a head", got="Sequential", remedy="choose 0"):
+        fitted(tmp_path, torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, head_first=1)
