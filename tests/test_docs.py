@@ -13,6 +13,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,17 +90,32 @@ def table_of_molecules(folder: Path) -> None:
     (folder / "mine.csv").write_text("\n".join(["smiles,solubility", *rows]) + "\n")
 
 
-def trained_on_molecules(folder: Path) -> None:
-    """The README's commands, shortened to two epochs."""
-    if "molecules" not in recipes.RECIPES:
-        pytest.skip("the recipe molecules is not in this version, so runs/mine cannot be made")
+def run_commands(page: str) -> None:
+    """Run the first commands of a page, trainings shortened to two epochs."""
+    for program, *words in commands_of(blocks(page, "")[0]):
+        if program == "edgewise" and "--input" not in words:
+            short = ["--trainer.epochs", "2"] if words[0] == "train" else []
+            assert main([*words, *short]) == 0
+
+
+def trained_on_molecules(page: str, folder: Path) -> None:
+    """What a page trains on a table of molecules."""
     pytest.importorskip("rdkit")
     pytest.importorskip("lightning")
     table_of_molecules(folder)
-    _, *commands = commands_of(blocks("README.md", "")[0])
-    for command in commands:
-        short = ["--trainer.epochs", "2"] if command[1] == "train" else []
-        assert main([*command[1:], *short]) == 0
+    run_commands(page)
+
+
+def trained_on_series(folder: Path) -> None:
+    """What the page trains on ten years of sales."""
+    pytest.importorskip("lightning")
+    pytest.importorskip("matplotlib")
+    rows = [
+        f"{2010 + month // 12}-{month % 12 + 1:02}-01,{100 + month + 9 * (month % 12)}"
+        for month in range(120)
+    ]
+    (folder / "sales.csv").write_text("\n".join(["day,sales", *rows]) + "\n")
+    run_commands("docs/series.md")
 
 
 def friends(folder: Path) -> None:
@@ -129,7 +145,9 @@ def book(folder: Path) -> None:
 
 
 PREPARED: dict[str, Callable[[Path], None]] = {
-    "README.md": trained_on_molecules,
+    "README.md": partial(trained_on_molecules, "README.md"),
+    "docs/molecules.md": partial(trained_on_molecules, "docs/molecules.md"),
+    "docs/series.md": trained_on_series,
     "docs/huggingface.md": checkpoints,
     "docs/large_graphs.md": friends,
     "docs/text.md": book,
@@ -340,7 +358,7 @@ def test_the_own_data_path_of_the_readme_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    trained_on_molecules(tmp_path)
+    trained_on_molecules("README.md", tmp_path)
     assert "solubility" in capsys.readouterr().out
     (answer,) = ew.load("runs/mine").predict(["CCO"])
     assert isinstance(answer["solubility"], float)

@@ -54,8 +54,8 @@ def test_each_fold_is_trained_once_and_summarised(recipe: recipes.Recipe, tmp_pa
 
 
 def test_outputs_are_in_the_unit_of_the_targets(recipe: recipes.Recipe) -> None:
-    model, loaders = prepare(recipe)
-    batch = next(iter(loaders["train"]))
+    model, splits = prepare(recipe)
+    batch = next(iter(splits.loaders(recipe.seed)["train"]))
     assert float(model.mean) == pytest.approx(float(batch.target.mean()), abs=1e-5)
     assert float(model.std) == pytest.approx(float(batch.target.std(correction=0)), abs=1e-5)
 

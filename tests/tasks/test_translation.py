@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from edgewise import models, tasks
 from edgewise.data import WritingBatch
@@ -59,6 +60,10 @@ def test_translations_are_what_the_model_likes_best() -> None:
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
+    def up_to_the_end(ids: Tensor) -> list[str]:
+        rows = [[*row, end] for row in ids.tolist()]  # the longest may have none
+        return [str(row[: row.index(end) + 1]) for row in rows]
+
     def batch(count: int) -> WritingBatch:
         sizes = torch.randint(1, 4, (count,))
         words = torch.randint(3, 9, (int(sizes.sum()),))
@@ -71,7 +76,9 @@ def test_translations_are_what_the_model_likes_best() -> None:
             prompt=torch.full((count, 1), begin),
             end=end,
             references=tuple(str(part.tolist()) for part in parts),
-            decode=lambda ids: [str([*row[: row.index(end)], end]) for row in ids.tolist()],
+            decode=lambda ids: [
+                str([*row, end][: [*row, end].index(end) + 1]) for row in ids.tolist()
+            ],
         )
 
     for _ in range(150):
