@@ -13,7 +13,7 @@ from torch import nn
 pytest.importorskip("lightning", reason="Lightning is not installed")
 pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 
-from edgewise import models, recipes, runs
+from edgewise import load, models, recipes, runs
 from edgewise.cli import main
 from edgewise.errors import RunExistsError
 from edgewise.runs.train_recipe import prepare
@@ -72,6 +72,20 @@ def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path
     recipe = replace(recipe, model=partial(models.graph_network, hidden=8))
     assert runs.train(recipe, tmp_path / "run")["test/rmse"] >= 0
     assert runs.load_recipe(RunFolder(tmp_path / "run")).model.func is models.graph_network
+
+
+@pytest.mark.parametrize("model", ["gps", "graphormer"])
+def test_a_graph_transformer_trains_where_nothing_but_bonds_is_known(
+    model: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["smiles,y", *(f"{s},{i / 2}" for i, s in enumerate(SMILES))]))
+    values = {"data.path": str(path), "data.target": "y", "data.val": 0.5, "data.folds": 3}
+    recipe = runs.with_values(recipes.find("attentive-esol"), {**values, "trainer.epochs": 1})
+    build = partial(models.MODELS[model], width=8, depth=1, heads=2)
+    assert runs.train(replace(recipe, model=build), tmp_path / "run")["test/rmse"] >= 0
+    (answer,) = load(tmp_path / "run").predict(["CCO"])
+    assert isinstance(answer["y"], float)
 
 
 def test_a_model_that_wants_more_than_the_data_say_is_refused(recipe: recipes.Recipe) -> None:

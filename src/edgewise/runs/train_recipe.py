@@ -156,6 +156,8 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
     arguments: dict[str, Any] = dict(fitted.model_arguments)
     data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
+    # A width of 0 says that the data have none of it, which is no news to a model without it.
+    arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
     if strange:
         raise ArgumentError(
