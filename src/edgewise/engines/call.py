@@ -12,6 +12,10 @@ from torch import Tensor
 from edgewise.biases import EdgeTerm, EdgeVector
 from edgewise.scores import Score
 
+LAYOUT_SECONDS = 250e-6
+"""To make the layout of a graph that is used once. That of one target, the newest token of a text
+that is being written, is: each step has another. Other graphs are taken to be used again."""
+
 
 @dataclass(eq=False)  # frozen takes twice as long to make
 class AttentionCall:

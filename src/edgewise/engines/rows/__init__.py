@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem, accumulator
 from edgewise.engines.native.operator import flat, refusals, unflat, wants_gradient
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
@@ -53,7 +53,7 @@ class Rows:
             return 160e-6 + 0.1e-6 * nodes + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
         terms = problem.bias + problem.gain
         each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
-        call = 145e-6 + 60e-6 * terms
+        call = 145e-6 + 60e-6 * terms + LAYOUT_SECONDS * (problem.num_targets == 1)
         if isinstance(problem.score, Additive):
             each += 0.5e-9 * heads * problem.width
             call += 50e-6

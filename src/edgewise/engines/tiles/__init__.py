@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem
 from edgewise.engines.native.operator import flat, refusals, unflat
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import TilesLayout
@@ -47,7 +47,7 @@ class Tiles:
         nodes = problem.num_targets + problem.num_sources
         pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
         each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
-        return 130e-6 + heads * each
+        return 130e-6 + LAYOUT_SECONDS * (problem.num_targets == 1) + heads * each
 
     def attend(self, call: AttentionCall, layout: TilesLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
