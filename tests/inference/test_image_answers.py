@@ -124,6 +124,9 @@ def test_what_is_no_image(run_folder, tmp_path):
     assert "PIL.Image.fromarray" in run.predict([3])[0]["error"]
     with pytest.raises(ArgumentError, match="a folder with images"):
         run.predict(tmp_path)
+    bad = tmp_path / "bad.png"
+    bad.write_text("no image")
+    assert run.predict(tmp_path)[0]["error"].startswith(f"`{bad}`: expected an image")
 
 
 def test_digits_on_paper(tmp_path):

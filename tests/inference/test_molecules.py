@@ -144,6 +144,79 @@ def test_a_file_without_its_columns_is_refused(run: Run, tmp_path: Path) -> None
     path.write_text("structure,T\nC,300\n")
     with refused(str(path), expected="'P'", got="structure, T", remedy="P"):
         run.predict(path)
+    path.write_text("Structure,T,P\nC,300,1\n")
+    remedy = "rename 'Structure' to 'structure'"
+    with refused(str(path), expected="'structure'", got="Structure, T, P", remedy=remedy):
+        run.predict(path)
+
+
+def test_a_table_without_rows_is_refused_and_nothing_is_written(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    new.write_text("structure\n")
+    assert main(["predict", str(runs["plain"]), "--input", str(new), "--out", str(out)]) == 2
+    assert "expected at least one input; got none" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [new]
+
+
+def test_columns_of_the_user_are_kept_beside_those_of_the_answer(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, out = tmp_path / "new.csv", tmp_path / "out.jsonl"
+    new.write_text("structure,y,error\nC,7,0.1\nC(,8,\n")
+    assert main(["predict", str(runs["plain"]), "--input", str(new), "--out", str(out)]) == 1
+    good, bad = map(json.loads, out.read_text().splitlines())
+    assert (good["y"], good["own_error"], "error" in good) == ("7", "0.1", False)
+    assert isinstance(good["predicted_y"], float)
+    assert (bad["y"], bad["own_error"]) == ("8", "")
+    assert bad["error"] == capsys.readouterr().err.removeprefix("edgewise: ").strip()
+
+
+def test_answers_do_not_take_the_place_of_their_inputs(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("structure\nC\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["predict", str(runs["plain"]), "--input", "new.csv", "--out", str(new)]) == 2
+    assert new.read_text() == "structure\nC\n"
+
+
+def test_a_picture_that_there_is_not_is_refused_before_anything_is_answered(
+    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, picture = tmp_path / "a.csv", tmp_path / "a.png"
+    command = ["predict", str(runs["plain"]), "C", "--out", str(out), "--draw", str(picture)]
+    assert main(command) == 2
+    assert "a run whose answers have a picture" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_options_may_come_before_inputs(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(runs["plain"]), "--batch-size", "1", "CCO", "CC"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["CCO", "CC"]
+    with pytest.raises(SystemExit):
+        main(["predict", str(runs["plain"]), "CCO", "--tpo", "1"])
+    assert "unrecognized arguments: --tpo 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lost", ["values", "tensors"])
+def test_what_a_run_has_lost_is_named(runs: dict[str, Path], tmp_path: Path, lost: str) -> None:
+    folder = shutil.copytree(runs["at"], tmp_path / "run")
+    path = folder / "fitted.json"
+    record = json.loads(path.read_text())
+    if lost == "values":
+        del record["values"]["smiles"]
+    else:
+        record["tensors"].append("more")
+    path.write_text(json.dumps(record))
+    name = {"values": "'smiles'", "tensors": "'more'"}[lost]
+    with refused(str(path), expected="keeps of the data", got=name, remedy="restore it"):
+        edgewise.load(folder)
 
 
 def test_there_are_no_options(plain: Run) -> None:

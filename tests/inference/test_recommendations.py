@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -111,6 +112,13 @@ def test_from_the_shell(recommender, tmp_path, capsys):
     assert good["person"] == "Zoë 1"
     assert good["items"][0]["item"].startswith("love")
     assert "error" in bad
+    asked.write_text("person,item,rank\nZoë 1,old,9\n")
+    table = tmp_path / "out.csv"
+    assert main(["predict", str(recommender), "--input", str(asked), "--out", str(table)]) == 0
+    with table.open(newline="", encoding="utf-8") as file:
+        row = next(csv.DictReader(file))
+    assert (row["item"], row["rank"], row["predicted_rank"]) == ("old", "9", "1")
+    assert row["predicted_item"] == good["items"][0]["item"]
     asked.write_text("persn\nZoë 1\n")
     assert main(["predict", str(recommender), "--input", str(asked)]) == 2
     assert "expected a column 'person'" in capsys.readouterr().err

@@ -97,6 +97,13 @@ def test_what_cannot_be_answered_is_named(run: Run) -> None:
     assert "dates such as 31.12.2020" in late["error"]
 
 
+def test_a_table_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("smiles,y\nC,1\n")
+    with refused(str(path), expected="'Day'", got="smiles, y", remedy="trained on"):
+        run.predict(path)
+
+
 def test_the_shell(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture, out = tmp_path / "f.png", tmp_path / "f.csv"
     assert main(["predict", str(folder), "--back", "2", "--draw", str(picture)]) == 0
@@ -115,8 +122,8 @@ def test_the_shell(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["predict", str(folder), "--input", str(new), "--out", str(out)]) == 1
     assert "row 5 of new.csv" in capsys.readouterr().err
     new.write_text("when,sold\n1,2\n")
-    assert main(["predict", str(folder), "--input", str(new)]) == 1
-    assert "a column of new.csv" in capsys.readouterr().err
+    assert main(["predict", str(folder), "--input", str(new)]) == 2
+    assert "expected a column 'Day'" in capsys.readouterr().err
     jsonl = tmp_path / "f.jsonl"
     assert main(["predict", str(folder), "--out", str(jsonl)]) == 0
     assert len(json.loads(jsonl.read_text())["forecast"]) == 7

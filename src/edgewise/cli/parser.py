@@ -40,7 +40,13 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     """
     rest, fields = split_fields(argv)
     named = next((RECIPES[word] for word in rest if word in RECIPES), None)
-    arguments = build_parser(named).parse_args(rest)
+    parser = build_parser(named)
+    arguments, more = parser.parse_known_args(rest)
+    # argparse takes no words after an option where it has found none before it.
+    if more and hasattr(arguments, "inputs") and not any(word.startswith("-") for word in more):
+        arguments.inputs, more = [*arguments.inputs, *more], []
+    if more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
     typed = [
         *fields.values(),
         *getattr(arguments, "values", ()),

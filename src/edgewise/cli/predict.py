@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from edgewise.cli.table import table
@@ -42,7 +43,10 @@ def predict(arguments: Namespace) -> int:
         )
     if arguments.out is not None:
         check_form(arguments.out)
+        _check_other(arguments.out, arguments.input)
     run = load(arguments.folder)
+    if arguments.draw is not None:
+        run.predictor.check_draws()
     chosen = {name: getattr(arguments, name) for name in OPTIONS}
     options = {name: value for name, value in chosen.items() if value is not None}
     inputs = arguments.input
@@ -64,6 +68,17 @@ def predict(arguments: Namespace) -> int:
     for line in wrong:
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _check_other(out: Path, given: Path | None) -> None:
+    """Refuse to put the answers in the place of what they answer."""
+    if given is not None and out.exists() and given.exists() and out.samefile(given):
+        raise ArgumentError(
+            "--out",
+            expected="another file than that of the inputs",
+            got=str(out),
+            remedy="choose another name",
+        )
 
 
 def _watched(answers: Iterable[Any], wrong: list[str]) -> Iterable[Any]:

@@ -27,19 +27,16 @@ class OnImages(Predictor):
             path = Path(word)
             yield from _images_in(path) if path.is_dir() else [path]
 
-    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """An image, a folder of images, or a list or table that names files."""
         if path.is_dir() or path.suffix.lower() in SUFFIXES:
-            for number, image in enumerate(_images_in(path) if path.is_dir() else [path], 1):
-                yield number, {"input": str(image)}, image
+            for image in _images_in(path) if path.is_dir() else [path]:
+                yield None, {"input": str(image)}, image
         else:
             yield from super().from_file(path)
 
     def columns(self) -> tuple[str, ...]:
         return ("file",)
-
-    def from_row(self, row: Mapping[str, Any]) -> Any:
-        return row["file"]
 
     def prepare(self, value: Any) -> Tensor:
         data = self.recipe.data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,9 +42,6 @@ class NewLinks(Predictor):
 
     def columns(self) -> tuple[str, ...]:
         return (self.fitted.values["column"],)
-
-    def from_row(self, row: Mapping[str, Any]) -> Any:
-        return row[self.columns()[0]]
 
     def prepare(self, value: Any) -> int:
         return self.nodes.number(value)

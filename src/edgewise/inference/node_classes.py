@@ -48,7 +48,7 @@ class NodeClasses(Predictor):
         scores: Tensor = self.model(found.x, found.graph)
         return scores.softmax(-1)
 
-    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Ids from a table or from lines; or all nodes of a new graph, a folder or ``.npz``."""
         if not path.is_dir() and path.suffix != ".npz":
             yield from super().from_file(path)
@@ -56,14 +56,11 @@ class NodeClasses(Predictor):
         assert isinstance(self.recipe.data, NodeData)
         found = self.recipe.data.read_new(path, self.fitted.values)
         rows = self._probabilities(found)
-        for number, (name, row) in enumerate(zip(found.ids, rows, strict=True), 1):
-            yield number, {"input": name}, NewNode(name, row)
+        for name, row in zip(found.ids, rows, strict=True):
+            yield None, {"input": name}, NewNode(name, row)
 
     def columns(self) -> tuple[str, ...]:
         return (self.fitted.values.get("column", "id"),)
-
-    def from_row(self, row: Mapping[str, Any]) -> Any:
-        return row[self.columns()[0]]
 
     def prepare(self, value: Any) -> Tensor:
         if isinstance(value, NewNode):

@@ -102,8 +102,10 @@ class Predictor(ABC):
         """The inputs that words on a command line stand for; each is one."""
         yield from words
 
-    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """The rows of a file: the number of the line, the columns, and the input in them.
+
+        What is no line of a text, such as an image of a folder, has no number.
 
         Rows are those of a table with a header (``.csv``, ``.tsv``, ``.jsonl``), or lines of a
         text under the name ``input``; see :func:`edgewise.inference.rows.read_rows`.
@@ -115,9 +117,9 @@ class Predictor(ABC):
     def columns(self) -> tuple[str, ...]:
         """The columns that a table must have."""
 
-    @abstractmethod
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        """The input in a row of a table; a dict in Python is one, too."""
+        """The input in a row of a table, which has the columns; a dict in Python is one, too."""
+        return row[self.columns()[0]]
 
     @abstractmethod
     def prepare(self, value: Any) -> Any:
@@ -153,6 +155,11 @@ class Predictor(ABC):
             got=f"a run of {self.recipe.name}",
             remedy="leave it out",
         )
+
+    def check_draws(self) -> None:
+        """Raise the error of :meth:`draw` where answers of this kind have no picture."""
+        if type(self).draw is Predictor.draw:
+            self.draw([])
 
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:

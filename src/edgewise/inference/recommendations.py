@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -41,9 +40,6 @@ class Recommendations(Predictor):
 
     def columns(self) -> tuple[str, ...]:
         return (self.fitted.values["columns"][0],)
-
-    def from_row(self, row: Mapping[str, Any]) -> Any:
-        return row[self.columns()[0]]
 
     def prepare(self, value: Any) -> int:
         return self.users.number(value)

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from edgewise.data.reading import OPENED, opened_text, text_form
 from edgewise.data.table import table_rows
-from edgewise.errors import ArgumentError, unknown_name
+from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -57,7 +57,7 @@ def _form(path: Path) -> str:
 def _table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = table_rows(path, argument=str(path))
     _, names = next(rows)
-    _check_columns(path, columns, names)
+    check_columns(path, columns, names)
     yield from ((line, dict(zip(names, row, strict=True))) for line, row in rows)
 
 
@@ -73,23 +73,22 @@ def _objects(
             raise _damaged(path, "an object in each line", f"{error} in line {number}") from error
         if not isinstance(row, dict):
             raise _damaged(path, "an object in each line", f"{line[:40]!r} in line {number}")
-        _check_columns(path, columns, list(row))
+        check_columns(path, columns, list(row))
         yield number, row
 
 
-def _check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a table without a column that the run was trained on."""
     for column in columns:
         if column not in names:
-            if not names:
-                raise _damaged(path, f"a table with a column {column}", "an empty file")
-            unknown = unknown_name(str(path), column, names)
+            same = [name for name in names if name.lower() == column.lower()]
             raise ArgumentError(
                 str(path),
                 expected=f"a column {column!r}",
-                got=f"the columns {', '.join(names)}",
-                remedy=f"name it {column}, as in the table that was trained on"
-                if "did you mean" not in unknown.remedy
-                else f"rename it: {unknown.remedy}",
+                got=f"the columns {', '.join(names)}" if names else "none",
+                remedy=f"rename {same[0]!r} to {column!r}"
+                if same
+                else f"name it {column!r}, as in the table that was trained on",
             )
 
 
@@ -99,18 +98,19 @@ def _damaged(path: Path, expected: str, got: str) -> ArgumentError:
 
 def flat(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """An answer as rows of a table: one, or one for each dict of a list in it, with its rank."""
-    lists = [name for name, value in answer.items() if _is_of_dicts(value)]
+    lists = [name for name, value in answer.items() if is_of_dicts(value)]
     plain = {n: _cell(v) for n, v in answer.items() if n not in lists}
     if not lists:
         return [plain]
-    rows = answer[lists[0]]
+    rows, place = answer[lists[0]], "predicted_rank" if "rank" in plain else "rank"
     return [
-        {**plain, "rank": rank, **{n: _cell(v) for n, v in row.items()}}
+        {**plain, place: rank, **{n: _cell(v) for n, v in row.items()}}
         for rank, row in enumerate(rows, 1)
     ] or [plain]
 
 
-def _is_of_dicts(value: Any) -> bool:
+def is_of_dicts(value: Any) -> bool:
+    """Whether a value of an answer becomes rows of a table."""
     return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
 
 

@@ -14,8 +14,10 @@ from torch import nn
 
 from edgewise.arguments import check_least
 from edgewise.data.text.tokenizer import FILE, load_tokenizer
+from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
+from edgewise.inference.rows import is_of_dicts
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import load_fitted
 from edgewise.runs.record import check_finished, load_recipe
@@ -104,12 +106,21 @@ class Run:
             yield from self.predictor.answers(part, options)
 
     def _of_file(self, path: Path, size: int, options: Mapping[str, Any]) -> Iterator[Answer]:
+        rows = 0
         for part in _parts(self.predictor.from_file(path), size):
+            rows += len(part)
             answers = self.predictor.answers([value for _, _, value in part], options)
             for (line, row, _), answer in zip(part, answers, strict=True):
-                if "error" in answer:
+                if "error" in answer and line is not None:
                     answer["error"] = f"line {line} of {path.name}: {answer['error']}"
                 yield _joined(row, answer)
+        if not rows:
+            raise ArgumentError(
+                str(path),
+                expected="at least one input",
+                got="none",
+                remedy=f"give {self.predictor.input} in each row",
+            )
 
     def _repr_html_(self) -> str:
         """What it is, answers on and measured, and its learning curve, as notebooks show it."""
@@ -137,11 +148,25 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """A row of a table and the answer to it, which leaves the row's own columns as they are."""
+    """A row of a table and the answer to it, which leaves the row's own columns as they are.
+
+    Only its ``error`` has another name then: an answer with one is known by it.
+    """
     if set(row) == {"input"}:
         return answer
+    own = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}
     found = {name: value for name, value in answer.items() if name != "input"}
-    return {**row, **{f"predicted_{n}" if n in row else n: v for n, v in found.items()}}
+    return own | _beside(own, found)
+
+
+def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
+    """What was found, under names that the row does not have; in lists of dicts, too."""
+    return {
+        f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
+        if is_of_dicts(value)
+        else value
+        for name, value in found.items()
+    }
 
 
 def load(path: Path | str) -> Run:

@@ -14,6 +14,7 @@ from edgewise.data.series.time_series import Series, TimeSeries, history_of
 from edgewise.data.table import Table, as_number, read_table
 from edgewise.errors import ArgumentError, require
 from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.rows import check_columns
 from edgewise.tasks import Forecast
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ class Forecasts(Predictor):
         """One history, of which each word is a value."""
         yield list(words)
 
-    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """One history, whose rows are all of the file."""
-        yield 0, {"input": path.name}, read_table(path, argument=str(path))
+        table = read_table(path, argument=str(path))
+        check_columns(path, self.columns(), list(table.columns))
+        yield None, {"input": path.name}, table
 
     def listed(self, inputs: Any) -> list[Any]:
         """A single history, or several of them."""

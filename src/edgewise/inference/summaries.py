@@ -17,7 +17,6 @@ from edgewise.data.text.wiki_summaries import Articles, WikiSummaries
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text
 from edgewise.inference.rows import is_table
-from edgewise.inference.texts import of_column
 from edgewise.tasks import Extraction
 
 ABBREVIATIONS = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
@@ -36,19 +35,19 @@ class Summaries(Predictor):
         """Articles, or the names of files with one each."""
         yield from (read_text(Path(word)) if _is_file(word) else word for word in words)
 
-    def from_file(self, path: Path) -> Iterator[tuple[int, Mapping[str, Any], Any]]:
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """A table has an article in each row; any other file is one."""
         if is_table(path):
             yield from super().from_file(path)
         else:
             text = read_text(path)
-            yield 1, {"input": text}, text
+            yield None, {"input": text}, text
 
     def columns(self) -> tuple[str, ...]:
         return ("title", "text")
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        return f"{of_column(row, 'title')}\n{of_column(row, 'text')}"
+        return f"{row['title']}\n{row['text']}"
 
     def prepare(self, value: Any) -> Article:
         title, _, body = check_text(value, self.input).partition("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -68,8 +69,8 @@ def load_fitted(folder: RunFolder) -> Fitted:
     try:
         sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
-        if names:
-            values = values | folder.read_tensors(FITTED_TENSORS)
+        tensors = folder.read_tensors(FITTED_TENSORS) if names else {}
+        values = _Kept(folder.path, {**values, **{name: tensors[name] for name in names}})
         return Fitted(sizes, None if scale is None else TargetScale(*scale), values)
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
@@ -78,6 +79,22 @@ def load_fitted(folder: RunFolder) -> Fitted:
             got=f"one without {error}",
             remedy="restore it, or train again",
         ) from error
+
+
+class _Kept(dict[str, Any]):
+    """Values of a run, which names its folder where an older or damaged one lacks some."""
+
+    def __init__(self, path: Path, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise ArgumentError(
+            str(self.path / FITTED),
+            expected="what `edgewise train` keeps of the data",
+            got=f"one without {name!r}",
+            remedy="restore it, or train again",
+        )
 
 
 def _as_given(value: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from edgewise import data, models, tasks
+from edgewise.recipes import find
 from tests.errors import refused
 
 metrics = pytest.importorskip("edgewise.tasks.forecast_metrics")
@@ -77,11 +78,16 @@ def test_bad_fields(fields: dict[str, object], argument: str) -> None:
         data.time_series(**fields)
 
 
+def test_without_a_table_it_asks_for_one() -> None:
+    with refused("data.path", expected="a table", got="none", remedy="--data.path"):
+        find("series").data.load()
+
+
 def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> None:
     with refused("data.history, data.horizon", expected="every part", got="100", remedy="shorter"):
         counted(table, horizon=30).load()
     with refused("data.history", expected="52 steps", got="20", remedy="longer"):
-        data.time_series(history=20).load()
+        data.time_series(name="co2", history=20).load()
     holes = tmp_path / "holes.csv"
     for text in ("nan", "1e39"):
         holes.write_text(f"value\n1\n3\n{text}\n")

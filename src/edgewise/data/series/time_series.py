@@ -62,8 +62,8 @@ class TimeSeries(Data):
     as many whole seasons as it takes) before.
 
     Attributes:
-        name: a series that statsmodels brings; values that are missing there (59 weeks of ``co2``)
-            are filled on a straight line.
+        name: a series that statsmodels brings, where there is no ``path``; values that are missing
+            there (59 weeks of ``co2``) are filled on a straight line.
         path: a table of your own instead, with a row for each point in time.
         column: of that table; "" is the only one of numbers.
         date: its column of dates; "" is the only one that can be read as such, if there is one,
@@ -84,7 +84,7 @@ class TimeSeries(Data):
 
     """
 
-    name: Bundled = "co2"
+    name: Bundled | None = None
     path: str = ""
     column: str = ""
     date: str = ""
@@ -100,7 +100,8 @@ class TimeSeries(Data):
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
-        check_choice("data.name", self.name, get_args(Bundled))
+        if self.name is not None:
+            check_choice("data.name", self.name, get_args(Bundled))
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
             check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
@@ -121,7 +122,7 @@ class TimeSeries(Data):
             return self._load()
 
     def _load(self) -> Splits:
-        series, names = self._of_table() if self.path else (_bundled(self.name), {})
+        series, names = self._found()
         values = series.values
         history, horizon, season = self._sizes(series)
         if season > history:
@@ -148,25 +149,37 @@ class TimeSeries(Data):
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
         fitted = {
-            "column": names.get("column", self.name),
-            "date": names.get("date", "date"),
+            **names,
             "step": series.step and series.step._asdict(),
             "last": series.last and series.last.isoformat(),
             "series": values[-history - horizon :].clone(),
         }
         return Splits(sizes, train, val, test, self.batch_size, fitted=fitted)
 
+    def _found(self) -> tuple[Series, dict[str, str]]:
+        """The series, and the names of its columns."""
+        if self.path:
+            return self._of_table()
+        if self.name is None:
+            raise ArgumentError(
+                "data.path",
+                expected="a table of a series",
+                got="none",
+                remedy="name it with --data.path, or a bundled one with --data.name: "
+                + ", ".join(SEASONS),
+            )
+        return _bundled(self.name), {"column": self.name, "date": "date"}
+
     def _sizes(self, series: Series) -> tuple[int, int, int]:
         """History, horizon and season: those that are given, or what suits the series."""
         length = len(series.values)
         usual = series.step.season if series.step else 1
-        season = self.season or (usual if self.path else SEASONS[self.name])
+        season = self.season or (SEASONS[self.name] if self.name and not self.path else usual)
         far = season if season >= SHORT else 2 * SHORT
         horizon = self.horizon or max(1, min(far, int(length * self.val)))
         return self.history or max(season, 2, min(3 * far, length // 3)), horizon, season
 
     def _of_table(self) -> tuple[Series, dict[str, str]]:
-        """The series, and the names of its columns."""
         table = read_table(Path(self.path).expanduser())
         date = self.date
         if not date:
