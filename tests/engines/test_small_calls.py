@@ -7,6 +7,7 @@ import gc
 import pickle
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -111,6 +112,23 @@ def test_what_is_remembered_of_calls_has_an_end() -> None:
     for width in range(1, 2 * MOST_SIZES):
         ew.attend(*nodes(width=width), graph, engine="rows")
     assert 0 < len(layout_of(graph, RowsLayout).by_target.members) <= MOST_SIZES
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_graph_that_was_sent_to_a_process_can_still_be_used(engine: str) -> None:
+    graph = graph_for(engine)
+    if engine == "tiles":  # of the type that the kernels read
+        last = torch.arange(1, N + 1, dtype=torch.int32)
+        graph = graphs.Intervals(torch.zeros_like(last), last, N)
+    leaves = nodes()
+    ew.attend(*leaves, graph, engine=engine).sum().backward()
+    rows = layout_of(graph, RowsLayout) if engine == "rows" else None
+    sides = [rows.by_target, rows.by_source] if rows else [layout_of(graph, TilesLayout)]
+    tensors = [x for side in sides for x in side.tensors]  # type: ignore[union-attr]
+    addresses = [x.data_ptr() for x in tensors]
+    ForkingPickler.dumps(graph)  # type: ignore[no-untyped-call]
+    # What is remembered has these addresses.
+    assert [x.data_ptr() for x in tensors] == addresses
 
 
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
