@@ -15,7 +15,7 @@ forward and backward; every differentiable argument has a gradient.
 from __future__ import annotations
 
 import itertools
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ from edgewise.checks import (
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge_attention, merge_seconds
-from edgewise.engines.native.operator import transformed, watched
+from edgewise.engines.native.operator import remembered, transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of
@@ -223,11 +223,11 @@ def prepare(
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
     """The engine for a call; chosen once for all that are alike, as it takes a while."""
-    if watched():  # sizes may be symbols
+    # Sizes may be symbols, or an engine that is named may refuse; "auto" would be "reference".
+    if watched() or (engine != "auto" and transformed()):
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
         engine,
-        engine != "auto" and transformed(),  # as "auto" would be "reference"
         lse,
         call.query.dtype,
         call.query.shape,
@@ -239,7 +239,10 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
         call.gain is None,
         call.edge_key is None and call.edge_value is None,
     )
-    return graph.cached(alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine))
+    chosen: dict[Any, Choice] = graph.cached("chosen", dict)
+    return remembered(
+        chosen, alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine)
+    )
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:

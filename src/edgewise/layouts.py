@@ -142,9 +142,9 @@ def _tiles_layout(graph: Graph) -> TilesLayout:
     block = F.pad(first_row, (0, 1), value=graph.num_targets)
     unit = torch.stack([boundaries(blocks), boundaries(sources)], 1)
     first_edge = starts(graph.in_degree())
-    return TilesLayout(
-        graph.start.int(),
-        graph.stop.int(),
+    return TilesLayout(  # which has no tensor of the graph's own
+        graph.start.to(torch.int32, copy=True),
+        graph.stop.to(torch.int32, copy=True),
         first_edge,
         block.int(),
         unit.int(),

@@ -12,6 +12,7 @@ from torch import Tensor
 from edgewise import Graph, encodings, graphs
 from edgewise.encodings import members
 from edgewise.encodings.members import member_sizes
+from edgewise.errors import ArgumentError
 from tests.errors import refused
 
 pytest.importorskip("networkx")
@@ -262,3 +263,16 @@ def test_signs_are_drawn_in_training_or_make_no_difference() -> None:
 def test_random_features_differ_in_every_call() -> None:
     encoding, x = encodings.RandomFeatures(8), torch.zeros(3, 8)
     assert (encoding(x) != encoding(x)).any()
+
+
+def test_members_have_as_many_targets_as_sources() -> None:
+    sizes = torch.tensor([2, 3]), torch.tensor([3, 2])
+    graph = graphs.Edges(torch.tensor([[0, 3], [0, 4]]), 5, 5, sizes)
+    with pytest.raises(ArgumentError, match="as many targets as sources"):
+        encodings.laplacian_eigenvectors(graph, 2)
+
+
+def test_distances_from_a_set_are_of_one_graph() -> None:
+    graph = graphs.batch(graphs.complete(), [2, 3])
+    with pytest.raises(ArgumentError, match="one graph"):
+        encodings.distance_encoding(graph, torch.tensor([0]))

@@ -7,6 +7,7 @@ import gc
 import pickle
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -17,9 +18,10 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines.native import library
+from edgewise.engines.native import library, operator
 from edgewise.engines.native.operator import MOST_SIZES
 from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.rows.softmax import rows_softmax
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.layouts import layout_of
 
@@ -111,6 +113,64 @@ def test_what_is_remembered_of_calls_has_an_end() -> None:
     for width in range(1, 2 * MOST_SIZES):
         ew.attend(*nodes(width=width), graph, engine="rows")
     assert 0 < len(layout_of(graph, RowsLayout).by_target.members) <= MOST_SIZES
+    assert 0 < len(graph.cached("chosen", dict)) <= MOST_SIZES
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_named_engine_refuses_what_it_cannot_see_into(engine: str) -> None:
+    graph = graph_for(engine)
+    query, key, value = (x.detach() for x in nodes())
+
+    def loss(query: Tensor) -> Tensor:
+        return ew.attend(query, key, value, graph, engine=engine).sum()
+
+    for _ in range(2):
+        loss(query)
+        with pytest.raises(ew.ArgumentError, match=r"torch\.func"):
+            torch.func.grad(loss)(query)
+
+
+class Constant(torch.autograd.Function):
+    """What comes after it has no gradient."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, *_grads: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_without_a_gradient_of_the_results_the_arguments_have_none(
+    watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if watched:
+        monkeypatch.setattr(operator, "watched", lambda *_: True)
+    layout = layout_of(graph_for("rows"), RowsLayout)
+    scores = torch.randn(1, 60, 2, requires_grad=True)
+    by_target = layout.by_target.tensors if watched else layout.by_target
+    weights = rows_softmax({"scores": scores}, {"by_target": by_target, "columns": N})["weights"]
+    Constant.apply(weights).sum().backward()  # type: ignore[no-untyped-call]
+    assert scores.grad is None
+
+
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_graph_that_was_sent_to_a_process_can_still_be_used(engine: str) -> None:
+    graph = graph_for(engine)
+    if engine == "tiles":  # of the type that the kernels read
+        last = torch.arange(1, N + 1, dtype=torch.int32)
+        graph = graphs.Intervals(torch.zeros_like(last), last, N)
+    leaves = nodes()
+    ew.attend(*leaves, graph, engine=engine).sum().backward()
+    rows = layout_of(graph, RowsLayout) if engine == "rows" else None
+    sides = [rows.by_target, rows.by_source] if rows else [layout_of(graph, TilesLayout)]
+    tensors = [x for side in sides for x in side.tensors]  # type: ignore[union-attr]
+    addresses = [x.data_ptr() for x in tensors]
+    ForkingPickler.dumps(graph)  # type: ignore[no-untyped-call]
+    # What is remembered has these addresses.
+    assert [x.data_ptr() for x in tensors] == addresses
 
 
 @pytest.mark.parametrize("engine", ["rows", "tiles"])

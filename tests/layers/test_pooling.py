@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.layers import AttentionPool, ClassToken, Pool
+from edgewise.errors import ArgumentError
+from edgewise.layers import AttentionPool, ClassToken, Pool, packed_graph
 from tests.errors import refused
 
 SIZES = [3, 0, 1, 4]
@@ -95,3 +96,21 @@ def test_every_weight_learns() -> None:
 def test_heads_must_divide_the_width() -> None:
     with pytest.raises(ValueError, match="a divisor of the width 6"):
         AttentionPool(6, 4)
+
+
+@pytest.mark.parametrize("starts", [[0, 1], [1, 0]])
+def test_members_of_a_packed_graph_make_up_all_nodes(starts: list[int]) -> None:
+    start = torch.tensor(starts)
+    membership = graphs.Intervals(start, start + 2, 4)  # node 1 twice and node 3 never
+    edges = graphs.Edges(torch.empty(2, 0, dtype=torch.long), 4, 4)
+    with pytest.raises(ArgumentError, match="each once"):
+        packed_graph(torch.randn(4, 8), edges, membership)
+    with pytest.raises(ArgumentError, match="membership graph"):
+        packed_graph(torch.randn(4, 8), edges, graphs.Edges(torch.tensor([[0], [0]]), 1, 4))
+
+
+def test_the_members_that_a_graph_knows_are_those_of_the_sizes() -> None:
+    graph = graphs.batch(graphs.complete(), [3, 1])
+    assert packed_graph(torch.randn(4, 8), graph, [3, 1]) is graph
+    with pytest.raises(ArgumentError, match="no edge joins"):
+        packed_graph(torch.randn(4, 8), graph, [2, 2])

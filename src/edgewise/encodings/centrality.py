@@ -13,7 +13,7 @@ from edgewise.graphs import Graph, check_square
 
 
 def degrees(graph: Graph) -> Tensor:
-    """``[N, 2]``: how many nodes each node reads, and how many read it."""
+    """``[N, 2]``: how many edges each node reads by, and how many it is read by."""
     check_square(graph, SQUARE)
     read_by = torch.bincount(graph.source, minlength=graph.num_sources)
     return torch.stack([graph.in_degree(), read_by], dim=1)

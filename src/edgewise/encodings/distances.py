@@ -22,6 +22,7 @@ from edgewise.encodings.members import (
     members_by_size,
     pair_index,
 )
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 
 FAR = -1
@@ -144,10 +145,20 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
         longest: distances beyond it are one class.
         walk: steps of the random walk; 0 for none.
 
+    Raises:
+        ArgumentError: the graph is a batch of several, or has more than 8,192 nodes.
+
     """
     check_from_zero("longest", longest, "choose for example 5")
     check_from_zero("walk", walk, "choose for example 4")
     n = graph.num_targets
+    if _pairs(graph) != n**2:
+        raise ArgumentError(
+            "graph",
+            expected="one graph, as the set is one of its nodes",
+            got=f"a batch of {len(member_sizes(graph))}",
+            remedy="encode each of them by itself",
+        )
     steps = shortest_paths(graph).view(n, n)[:, nodes]  # target reads: i is reached from the set
     kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
     code = nn.functional.one_hot(kinds, longest + 2).sum(1).float()

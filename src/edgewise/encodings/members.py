@@ -41,7 +41,15 @@ def member_sizes(graph: Graph) -> Tensor:
     check_square(graph, SQUARE)
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)
-    return graph.segments[0].to(graph.device)
+    sizes, sources = graph.segments
+    if not torch.equal(sizes, sources):
+        raise ArgumentError(
+            "graph",
+            expected="members with as many targets as sources",
+            got=repr(graph),
+            remedy=SQUARE,
+        )
+    return sizes.to(graph.device)
 
 
 def members_by_size(graph: Graph) -> Iterator[Members]:

@@ -13,6 +13,7 @@ from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
+from edgewise.ragged import starts
 
 Pooling = Literal["mean", "sum", "max", "class", "last"]
 REDUCTIONS: dict[str, Reduce] = {
@@ -69,21 +70,29 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             remedy="use a device with memory",
         )
     graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-    if graph.segments is not None or batch is None:
+    if batch is None or (graph.segments is not None and isinstance(batch, Graph)):
         return graph
     members = members_of(x, batch)
-    assert isinstance(members, Intervals)  # of which membership is made
+    if not isinstance(members, Intervals):
+        raise ArgumentError(
+            "batch",
+            expected="sizes of graphs, or a membership graph",
+            got=repr(batch),
+            remedy="make it with graphs.membership(sizes)",
+        )
     parts = torch.stack([members.start, members.stop])
     if isinstance(batch, Graph):  # which may read a graph twice, or in another order
         parts = parts.unique(dim=1)
     sizes = parts[1] - parts[0]
-    if int(sizes.sum()) != x.shape[-2]:
+    if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):
         raise ArgumentError(
             "batch",
-            expected=f"graphs that make up all of the {x.shape[-2]} nodes",
-            got=f"{int(sizes.sum())} of them",
+            expected=f"graphs that make up all of the {x.shape[-2]} nodes, each once",
+            got=f"the nodes {parts.T.tolist()[:8]} (first and end of each)",
             remedy="give the sizes of all graphs, in their order",
         )
+    if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
+        return graph
     member = torch.arange(len(sizes), device=x.device).repeat_interleave(sizes)
     if not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(

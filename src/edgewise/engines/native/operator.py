@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from edgewise.engines.native import library
 
 if TYPE_CHECKING:
     from edgewise.engines.call import Problem
+
+T = TypeVar("T")
 
 PLAIN = (Tensor, Parameter)
 """Tensors that hold their numbers themselves."""
@@ -141,17 +143,17 @@ def members_of(
 
 
 MOST_SIZES = 32
-"""Kinds of calls on one graph whose members are remembered."""
+"""Kinds of calls on one graph of which something is remembered."""
 
 
-def remembered(known: dict[Any, Members], key: Any, make: Callable[[], Members]) -> Members:
+def remembered(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
     """What ``make`` gives, once for all calls of a kind: it takes as long as a small kernel."""
-    members = known.get(key)
-    if members is None:
+    kept = known.get(key)
+    if kept is None:
         if len(known) >= MOST_SIZES:
             known.clear()
-        members = known[key] = make()
-    return members
+        kept = known[key] = make()
+    return kept
 
 
 LEAST_WORK = 200_000
@@ -292,7 +294,8 @@ class KernelOperator(ABC):
         needs = list(ctx.needs_input_grad[: self.differentiable])
         given = grads[: self.with_gradient]
         gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        made = gradient(needs, *results, *given, *inputs)
+        asked = [x for x in given if x is not None]  # else what comes after has no gradient
+        made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
         wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
         # Autograd wants one for each tensor of a list.
         rest = [None if length < 0 else [None] * length for length in ctx.lists]
@@ -352,6 +355,8 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        if not [x for x in grads if x is not None]:  # what comes after has no gradient
+            return (None,) * (3 + len(ctx.leaves))
         if torch.is_grad_enabled():  # create_graph: somebody may differentiate these again
             with torch.no_grad():
                 found = _Eager.backward(ctx, *grads)

@@ -135,8 +135,11 @@ class Side:
         self.address = addressof(self.structure)
 
     def __reduce__(self) -> tuple[type[Side], tuple[list[Tensor], int]]:
-        """A copy, or one in another process, has addresses of its own."""
-        return Side, (self.tensors, self.columns)
+        """A copy, or one in another process, has addresses of its own.
+
+        Sending a tensor to a process moves it into shared memory; those here stay where they are.
+        """
+        return Side, ([x.clone() for x in self.tensors], self.columns)
 
 
 class RowsLayout:

@@ -42,5 +42,8 @@ class TilesLayout:
         return [self.start, self.stop, self.edge, self.block, self.unit]
 
     def __reduce__(self) -> tuple[type[TilesLayout], tuple[Any, ...]]:
-        """A copy, or one in another process, remembers no addresses of this one."""
-        return TilesLayout, (*self.tensors, self.pairs)
+        """A copy, or one in another process, remembers no addresses of this one.
+
+        Sending a tensor to a process moves it into shared memory; those here stay where they are.
+        """
+        return TilesLayout, (*[x.clone() for x in self.tensors], self.pairs)
