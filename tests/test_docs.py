@@ -344,6 +344,20 @@ def test_a_command_of_a_page_is_one(
             assert set(extra.split(",")) <= set(known["optional-dependencies"])
 
 
+def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
+    page = (ROOT / "docs" / "your_data.md").read_text()
+    trained = set()
+    for line in re.findall(r"`edgewise ((?:train|predict) .*?)`", page):
+        arguments, fields = parse(shlex.split(line))
+        if arguments.command == "train":
+            trained.add(arguments.recipe)
+            check_fields(arguments, fields)
+        elif arguments.command == "predict":
+            assert arguments.folder.name in trained
+    kinds = "molecules texts tags pairs writing images nodes links interactions series"
+    assert trained == set(kinds.split())
+
+
 def check_fields(arguments: argparse.Namespace, fields: dict[str, str]) -> None:
     """The recipe has these fields, and they take these values."""
     recipe = recipes.find(arguments.recipe)
