@@ -294,3 +294,18 @@ def test_what_a_killed_process_was_writing_is_taken_away(tmp_path: Path) -> None
     with run.claimed("recipe.json", {}, resume=True):
         pass
     assert [file.name for file in tmp_path.iterdir()] == ["recipe.json"]
+
+
+def test_a_picture_has_the_form_that_its_name_says(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    folder = RunFolder(tmp_path)
+    folder.write_figure("drawn.svg", Figure())
+    assert "<svg" in (tmp_path / "drawn.svg").read_text()
+    folder.write_figure("drawn.PNG", Figure())
+    assert (tmp_path / "drawn.PNG").read_bytes().startswith(b"\x89PNG")
+    for name in ("drawn.xyz", "drawn"):
+        with refused(str(tmp_path / name), expected=".png", got=name, remedy="drawn.png"):
+            folder.write_figure(name, Figure())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drawn.PNG", "drawn.svg"]

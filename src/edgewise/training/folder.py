@@ -332,8 +332,22 @@ class RunFolder:
             ) from error
 
     def write_figure(self, name: str, figure: Figure) -> None:
-        """Write a picture."""
-        self.write(name, lambda part: figure.savefig(part, dpi=150, format="png"))
+        """Write a picture in the form that its name says, such as ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ArgumentError: there is no such form.
+
+        """
+        form = Path(name).suffix.removeprefix(".").lower()
+        forms = figure.canvas.get_supported_filetypes()
+        if form not in forms:
+            raise ArgumentError(
+                str(self.path / name),
+                expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(forms))}",
+                got=name,
+                remedy=f"write {Path(name).stem}.png",
+            )
+        self.write(name, lambda part: figure.savefig(part, dpi=150, format=form))
 
 
 def _indented(value: Any) -> str:
