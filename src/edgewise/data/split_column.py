@@ -12,9 +12,10 @@ NAMES = ("split", "set", "subset", "partition")
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing", "holdout"),
+    "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
+"""The split that a word in a table, or the name of a folder, means."""
 
 
 def find_split_column(table: Table, named: str) -> str:
@@ -69,4 +70,5 @@ def parts_of(table: Table, column: str) -> dict[str, Tensor]:
 
 
 def _part(text: str) -> str:
-    return PART_OF.get(text.strip().lower(), "")
+    word = text.strip().lower()
+    return "test" if word == "holdout" else PART_OF.get(word, "")

@@ -122,8 +122,7 @@ def resistance_distances(graph: Graph) -> Tensor:
     found = _empty(graph, torch.float32, torch.inf)
     for members in members_by_size(graph):
         check_undirected(members)
-        adjacency = members.adjacency.clone()
-        adjacency.diagonal(dim1=1, dim2=2).zero_()
+        adjacency = members.without_loops()
         inverse = torch.linalg.pinv(torch.diag_embed(adjacency.sum(2)) - adjacency, hermitian=True)
         own = inverse.diagonal(dim1=1, dim2=2)
         resistance = own[:, :, None] + own[:, None] - 2 * inverse
@@ -164,7 +163,7 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
     code = nn.functional.one_hot(kinds, longest + 2).sum(1).float()
     if walk:
         (members,) = members_by_size(graph)
-        step = (members.adjacency / members.adjacency.sum(2, keepdim=True).clamp(min=1))[0]
+        step = members.walk()[0]
         at = torch.zeros(n, dtype=torch.double, device=graph.device)
         at[nodes] = 1
         landing = []

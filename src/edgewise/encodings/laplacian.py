@@ -79,8 +79,7 @@ def _decomposed(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 
 def _laplacian(members: Members) -> Tensor:
     """``[B, n, n]``; a node without edges has 0 on the diagonal, as a component of its own."""
-    adjacency = members.adjacency.clone()
-    adjacency.diagonal(dim1=1, dim2=2).zero_()
+    adjacency = members.without_loops()
     degree = adjacency.sum(2)
     scale = degree.clamp(min=1).rsqrt()
     return torch.diag_embed((degree > 0).double()) - scale[:, :, None] * adjacency * scale[:, None]

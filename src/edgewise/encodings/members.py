@@ -35,6 +35,16 @@ class Members(NamedTuple):
     nodes: Tensor
     adjacency: Tensor
 
+    def without_loops(self) -> Tensor:
+        """The adjacency without the edges from a node to itself."""
+        adjacency = self.adjacency.clone()
+        adjacency.diagonal(dim1=1, dim2=2).zero_()
+        return adjacency
+
+    def walk(self) -> Tensor:
+        """``[B, n, n]``, the probability of each step of a walk along what a node reads."""
+        return self.adjacency / self.adjacency.sum(2, keepdim=True).clamp(min=1)
+
 
 def member_sizes(graph: Graph) -> Tensor:
     """``[G]``, how many nodes each member of a packed batch has; one for a graph that is none."""

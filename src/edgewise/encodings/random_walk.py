@@ -35,7 +35,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     check_least("steps", steps, 1, "choose for example 20")
     code = torch.zeros(graph.num_targets, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
-        step = members.adjacency / members.adjacency.sum(2, keepdim=True).clamp(min=1)
+        step = members.walk()
         power = step
         for t in range(steps):
             code[members.nodes, t] = power.diagonal(dim1=1, dim2=2)

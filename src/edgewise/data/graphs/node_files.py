@@ -25,6 +25,7 @@ from edgewise.data.graphs.node_data import (
     kept_graph,
     node_split,
 )
+from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Splits
 from edgewise.data.table import Table, as_number, read_table
 from edgewise.errors import ArgumentError, MissingDataError
@@ -33,18 +34,8 @@ Scale = Literal["columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 SPLIT = ("split", "part", "subset")
-PARTS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-    "": "",
-}
-"""What a column of splits may say, and which split it means."""
+PARTS = {**PART_OF, "": ""}
+"""What a column of splits may say, and which split it means: of some nodes nothing is said."""
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 

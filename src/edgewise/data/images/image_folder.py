@@ -30,6 +30,7 @@ from edgewise.data.images.image_data import (
 )
 from edgewise.data.images.warping import flipped, warped
 from edgewise.data.reading import check_memory
+from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError, MissingDataError, require
 
@@ -37,17 +38,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Colors = Literal["rgb", "gray"]
-PARTS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-}
-"""Folders above those of the classes, and which split they mean."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +158,7 @@ def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     if not folder.is_dir():
         raise MissingDataError(f"{folder}: no such folder. Remedy: name one with --data.path.")
     inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    parts = [PARTS.get(path.name.lower()) for path in inner]
+    parts = [PART_OF.get(path.name.lower()) for path in inner]
     if "train" not in parts or None in parts:
         classes = [(path, "train") for path in inner]
     else:
