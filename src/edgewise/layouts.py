@@ -121,6 +121,8 @@ def _tiled(graph: Graph) -> int | None:
     """The pairs that groups of targets span, where each target reads one run of sources."""
     if not isinstance(graph, Intervals) or graph.step != 1:
         return None
+    if graph.num_targets == 1:  # of each step of decoding, which has a graph of its own
+        return GROUP * graph.num_edges
     empty = graph.start >= graph.stop
     start = graph.start.masked_fill(empty, graph.num_sources)
     stop = graph.stop.masked_fill(empty, 0)

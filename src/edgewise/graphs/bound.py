@@ -73,10 +73,11 @@ class BoundGraphs:
             if entry.used > self._measured:
                 entry.held = held_bytes(entry.graph)
         self._measured = next(self._clock)
-        total = sum(entry.held for entry in self._entries.values())
+        total = sum([entry.held for entry in self._entries.values()])
         while self._entries and (total > self.most_bytes or len(self._entries) >= self.most_graphs):
-            oldest = min(self._entries, key=lambda key: self._entries[key].used)
-            total -= self._entries.pop(oldest).held
+            oldest, entry = min(self._entries.items(), key=lambda item: item[1].used)
+            total -= entry.held
+            del self._entries[oldest]
 
 
 def held_bytes(thing: Any) -> int:

@@ -34,7 +34,10 @@ class Intervals(Graph):
         self.segments = segments
 
     def in_degree(self) -> Tensor:
-        return torch.div(self.stop - self.start + self.step - 1, self.step, rounding_mode="floor")
+        lengths = self.stop - self.start
+        if self.step == 1:
+            return lengths
+        return torch.div(lengths + self.step - 1, self.step, rounding_mode="floor")
 
     @property
     def num_edges(self) -> int:

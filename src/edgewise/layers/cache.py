@@ -24,12 +24,23 @@ class Cache:
     def __init__(self) -> None:
         self.length = 0
         self._kept: dict[nn.Module, tuple[Tensor, ...]] = {}
+        self._room: dict[nn.Module, tuple[Tensor, ...]] = {}  # what is kept is the first part of it
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
-        """What the layer has kept, with the keys and values of new nodes after them."""
-        if layer in self._kept:
-            key, value = self._kept[layer]
-            new = torch.cat([key, new[0]], dim=-3), torch.cat([value, new[1]], dim=-3)
+        """What the layer has kept, with the keys and values of new nodes after them.
+
+        There is room for as many again, so that most steps write what is new and nothing else.
+        """
+        kept = self._kept.get(layer)
+        if kept is not None:
+            length, more = kept[0].shape[-3], new[0].shape[-3]
+            room = self._room.get(layer)
+            if room is None or not _can_take(room[0], length + more):
+                room = self._room[layer] = tuple(_with_room(part, length + more) for part in kept)
+            for part, added in zip(room, new, strict=True):
+                part.narrow(-3, length, more).copy_(added)
+            key, value = room
+            new = key.narrow(-3, 0, length + more), value.narrow(-3, 0, length + more)
         self._kept[layer] = new
         return new
 
@@ -50,5 +61,19 @@ class Cache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these members of the batch, in this order: beams that go on, some of them twice."""
+        self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
+
+
+def _can_take(room: Tensor, length: int) -> bool:
+    """Whether so many nodes fit, and writing into it changes nothing that autograd has saved."""
+    lost = room.is_inference() and not torch.is_inference_mode_enabled()
+    return length <= room.shape[-3] and not room.requires_grad and not lost
+
+
+def _with_room(kept: Tensor, length: int) -> Tensor:
+    """A copy of ``[B, N, H, D]`` with room for twice the length."""
+    room = kept.new_empty(*kept.shape[:-3], 2 * length, *kept.shape[-2:])
+    room.narrow(-3, 0, kept.shape[-3]).copy_(kept)
+    return room
