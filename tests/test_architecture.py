@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import edgewise
+from tests.imports import blocking, run_code
 
 ROOT = Path(edgewise.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -144,24 +143,6 @@ def test_the_ladder_has_no_way_up(importer: str, imported: str) -> None:
     assert not allowed(importer, imported)
 
 
-BLOCKED = f"""
-import importlib, importlib.abc, sys
-
-class Blocked(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {EXTRAS!r} and asks_for_it():
-            raise ImportError(f"edgewise imported {{name}}, which is optional")
-
-def asks_for_it():
-    frame = sys._getframe(2)
-    while frame:  # the first caller that is not the import machinery
-        file = frame.f_code.co_filename
-        if not file.startswith("<frozen") and file != importlib.__file__:
-            return "edgewise" in file or file == "<string>"
-        frame = frame.f_back
-
-sys.meta_path.insert(0, Blocked())
-"""
 USE = """
 import torch
 import edgewise as ew
@@ -179,13 +160,6 @@ else:
 """
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    """The code in a fresh process."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
-    )
-
-
 def test_import_and_use_need_torch_and_numpy_alone() -> None:
     """Nor does PyTorch load more for what they do."""
     code = f"""
@@ -197,10 +171,10 @@ assert not new & set({EXTRAS!r}), new
 # PyTorch's compiler takes longer to import than all the rest, and few compile.
 assert "torch._dynamo" not in sys.modules
 """
-    done = run(BLOCKED + code)
+    done = run_code(blocking(EXTRAS) + code)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_block_blocks() -> None:
     for name in EXTRAS:
-        assert "which is optional" in run(f"{BLOCKED}\nimport {name}").stderr
+        assert "which is optional" in run_code(f"{blocking(EXTRAS)}\nimport {name}").stderr

@@ -6,8 +6,6 @@ import ast
 import importlib
 import pickle
 import pkgutil
-import subprocess
-import sys
 import types
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import pytest
 
 import edgewise as ew
 from edgewise import graphs
-from tests.test_architecture import BLOCKED, for_type_checkers
+from tests.imports import blocking, run_code
+from tests.test_architecture import EXTRAS, for_type_checkers
 
 ROOMS = [
     "data",
@@ -37,9 +36,7 @@ FULL = [room for room in ROOMS if room != "interop"]
 
 def run(code: str) -> str:
     """What the code prints in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = run_code(code)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -61,7 +58,7 @@ assert ew.interop.huggingface.load
 
 
 def test_the_rooms_open_without_the_optional_packages() -> None:
-    assert run(f"{BLOCKED}\nimport edgewise as ew\nfor room in {ROOMS}: getattr(ew, room)") == ""
+    run(f"{blocking(EXTRAS)}\nimport edgewise as ew\nfor room in {ROOMS}: getattr(ew, room)")
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -23,6 +23,8 @@ from edgewise.layers import Tokens
 from edgewise.recipes import Recipe
 from edgewise.runs import train, with_values
 from tests.errors import refused
+from tests.imports import blocking, run_code
+from tests.test_architecture import EXTRAS
 
 pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
@@ -69,6 +71,23 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         csv.writer(file).writerows([("verdict", "opinion"), *rows])
     table = data.text_table(path=str(folder / "mine.csv"), kind="words", vocabulary_size=None)
     return trained(folder, recipe("labels", table, tasks.TextClassification(pool="max")))
+
+
+def test_a_machine_that_only_answers_needs_no_package_for_training(labels: Path) -> None:
+    needed = ("safetensors", "tokenizers")
+    code = f"""
+import sys
+from edgewise.cli import main
+sys.exit(main(["predict", {str(labels)!r}, "a big film"]))
+"""
+    done = run_code(blocking(set(EXTRAS) - set(needed)) + code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "praise" in done.stdout
+    for package in needed:
+        done = run_code(blocking([package]) + code)
+        assert done.returncode == 2
+        assert f"needs the package `{package}`" in done.stderr
+        assert done.stderr.startswith("edgewise: reading")
 
 
 def test_sentences_get_their_labels_by_name(labels: Path) -> None:

@@ -20,9 +20,9 @@ from edgewise.errors import how_to_install
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
-    "safetensors": ("train", "weights in run folders"),
+    "safetensors": ("predict", "weights in run folders"),
     "scikit-learn": ("train", "handwritten digits, and stratified splits"),
-    "rich": ("train", "the progress bar"),
+    "rich": ("train", "progress bars"),
     "sacrebleu": ("train", "BLEU of translations"),
     "torch_geometric": ("graphs", "`edgewise verify`, drop-ins, and neighbour loaders of its own"),
     "scipy": ("graphs", "reading graph data sets"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -82,19 +83,25 @@ def _check_other(out: Path, given: Path | None) -> None:
 
 
 def _watched(answers: Iterable[Any], wrong: list[str]) -> Iterable[Any]:
-    """The answers; a bar on a terminal, and what could not be answered in ``wrong``."""
+    """The answers; what could not be answered goes to ``wrong``."""
+    for answer in _with_progress(answers):
+        if "error" in answer:
+            wrong.append(answer["error"])
+        yield answer
+
+
+def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
+    """The answers, counted on a terminal; a machine that only answers need not have rich."""
+    if not sys.stderr.isatty() or find_spec("rich") is None:
+        yield from answers
+        return
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
     columns = TextColumn("{task.description}"), TextColumn("{task.completed}"), TimeElapsedColumn()
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, transient=True
-    ) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("answered")
         for answer in answers:
-            if "error" in answer:
-                wrong.append(answer["error"])
             bar.advance(task)
             yield answer
 

@@ -276,7 +276,7 @@ class RunFolder:
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
         """A file of tensors by name, with the digest of what is in it."""
-        require("safetensors", extra="train", purpose="saving weights")
+        require("safetensors", extra="predict", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
@@ -299,7 +299,7 @@ class RunFolder:
             MissingExtraError: safetensors is not installed.
 
         """
-        require("safetensors", extra="train", purpose="reading weights")
+        require("safetensors", extra="predict", purpose="reading weights")
         from safetensors import safe_open
 
         with (

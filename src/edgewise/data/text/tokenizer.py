@@ -193,8 +193,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
     """The tokenizer that ``tokenizer.to_str()`` wrote."""
+    library = _library()
     try:
-        tokenizer: Tokenizer = _library().Tokenizer.from_str(text)
+        tokenizer: Tokenizer = library.Tokenizer.from_str(text)
     except Exception as error:  # the Rust library raises no narrower one
         raise ArgumentError(
             origin,
