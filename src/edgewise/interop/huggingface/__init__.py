@@ -1,7 +1,10 @@
-"""Weights of Hugging Face ``transformers`` in Edgewise models, on their own graph or another.
+"""Hugging Face's ``transformers``: its weights in Edgewise's models, and its models on any graph.
 
-Only the folder's safetensors are read, and nothing is unpickled or downloaded. ``transformers``
-itself is not needed.
+:func:`load` makes a model of ours of a folder. Only its safetensors are read, nothing is unpickled
+or downloaded, and ``transformers`` itself is not needed.
+
+Once this is imported ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")`` is
+their own model on Edgewise's engines, and :func:`on_graph` puts it on another graph.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from torch import nn
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph, parse
+from edgewise.interop.huggingface.attention import on_graph, register_when_imported
 from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
@@ -99,7 +103,9 @@ def _listed(leave_out: Sequence[str]) -> Sequence[str]:
     )
 
 
-__all__ = ["FAMILIES", "load"]
+register_when_imported()
+
+__all__ = ["FAMILIES", "load", "on_graph"]
 
 
 def __dir__() -> list[str]:
