@@ -63,15 +63,9 @@ class Intersection(_Composition):
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        if (
-            isinstance(left, Intervals)
-            and isinstance(right, Intervals)
-            and 1 in (left.step, right.step)
-        ):
-            return _overlap(*sorted((left, right), key=lambda g: -g.step))
-        few, many = sorted((left, right), key=lambda g: g.num_edges)
-        few = _as_set(few)
-        return _chosen(few, many.contains(few.source, few.target), few.segments or many.segments)
+        # Part by part, so that what is runs of sources stays so: causal() & (window | hubs).
+        parts = [_intersection(one, other) for one in left.parts for other in right.parts]
+        return disjoint_union(parts, num_targets, num_sources)
 
 
 class Difference(_Composition):
@@ -189,6 +183,18 @@ def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
         return _chosen(graph, ~shared, graph.segments)
     keys = graph.target * graph.num_sources + graph.source
     return edges_of_keys(keys[~shared].sort().values, graph)
+
+
+def _intersection(left: Graph, right: Graph) -> Graph:
+    if (
+        isinstance(left, Intervals)
+        and isinstance(right, Intervals)
+        and 1 in (left.step, right.step)
+    ):
+        return _overlap(*sorted((left, right), key=lambda g: -g.step))
+    few, many = sorted((left, right), key=lambda g: g.num_edges)
+    few = _as_set(few)
+    return _chosen(few, many.contains(few.source, few.target), few.segments or many.segments)
 
 
 def _overlap(coarse: Intervals, fine: Intervals) -> Graph:

@@ -1,0 +1,275 @@
+"""Attention of ``transformers`` models on Edgewise's engines, and on any graph.
+
+Both functions that ``transformers`` asks for are registered under the name ``"edgewise"``: the
+attention itself, and its masks, which are graphs here (``masks.py``).
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import inspect
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+from edgewise.attention import attend
+from edgewise.biases import add_terms
+from edgewise.errors import ArgumentError, require
+from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
+from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
+from edgewise.scores import Dot
+
+Model = TypeVar("Model", bound=nn.Module)
+
+NAME, HOME = "edgewise", "transformers.modeling_utils"
+GRAPH = "edgewise_graph"
+"""The attribute of an attention module that holds its graph."""
+UNKNOWN = {
+    "softcap": "caps its scores",
+    "s_aux": "has attention sinks",
+    "output_attentions": "is asked for attention weights",
+}
+"""Arguments of an attention function that would change what it gives, and what they mean."""
+_masks = WeakIdKeyDictionary()
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Reads | Tensor | None,
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    **other: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that is registered with ``transformers``.
+
+    Args:
+        module: the layer that asks; its graph is what :func:`on_graph` has given it.
+        query: ``[B, H, T, D]``.
+        key: ``[B, H, S, D]``, or of fewer heads, each for a group of queries.
+        value: likewise.
+        attention_mask: what :func:`edgewise.interop.huggingface.masks.reads_of_call` gave, a mask
+            of the caller's own ``[B, H, T, S]``, or ``None``.
+        dropout: on the weights.
+        scaling: of the scores.
+        is_causal: whether only the past is read, where there is no mask.
+        position_bias: ``[B, H, T, S]``, added to the scores (T5).
+        other: ignored, but for what would change the result, which is refused.
+
+    Returns:
+        ``[B, T, H, D]``; and no weights.
+
+    Raises:
+        ArgumentError: a layer that caps its scores, has sinks, or is to give its weights.
+    """
+    _refuse(module, other)
+    members, heads, targets = query.shape[:3]
+    reads, added = _reads(module, attention_mask, query, key, is_causal)
+    key, value = key[:, :, : reads.sources], value[:, :, : reads.sources]
+    if key.shape[1] < heads:
+        key, value = (x.repeat_interleave(heads // x.shape[1], 1) for x in (key, value))
+    graph = reads.graph(getattr(module, GRAPH, None))
+    if position_bias is not None:
+        added = add_terms(added, position_bias[..., :targets, : reads.sources])  # type: ignore[assignment]
+    score = Dot(scaling)
+    if reads.is_shared:
+        sized = graph.bind(targets, reads.sources)
+        bias = None if added is None else on_edges(added, sized, targets)
+        out = attend(
+            query, key, value, sized, score=score, bias=bias, dropout=dropout, layout="HND"
+        )
+        return out.transpose(1, 2).contiguous(), None
+    assert isinstance(graph, Graph)
+    query, key, value = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    bias = None if added is None else on_edges(added, graph, targets)
+    out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
+    return out.unflatten(0, (members, targets)), None
+
+
+def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
+    """Of numbers for all pairs ``[B, H, T, S]`` those of the edges, ``[B, E, H]``.
+
+    ``[E, H]`` where the graph is of the whole batch on one axis.
+    """
+    if graph.num_targets == targets:
+        found = added[..., graph.target.to(added.device), graph.source.to(added.device)]
+        return found.transpose(-1, -2)
+    target, source = graph.target.to(added.device), graph.source.to(added.device)
+    member = target // targets if len(added) > 1 else torch.zeros_like(target)
+    found = added[member, :, target % targets, source % added.shape[-1]]
+    return found
+
+
+def _reads(
+    module: nn.Module,
+    mask: Reads | Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    is_causal: bool | None,
+) -> tuple[Reads, Tensor | None]:
+    """What may be read in this call, and what is added to the scores."""
+    if isinstance(mask, Reads):
+        return mask, None
+    targets, sources = query.shape[2], key.shape[2]
+    if mask is not None:
+        known = _masks.setdefault(mask, {})  # all layers are given the same
+        form = targets, sources, mask._version
+        if form not in known:
+            known[form] = reads_of_mask(mask, targets, sources)
+        found: tuple[Reads, Tensor | None] = known[form]
+        return found
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    own: Pattern = causal() if is_causal and targets > 1 else complete()
+    return Reads([own], targets, sources), None
+
+
+def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
+    for name, means in UNKNOWN.items():
+        given = other.get(name)
+        if given is not None and given is not False:
+            raise ArgumentError(
+                "attn_implementation",
+                expected="a layer of dot products, softmax and sums",
+                got=f"{type(module).__name__}, which {means} ({name})",
+                remedy='use attn_implementation="eager" for this model',
+            )
+
+
+def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]) -> Model:
+    """The same ``transformers`` model on another graph, in place.
+
+    Each layer reads what its own mask allows *and* the graph has: a causal model keeps to the past,
+    a sliding window within it, a text to itself, and nobody reads padding. Positions are those of
+    each text's own tokens, and of an image's (the class token, where there is one, is 0).
+
+    Args:
+        model: one that leaves attention to ``AttentionInterface``, as most do; of an
+            encoder-decoder the encoder's layers change.
+        graph: for all layers, or a sequence of one for each, ``None`` where a layer keeps its own;
+            ``graphs.complete()`` gives a model its own again. A text is read by
+            :func:`edgewise.graphs.parse`.
+
+    Returns:
+        The model.
+
+    Raises:
+        ArgumentError: a model with layers that compute attention themselves; other graphs than
+            layers; something that is no graph.
+        MissingExtraError: transformers is not installed.
+
+    Example:
+        >>> model = AutoModel.from_pretrained("bert-base-uncased", attn_implementation="edgewise")
+        >>> on_graph(model, graphs.window(256) | graphs.hubs([0]))
+    """
+    register()
+    layers = layers_that_ask(model)
+    one_for_all = isinstance(graph, str) or not isinstance(graph, Sequence)
+    given: list[Any] = [graph] * len(layers) if one_for_all else list(graph)  # type: ignore[arg-type]
+    if len(given) != len(layers):
+        raise ArgumentError(
+            "graph",
+            expected=f"one graph, or {len(layers)}, one for each layer that attends",
+            got=f"{len(given)} graphs",
+            remedy="write None where a layer keeps its own",
+        )
+    patterns = [parse(one) if isinstance(one, str) else one for one in given]
+    patterns = [one if one is None else check_graph(one) for one in patterns]
+    if getattr(model.config, "_attn_implementation", NAME) != NAME:
+        model.set_attn_implementation(NAME)  # type: ignore[operator]
+    for layer, pattern in zip(layers, patterns, strict=True):
+        setattr(layer, GRAPH, pattern)
+    return model
+
+
+def layers_that_ask(model: nn.Module) -> list[nn.Module]:
+    """The layers of self-attention that ask ``AttentionInterface``, in their order.
+
+    Of an encoder-decoder those of the encoder.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    named = [(path, m) for path, m in model.named_modules() if "attention" in _name(m)]
+    config = getattr(model, "config", None)
+    others = ("cross", "decoder") if getattr(config, "is_encoder_decoder", False) else ("cross",)
+    layers = [
+        m
+        for path, m in named
+        if _asks(type(m)) and not any(other in f"{path}.{_name(m)}" for other in others)
+    ]
+    if layers and config is not None:
+        return layers
+    kinds = sorted({type(m).__name__ for _, m in named}) or ["no attention"]
+    raise ArgumentError(
+        "model",
+        expected="a model whose layers ask AttentionInterface of transformers for attention",
+        got=f"{type(model).__name__}, with {', '.join(kinds)}, which compute it themselves",
+        remedy="edgewise.interop.huggingface.load has some of these models as Edgewise's own",
+    )
+
+
+def _name(module: nn.Module) -> str:
+    return type(module).__name__.lower()
+
+
+def _asks(kind: type[nn.Module]) -> bool:
+    """Whether its forward pass asks for an attention function by name."""
+    forward = inspect.unwrap(kind.forward)
+    return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
+
+
+def register() -> None:
+    """Register both functions with ``transformers`` under the name ``"edgewise"``.
+
+    Raises:
+        MissingExtraError: it is not installed, or too old to have these interfaces.
+    """
+    require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, reads_of_call)
+
+
+class _WhenImported(importlib.abc.MetaPathFinder):
+    """Registers once ``transformers`` is imported by somebody: that takes seconds, and is theirs.
+
+    It finds nothing itself, but adds a step to the import of one module.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        if fullname != HOME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def then_register(module: ModuleType) -> None:
+                execute(module)
+                with suppress(ImportError):  # too old for graphs, and good for all else
+                    register()
+
+            spec.loader.exec_module = then_register  # type: ignore[method-assign]
+        return spec
+
+
+def register_when_imported() -> None:
+    """Register now, or as soon as ``transformers`` is imported."""
+    if HOME in sys.modules:
+        register()
+    else:
+        sys.meta_path.insert(0, _WhenImported())

@@ -1,0 +1,436 @@
+"""Hugging Face's models on Edgewise's engines and on other graphs: states, gradients, texts."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import graphs
+from edgewise.graphs import Pattern
+from edgewise.interop.huggingface import on_graph
+from tests.errors import refused
+from tests.interop.test_huggingface import LENGTHS, LONGEST, SMALL, T5, VOCABULARY, close, sentences
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers.masking_utils")
+
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+ONE_KEY = {**SMALL, "num_key_value_heads": 1, "head_dim": 6}
+LAYERS = {"full": "full_attention", "sliding": "sliding_attention"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model, and what each of its two layers may read: ``causal``, and within which distance."""
+
+    model: str
+    numbers: dict[str, object]
+    causal: bool = False
+    windows: tuple[int | None, int | None] = (None, None)
+
+    def made(self, implementation: str = "edgewise", seed: int = 0, **other: object) -> nn.Module:
+        """With every weight random: what begins at 0 or 1 would hide a mistake."""
+        torch.manual_seed(seed)
+        model = getattr(transformers, f"{self.model}Model")
+        family = self.model.removesuffix("Encoder")
+        config = getattr(transformers, f"{family}Config")(**{**self.numbers, **other})
+        model = model._from_config(config, attn_implementation=implementation).eval()
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, mean=0.1, std=0.3)
+        return model
+
+    def allowed(self, layer: int, targets: int, sources: int) -> Tensor:
+        """Written out from the definition: ``[T, S]``, the targets the last of the sources."""
+        target = torch.arange(targets)[:, None] + sources - targets
+        source = torch.arange(sources)
+        allowed = source <= target if self.causal else source >= 0 * target
+        window = self.windows[layer]
+        return allowed if window is None else allowed & ((target - source).abs() <= window)
+
+
+DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 12}
+MODERN = {"local_attention": 4, "global_attn_every_n_layers": 2, "max_position_embeddings": 40}
+MODERN |= {"cls_token_id": 1, "sep_token_id": 2}
+GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 40, "vocab_size": VOCABULARY}
+ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+GEMMA3 = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+QWEN = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+
+KINDS = {
+    "bert": Kind("Bert", {**SMALL, "max_position_embeddings": 12}),
+    "roberta": Kind("Roberta", {**SMALL, "pad_token_id": 1, "max_position_embeddings": 14}),
+    "distilbert": Kind("DistilBert", {"vocab_size": VOCABULARY, **DISTIL}),
+    "modernbert": Kind("ModernBert", {**SMALL, **MODERN}, windows=(None, 2)),
+    "gpt2": Kind("GPT2", {**GPT2, **ENDS}, causal=True),
+    "llama": Kind("Llama", GROUPED, causal=True),
+    "mistral": Kind("Mistral", {**GROUPED, "sliding_window": 4}, causal=True, windows=(3, 3)),
+    "qwen2": Kind("Qwen2", GROUPED, causal=True),
+    "qwen2-sliding": Kind("Qwen2", {**GROUPED, **QWEN}, causal=True, windows=(None, 3)),
+    "qwen3": Kind("Qwen3", {**GROUPED, "head_dim": 6}, causal=True),
+    "gemma": Kind("Gemma", ONE_KEY, causal=True),
+    "gemma3": Kind("Gemma3Text", {**ONE_KEY, **GEMMA3}, causal=True, windows=(3, None)),
+    "t5": Kind("T5Encoder", {**T5, "pad_token_id": 0}),
+}
+MIXED = [name for name, kind in KINDS.items() if kind.windows[0] != kind.windows[1]]
+WRITERS = [name for name, kind in KINDS.items() if kind.causal]
+GRAPHS = {
+    "window": graphs.window(1),
+    "hubs": graphs.window(2) | graphs.hubs([0]),
+    "random": graphs.random(2, seed=3) | graphs.window(0),
+    "last": graphs.window(0) | graphs.hubs([-1]),
+}
+
+
+def batch_of(name: str, padding: str) -> tuple[Tensor, Tensor | None]:
+    pad = 1 if name == "roberta" else 0
+    ids, mask = sentences(pad, left=padding == "left")
+    return (ids, None) if padding == "none" else (ids, mask)
+
+
+def written_out(kind: Kind, pattern: Pattern | None, mask: Tensor) -> list[Tensor]:
+    """Of each layer ``[B, 1, T, T]``: what may be read by the model, the graph and the padding."""
+    found = []
+    for layer in range(2):
+        allowed = kind.allowed(layer, LONGEST, LONGEST).repeat(len(mask), 1, 1)
+        for member, row in enumerate(mask.bool()):
+            first, count = int(row.byte().argmax()), int(row.sum())
+            reads = row.expand(LONGEST, -1).clone()
+            if pattern is not None:
+                reads[:] = False
+                text = slice(first, first + count)
+                reads[text, text] = pattern.bind(count).dense()
+            allowed[member] &= reads
+        found.append(allowed[:, None])
+    return found
+
+
+def states_and_gradients(
+    model: nn.Module, ids: Tensor, mask: object, keep: Tensor, **other: object
+) -> tuple[Tensor, list[Tensor]]:
+    """The states of what is no padding, and the gradient of every parameter that has one."""
+    model.zero_grad()
+    states = model(ids, attention_mask=mask, **other).last_hidden_state[keep]
+    torch.manual_seed(2)
+    (states * torch.randn_like(states)).sum().backward()
+    return states, [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def agree(mine: tuple[Tensor, list[Tensor]], other: tuple[Tensor, list[Tensor]]) -> None:
+    close(mine[0], other[0])
+    assert len(mine[1]) == len(other[1]) > 10
+    for one, two in zip(mine[1], other[1], strict=True):
+        close(one, two)
+
+
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:
+    kind, (ids, mask) = KINDS[name], batch_of(name, padding)
+    keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    mine = states_and_gradients(kind.made(), ids, mask, keep)
+    agree(mine, states_and_gradients(kind.made("sdpa"), ids, mask, keep))
+    again = on_graph(kind.made("sdpa"), graphs.complete())
+    agree(states_and_gradients(again, ids, mask, keep), mine)
+
+
+@pytest.mark.parametrize("padding", ["none", "right", "left"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_on_a_graph_is_theirs_under_the_same_mask(
+    name: str, graph: str, padding: str
+) -> None:
+    kind, (ids, mask), pattern = KINDS[name], batch_of(name, padding), GRAPHS[graph]
+    real = torch.ones_like(ids) if mask is None else mask
+    positions = {}
+    if padding == "left" and name not in ("bert", "roberta", "distilbert", "t5"):
+        positions = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+    mine = states_and_gradients(on_graph(kind.made(), pattern), ids, mask, real.bool(), **positions)
+    first, second = written_out(kind, pattern, real)
+    # A row in which nothing may be read is of padding; what comes of it is not looked at.
+    first, second = (layer | ~layer.any(-1, keepdim=True) for layer in (first, second))
+    given: object = first
+    if name in MIXED:
+        full, sliding = (second, first) if kind.windows[0] is not None else (first, second)
+        given = {"full_attention": full, "sliding_attention": sliding}
+    other = states_and_gradients(kind.made("sdpa"), ids, given, real.bool(), **positions)
+    agree(mine, other)
+
+
+def test_images_on_a_graph_of_patches() -> None:
+    numbers = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+    vit = Kind("ViT", {**numbers, "intermediate_size": 24, "image_size": 8, "patch_size": 2})
+    images = torch.randn(2, 3, 8, 8)
+    keep = torch.ones(2, 17, dtype=torch.bool)
+    own = states_and_gradients(vit.made(), images, None, keep)
+    agree(own, states_and_gradients(vit.made("sdpa"), images, None, keep))
+    pattern = graphs.virtual(graphs.grid(4, 4))
+    mask = pattern.bind(17).dense().expand(2, 1, -1, -1)
+    other = states_and_gradients(vit.made("sdpa"), images, mask, keep)
+    mine = states_and_gradients(on_graph(vit.made(), pattern), images, None, keep)
+    agree(mine, other)
+    assert not torch.allclose(mine[0], own[0])
+
+
+def test_a_graph_for_each_layer_given_as_patterns_or_text() -> None:
+    ids, _ = sentences()
+    model = on_graph(KINDS["bert"].made(), ["window(1)", None])
+    attending = [m for m in model.modules() if hasattr(m, "edgewise_graph")]
+    assert [m.edgewise_graph for m in attending] == [graphs.window(1), None]
+    states = model(ids).last_hidden_state
+    everywhere = on_graph(KINDS["bert"].made(), graphs.window(1))(ids).last_hidden_state
+    nowhere = KINDS["bert"].made()(ids).last_hidden_state
+    assert not torch.allclose(states, everywhere)
+    assert not torch.allclose(states, nowhere)
+    close(on_graph(model, [None, None])(ids).last_hidden_state, nowhere)
+    close(on_graph(copy.deepcopy(model), "window(1)")(ids).last_hidden_state, everywhere)
+    assert not torch.allclose(model(ids).last_hidden_state, everywhere), "a copy is its own"
+
+
+@pytest.mark.parametrize("own", ["none", "edgewise"])
+def test_padding_between_words_is_not_read(own: str) -> None:
+    ids, _ = sentences()
+    mask = torch.tensor([[1, 0, 1, 1, 1, 0, 1], [0, 1, 1, 0, 1, 1, 0], [1] * 7])
+    pattern = None if own == "none" else graphs.window(2) | graphs.hubs([0])
+    model = KINDS["bert"].made()
+    if pattern is not None:
+        on_graph(model, pattern)
+    real = mask.bool()
+    mine = states_and_gradients(model, ids, mask, real)
+    allowed = real[:, None, None, :].expand(-1, 1, LONGEST, -1).clone()
+    if pattern is not None:
+        for member, (first, stop) in enumerate([(0, 7), (1, 6), (0, 7)]):
+            reads = torch.zeros(LONGEST, LONGEST, dtype=torch.bool)
+            reads[first:stop, first:stop] = pattern.bind(stop - first).dense()
+            allowed[member] &= reads
+    allowed |= ~allowed.any(-1, keepdim=True)
+    agree(mine, states_and_gradients(KINDS["bert"].made("sdpa"), ids, allowed, real))
+
+
+def test_a_member_of_padding_alone_is_no_obstacle() -> None:
+    ids, mask = sentences()
+    mask[1] = 0
+    for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
+        model = on_graph(KINDS["bert"].made(), graph)
+        states = model(ids, attention_mask=mask).last_hidden_state
+        assert states.isfinite().all()
+        alone = model(ids[:1, : LENGTHS[0]]).last_hidden_state
+        close(states[:1, : LENGTHS[0]], alone)
+
+
+@pytest.mark.parametrize("graph", [None, *GRAPHS])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gemma3"])
+def test_packed_texts_are_as_each_alone(name: str, graph: str | None) -> None:
+    model = KINDS[name].made()
+    if graph is not None:
+        on_graph(model, GRAPHS[graph])
+    ids, _ = sentences()
+    texts = [ids[0, :7], ids[1, :4], ids[2, :3]]
+    positions = torch.cat([torch.arange(len(text)) for text in texts])
+    # theirs finds texts by their positions, where there is no mask and no cache
+    other = torch.cat([model(text[None]).last_hidden_state[0] for text in texts])
+    rows = torch.stack([torch.cat(texts), torch.cat(texts[::-1])])
+    turned = torch.cat([torch.arange(len(text)) for text in texts[::-1]])
+    packed = model(rows, position_ids=torch.stack([positions, turned]), use_cache=False)
+    close(packed.last_hidden_state[0], other)
+    back = torch.cat(other.split([7, 4, 3])[::-1])
+    close(packed.last_hidden_state[1], back)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_masks_of_ones_own_of_each_member_and_head(heads: int, dtype: torch.dtype) -> None:
+    ids, _ = sentences()
+    torch.manual_seed(5)
+    mask = torch.rand(3, heads, LONGEST, LONGEST) < 0.6
+    mask |= torch.eye(LONGEST, dtype=torch.bool)
+    if dtype == torch.float32:
+        numbers = torch.randn(mask.shape)
+        mask = numbers.masked_fill(~mask, torch.finfo(torch.float32).min)
+    keep = torch.ones_like(ids, dtype=torch.bool)
+    mine = states_and_gradients(KINDS["bert"].made(), ids, mask, keep)
+    agree(mine, states_and_gradients(KINDS["bert"].made("sdpa"), ids, mask, keep))
+    # the same for all members, and changed in place between two calls
+    model, other = KINDS["bert"].made(), KINDS["bert"].made("sdpa")
+    first = mask[:1].clone()
+    close(model(ids, attention_mask=first)[0], other(ids, attention_mask=first)[0])
+    first.copy_(mask[1:2])
+    close(model(ids, attention_mask=first)[0], other(ids, attention_mask=first)[0])
+
+
+def written(
+    name: str, implementation: str, graph: Pattern | None, **options: object
+) -> tuple[Tensor, Tensor]:
+    """What a model writes after prompts of several lengths, and the logits of each step."""
+    kind = KINDS[name]
+    head = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}.get(kind.model)
+    made = getattr(transformers, head or f"{kind.model}ForCausalLM")
+    config = getattr(transformers, f"{kind.model}Config")(**kind.numbers)
+    torch.manual_seed(0)
+    model = made._from_config(config, attn_implementation=implementation).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    if graph is not None:
+        on_graph(model, graph)
+    ids, mask = sentences(left=True)
+    model.generation_config.eos_token_id = None
+    settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0} | options
+    settings |= {"output_logits": True, "return_dict_in_generate": True}
+    out = model.generate(ids, attention_mask=mask, **settings)
+    return out.sequences, torch.stack(out.logits)
+
+
+def same_text(mine: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> None:
+    assert torch.equal(mine[0], other[0])
+    close(mine[1], other[1])
+
+
+CACHES: dict[str, dict[str, object]] = {
+    "cache": {},
+    "none": {"use_cache": False},
+    "beams": {"num_beams": 2},
+    "static": {"cache_implementation": "static"},
+}
+
+
+@pytest.mark.parametrize("options", CACHES.values(), ids=list(CACHES))
+@pytest.mark.parametrize("name", WRITERS)
+def test_they_write_what_they_write_without_us(name: str, options: dict[str, object]) -> None:
+    mine = written(name, "edgewise", None, **options)
+    same_text(mine, written(name, "sdpa", None, **options))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_with_a_cache_they_write_on_a_graph_what_they_write_without(name: str) -> None:
+    graph = graphs.window(2) | graphs.hubs([0])
+    whole = written(name, "edgewise", graph, use_cache=False)
+    same_text(written(name, "edgewise", graph), whole)
+    same_text(written(name, "edgewise", graph, cache_implementation="static"), whole)
+    own = written(name, "edgewise", None)
+    assert (own[1] - whole[1]).abs().max() > 0.1
+
+
+def test_an_encoder_decoder_changes_in_its_encoder() -> None:
+    torch.manual_seed(0)
+    numbers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 24}
+    numbers |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 24}
+    bart = transformers.BartConfig(vocab_size=VOCABULARY, d_model=16, pad_token_id=0, **numbers)
+    theirs = transformers.BartModel._from_config(bart, attn_implementation="sdpa").eval()
+    ours = copy.deepcopy(theirs)
+    ours.set_attn_implementation("edgewise")
+    ids, mask = sentences()
+    given = {"attention_mask": mask, "decoder_input_ids": ids.flip(0)}
+    close(ours(ids, **given).last_hidden_state, theirs(ids, **given).last_hidden_state)
+    on_graph(ours, graphs.window(1))
+    changed = [n for n, m in ours.named_modules() if hasattr(m, "edgewise_graph")]
+    assert changed == ["encoder.layers.0.self_attn"]
+    out = ours(ids, **given)
+    allowed = graphs.window(1).bind(LONGEST).dense() & mask.bool()[:, None, None, :]
+    allowed |= ~allowed.any(-1, keepdim=True)
+    close(
+        out.encoder_last_hidden_state[mask.bool()],
+        theirs.encoder(ids, attention_mask=allowed).last_hidden_state[mask.bool()],
+    )
+
+
+def test_training_drops_weights_and_checkpoints_layers() -> None:
+    ids, mask = sentences()
+    keep = mask.bool()
+    kind = KINDS["bert"]
+    model = on_graph(kind.made(hidden_dropout_prob=0.0), graphs.window(2)).train()
+
+    def drawn(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return model(ids, attention_mask=mask).last_hidden_state[keep]
+
+    assert torch.equal(drawn(0), drawn(0))
+    assert not torch.allclose(drawn(0), drawn(1))
+    still = kind.made(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
+    on_graph(still, graphs.window(2))
+    plain = states_and_gradients(still, ids, mask, keep)
+    still.activation_checkpointing_enable()
+    agree(states_and_gradients(still, ids, mask, keep), plain)
+
+
+def test_a_saved_model_is_loaded_on_our_engines(tmp_path: Path) -> None:
+    KINDS["bert"].made("sdpa").save_pretrained(tmp_path)
+    model = transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="edgewise").eval()
+    assert model.config._attn_implementation == "edgewise"
+    ids, mask = sentences()
+    other = KINDS["bert"].made("sdpa")
+    close(model(ids, mask)[0][mask.bool()], other(ids, mask)[0][mask.bool()])
+    on_graph(model, "window(1) | hubs([0])").save_pretrained(tmp_path / "again")
+    assert "edgewise" not in (tmp_path / "again" / "config.json").read_text()
+
+
+@pytest.mark.parametrize("first", ["transformers", "edgewise"])
+def test_registered_whichever_is_imported_first(first: str) -> None:
+    ours = "import edgewise.interop.huggingface as ours"
+    lazily = "import sys; assert 'transformers' not in sys.modules"
+    lines = {"transformers": ["from transformers import AutoModel", ours]}.get(
+        first, [ours, lazily, "from transformers import AutoModel"]
+    )
+    lines += ["from transformers import AttentionInterface, AttentionMaskInterface"]
+    lines += ["assert 'edgewise' in AttentionInterface().valid_keys()"]
+    lines += ["assert 'edgewise' in AttentionMaskInterface().valid_keys()"]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=300)
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "Longformer": lambda: transformers.LongformerModel(
+        transformers.LongformerConfig(**SMALL, attention_window=4, max_position_embeddings=20)
+    ),
+    "BigBird": lambda: transformers.BigBirdModel(
+        transformers.BigBirdConfig(**SMALL, max_position_embeddings=20)
+    ),
+    "Bloom": lambda: transformers.BloomModel(
+        transformers.BloomConfig(vocab_size=VOCABULARY, hidden_size=16, n_layer=1, n_head=4)
+    ),
+    "Deberta": lambda: transformers.DebertaModel(
+        transformers.DebertaConfig(**SMALL, max_position_embeddings=20)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_models_that_never_ask_are_refused_by_name(name: str) -> None:
+    with refused("model", expected="AttentionInterface", got=f"{name}Model", remedy="load"):
+        on_graph(OTHERS[name](), graphs.window(2))
+
+
+@pytest.mark.parametrize("name", ["Longformer", "BigBird", "Bloom"])
+def test_models_that_compute_with_the_mask_are_refused_when_they_do(name: str) -> None:
+    model = OTHERS[name]()
+    model = type(model)._from_config(model.config, attn_implementation="edgewise").eval()
+    kind = {"BigBird": "big_bird"}.get(name, name.lower())
+    ids, mask = sentences()
+    with refused("attn_implementation", expected="leaves", got=kind, remedy="eager"):
+        model(ids, attention_mask=mask)
+
+
+def test_what_attention_here_does_not_do_is_refused() -> None:
+    gemma2 = transformers.Gemma2Config(**ONE_KEY)
+    capped = transformers.Gemma2Model._from_config(gemma2, attn_implementation="edgewise")
+    ids, mask = sentences()
+    with refused("attn_implementation", expected="dot", got="caps its scores", remedy="eager"):
+        capped(ids, mask)
+    bert = KINDS["bert"].made()
+    with refused("graph", expected="2, one for each", got="3 graphs", remedy="None"):
+        on_graph(bert, [graphs.window(1)] * 3)
+    with refused("graph", expected="a graph or a pattern", got="Tensor", remedy="from_dense"):
+        on_graph(bert, torch.ones(7, 7, dtype=torch.bool))
+    with refused("graph", expected="window", got="'windw'", remedy="did you mean 'window'"):
+        on_graph(bert, "windw(1)")
+    with refused("graph", expected="7 targets", got="5 nodes", remedy="number of nodes"):
+        on_graph(bert, graphs.window(1).bind(5))(ids)
+    with refused("graph", expected="hub", got="7 targets", remedy="other sizes"):
+        on_graph(bert, graphs.hubs([7]))(ids)
+    with refused("attn_implementation", expected="dot", got="weights", remedy="eager"):
+        on_graph(bert, graphs.window(1))(ids, output_attentions=True)
