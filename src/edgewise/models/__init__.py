@@ -47,6 +47,7 @@ from edgewise.models.gru import gru
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
+from edgewise.models.longformer import longformer
 from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
@@ -102,6 +103,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "roberta": roberta,
     "gpt": gpt,
     "llama": llama,
+    "longformer": longformer,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -187,6 +189,7 @@ __all__ = [
     "lightgcn",
     "link_predictor",
     "llama",
+    "longformer",
     "lstm",
     "magna",
     "molecule_transformer",

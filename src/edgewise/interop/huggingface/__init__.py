@@ -18,6 +18,7 @@ from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
+from edgewise.interop.huggingface.longformer import load_longformer
 from edgewise.interop.huggingface.positions import with_positions
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
@@ -27,6 +28,7 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "roberta": load_bert,
     "gpt2": load_gpt2,
     "llama": load_llama,
+    "longformer": load_longformer,
     "mistral": load_llama,
     "qwen2": load_llama,
     "t5": load_t5,
