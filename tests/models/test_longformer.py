@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs, models
 from edgewise.layers import Cache
-from edgewise.models.longformer import LongformerAttention, LongformerModel, Reads
+from edgewise.models.longformer import LongformerAttention, LongformerModel
 from tests.errors import refused
 
 VOCABULARY = 11
@@ -33,7 +33,6 @@ def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs() -
     layer, count, hub = LongformerAttention(4, 1).double(), 7, 5
     x = torch.randn(count, 4, dtype=torch.double)
     local = (graphs.window(1) | graphs.hubs([hub], reads=False)).bind(count)
-    reads = Reads(local, torch.tensor([hub]), graphs.complete().bind(1, count))
     maps = layer.qkv.weights()
     own, bias = [maps, layer.qkv.bias.split(4)], layer.qkv.bias
     other = (layer.hub_query, layer.hub_key, layer.hub_value)
@@ -48,7 +47,8 @@ def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs() -
         weights = (query[i] @ key[seen].T / 2).softmax(-1)
         rows.append(weights @ value[seen])
     assert bias.numel() == 12
-    torch.testing.assert_close(layer(x, reads), layer.output(torch.stack(rows)))
+    out = layer(x, local, hubs=torch.tensor([hub]), of_hubs=graphs.complete())
+    torch.testing.assert_close(out, layer.output(torch.stack(rows)))
 
 
 def test_it_begins_with_maps_of_hubs_that_are_the_tokens() -> None:
@@ -63,7 +63,7 @@ def test_it_begins_with_maps_of_hubs_that_are_the_tokens() -> None:
 def test_a_window_as_long_as_the_text_with_maps_alike_is_the_complete_graph() -> None:
     model = small(radius=9)
     for layer in model.reader.layers:
-        layer.begin_alike()
+        layer.attention.sublayer.begin_alike()
     hubs_or_none = [torch.zeros_like(ids()), torch.ones_like(ids()), None]
     one, two, three = (model(ids(), global_attention_mask=mask) for mask in hubs_or_none)
     torch.testing.assert_close(one, two)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,9 +27,10 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, complete, hubs, window
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import (
+    AttentionBlock,
     FeedForward,
+    GraphLayer,
     LanguageModelHead,
-    Residual,
     TextEmbedding,
     TextModel,
     activation,
@@ -38,7 +38,6 @@ from edgewise.layers import (
 )
 from edgewise.layers.attention import JointLinear, unbind_joint
 from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache
-from edgewise.layers.transformer import Norm
 
 
 @checked(padding=0, types=0, depth=0, radius=0)
@@ -83,34 +82,26 @@ def longformer(
         padding=padding,
     )
     layers = [
-        LongformerLayer(width, heads, feed_forward, act=act, norm=norm, dropout=dropout)
+        AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
+            LongformerAttention(width, heads, dropout=dropout),
+            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            width,
+            norm=norm,
+            dropout=dropout,
+        )
         for _ in range(depth)
     ]
     reader = LongformerReader(layers, [window(one) for one in radii], hubs)
     transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
     head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
     model = init_normal(LongformerModel(embedding, reader, head))
-    for layer in layers:
-        layer.begin_alike()  # as the paper begins
+    for module in model.modules():
+        if isinstance(module, LongformerAttention):
+            module.begin_alike()  # as the paper begins
     return model
 
 
-@dataclass(frozen=True, eq=False)
-class Reads:
-    """Who reads whom in one layer.
-
-    Attributes:
-        local: the window, and every token reads the hubs.
-        hubs: the numbers of the hubs on the axis of nodes, ``[G]``.
-        of_hubs: from all tokens of a text to the hubs of that text, G targets.
-    """
-
-    local: Graph
-    hubs: Tensor
-    of_hubs: Graph
-
-
-class LongformerAttention(nn.Module):
+class LongformerAttention(GraphLayer):
     r"""Two attentions, one for tokens and one for hubs, whose outputs are put together.
 
     .. math::
@@ -145,17 +136,24 @@ class LongformerAttention(nn.Module):
             own.weight.copy_(weight)
             own.bias.copy_(bias)
 
-    def forward(self, x: Tensor, reads: Reads) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
+    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, of_hubs: Pattern) -> Tensor:
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: features.
+            graph: the window, and every token reads the hubs.
+            hubs: the numbers of the hubs among the N nodes, ``[G]``.
+            of_hubs: which nodes the hubs read, G targets.
+        """
         dropout = self.dropout if self.training else 0.0
         joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
         query, key, value = unbind_joint(joint)
-        out = attend(query, key, value, reads.local, dropout=dropout, layout="NHD").flatten(-2)
-        if len(reads.hubs):
-            query = self._heads(self.hub_query(x.index_select(-2, reads.hubs)))
+        out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
+        if len(hubs):
+            query = self._heads(self.hub_query(x.index_select(-2, hubs)))
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            rows = attend(query, key, value, reads.of_hubs, dropout=dropout, layout="NHD")
-            out = out.index_copy(-2, reads.hubs, rows.flatten(-2))
+            rows = attend(query, key, value, of_hubs, dropout=dropout, layout="NHD")
+            out = out.index_copy(-2, hubs, rows.flatten(-2))
         projected: Tensor = self.output(out)
         return projected
 
@@ -163,38 +161,11 @@ class LongformerAttention(nn.Module):
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
 
 
-class LongformerLayer(nn.Module):
-    """The attention above, then a feed-forward network, each with a residual and a norm.
-
-    The arguments are those of :class:`edgewise.layers.TransformerLayer`.
-    """
-
-    def __init__(
-        self, width: int, heads: int, feed_forward: int, *, act: str, norm: Norm, dropout: float
-    ) -> None:
-        super().__init__()
-        attention = LongformerAttention(width, heads, dropout=dropout)
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
-        self.attention = Residual(attention, width, norm=norm, dropout=dropout)
-        self.feed_forward = Residual(network, width, norm=norm, dropout=dropout)
-
-    def begin_alike(self) -> None:
-        """Begin with hubs' projections that are the tokens'."""
-        attention = self.attention.sublayer
-        assert isinstance(attention, LongformerAttention)
-        attention.begin_alike()
-
-    def forward(self, x: Tensor, reads: Reads) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
-        out: Tensor = self.feed_forward(self.attention(x, reads))
-        return out
-
-
 class LongformerReader(nn.Module):
     """The layers, each on its window; padding is taken out before the first.
 
     Args:
-        layers: called ``layer(x, reads)``.
+        layers: called ``layer(x, graph, hubs=, of_hubs=)``.
         graphs: the local pattern of each layer.
         hubs: positions of the hubs in each text.
     """
@@ -257,11 +228,22 @@ class LongformerReader(nn.Module):
         nodes: Sequence[Sequence[int]],
         sizes: list[int] | None,
     ) -> Tensor:
-        reads: dict[Pattern, Reads] = {}  # layers with one window share a graph
+        lengths = [x.shape[-2]] if sizes is None else sizes
+        firsts = itertools.accumulate(lengths, initial=0)
+        hub_numbers, hub_counts = [], []
+        for first, size, own in zip(firsts, lengths, nodes, strict=False):
+            places = sorted({node % size for node in own})
+            hub_numbers += [first + place for place in places]
+            hub_counts.append(len(places))
+        hubs = torch.tensor(hub_numbers, dtype=torch.long, device=x.device)
+        everything = complete() if sizes is None else batch(complete(), hub_counts, sizes)
+        of_hubs = bound(everything, len(hubs), x.shape[-2], x.device)
+        local: dict[Pattern, Graph] = {}  # layers with one window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
-            if pattern not in reads:
-                reads[pattern] = _reads(pattern, nodes, sizes, x)
-            x = layer(x, reads[pattern])
+            if pattern not in local:
+                own_graph = _with_columns(pattern, nodes, sizes)
+                local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
+            x = layer(x, local[pattern], hubs=hubs, of_hubs=of_hubs)
         return x
 
 
@@ -270,26 +252,14 @@ def _places(mask: Tensor) -> list[int]:
     return places
 
 
-def _reads(
-    pattern: Pattern, nodes: Sequence[Sequence[int]], sizes: list[int] | None, x: Tensor
-) -> Reads:
-    """The graphs of a layer: of the texts of a packed batch, or of one that all have in common."""
-    lengths = [x.shape[-2]] if sizes is None else sizes
-    count, firsts = x.shape[-2], itertools.accumulate(lengths, initial=0)
-    places = [sorted({n % size for n in own}) for own, size in zip(nodes, lengths, strict=True)]
-    numbers = [first + place for first, own in zip(firsts, places, strict=False) for place in own]
+def _with_columns(
+    pattern: Pattern, nodes: Sequence[Sequence[int]], sizes: list[int] | None
+) -> Pattern:
+    """The pattern, and every token of a text reads the hubs of that text."""
     if sizes is None:
-        local = pattern | hubs(nodes[0], reads=False)
-        of_hubs: Pattern = complete()
-    else:
-        columns = [hubs(own, reads=False).bind(n) for own, n in zip(nodes, sizes, strict=True)]
-        local = (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(columns)
-        of_hubs = batch(complete(), [len(own) for own in places], sizes)
-    return Reads(
-        bound(local, count, count, x.device),
-        torch.tensor(numbers, dtype=torch.long, device=x.device),
-        bound(of_hubs, len(numbers), count, x.device),
-    )
+        return pattern | hubs(nodes[0], reads=False)
+    columns = [hubs(own, reads=False).bind(n) for own, n in zip(nodes, sizes, strict=True)]
+    return (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(columns)
 
 
 class LongformerModel(TextModel):
