@@ -33,7 +33,7 @@ SIZES = {
 }
 
 
-def saved(folder: Path, kind: str = "bert") -> Path:
+def saved(folder: Path, kind: str = "bert", model: str = "", **other: object) -> Path:
     """A model of random weights, whose table has rows for more tokens than there are."""
     torch.manual_seed(0)
     special = BERT if kind == "bert" else ROBERTA
@@ -46,13 +46,15 @@ def saved(folder: Path, kind: str = "bert") -> Path:
     tokenizer.enable_truncation(3)  # as some are saved
     tokenizer.enable_padding(length=9)
     config, made = {
-        "bert": (transformers.BertConfig, transformers.BertModel),
-        "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
+        "bert": (transformers.BertConfig, model or "BertModel"),
+        "roberta": (transformers.RobertaConfig, model or "RobertaForMaskedLM"),
     }[kind]
-    rows = len(vocabulary) + 7
-    made(config(vocab_size=rows, pad_token_id=special.index(PAD[kind]), **SIZES)).save_pretrained(
-        folder
-    )
+    numbers = {"vocab_size": len(vocabulary) + 7, "pad_token_id": special.index(PAD[kind]), **SIZES}
+    theirs = getattr(transformers, made)(config(**numbers, **other))
+    if model:  # whose head would begin so near 0 that nothing shows
+        for parameter in theirs.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    theirs.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
@@ -110,6 +112,72 @@ def test_a_run_from_a_folder_answers_without_it(tmp_path):
     (tmp_path / "mine.tsv").unlink()
     (answer,) = edgewise.load(tmp_path / "run").predict("a good film number 3")
     assert answer["label"] in ("0", "1")
+
+
+LABELS = {"id2label": {0: "1", 1: "0"}, "label2id": {"1": 0, "0": 1}}
+"""Theirs in another order than ours, which are sorted."""
+
+
+def a_batch(recipe: Recipe, start: Path, kind: type) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of the first four examples, ours as training begins and theirs."""
+    model, splits = prepare(recipe)
+    batch = splits.test.make(torch.arange(4))
+    tokens = batch.inputs[0].padded(special_id(splits.tokenizer, "pad"))
+    theirs = kind.from_pretrained(start).eval()
+    with torch.no_grad():
+        return model.eval()(*batch.inputs), theirs(tokens.ids, attention_mask=tokens.mask).logits
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_a_head_for_the_same_labels_is_kept(tmp_path, kind, recwarn):
+    name = {"bert": "Bert", "roberta": "Roberta"}[kind]
+    start = saved(tmp_path / "theirs", kind, f"{name}ForSequenceClassification", **LABELS)
+    made = getattr(transformers, f"{name}ForSequenceClassification")
+    recipe = labels(tmp_path, start, **{"model.dropout": 0.0})
+    mine, other = a_batch(recipe, start, made)
+    torch.testing.assert_close(mine, other.flip(1), atol=1e-5, rtol=1e-4)
+    assert (other[:, 0] - other[:, 1]).abs().min() > 1e-3, "the order would not show"
+    assert not [w for w in recwarn if "not loaded" in str(w.message)]
+    # numbered labels are those that nobody named
+    numbers = saved(tmp_path / "numbered", kind, f"{name}ForSequenceClassification")
+    mine, other = a_batch(labels(tmp_path, numbers), numbers, made)
+    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_head_for_the_same_tags_is_kept(tmp_path):
+    start = saved(tmp_path / "theirs", "bert", "BertForTokenClassification", **LABELS)
+    lines = ["".join(f"{word}\t{tag}\n" for word in text.split()) for text, tag in ROWS]
+    (tmp_path / "mine.conll").write_text("\n".join(lines))
+    fields = {"from": str(start), "data.path": str(tmp_path / "mine.conll")}
+    recipe = with_values(find("tags"), fields | {"model.graph": "complete()"})
+    model, splits = prepare(recipe)
+    batch = splits.test.make(torch.arange(2))
+    tokens, sizes = batch.inputs
+    assert bool((sizes == 1).all()), "a word is a token here"
+    padded = tokens.padded(0)
+    theirs = transformers.BertForTokenClassification.from_pretrained(start).eval()
+    with torch.no_grad():
+        other = theirs(padded.ids, attention_mask=padded.mask).logits.flatten(0, 1)
+        other = other if padded.mask is None else other[padded.mask.flatten().bool()]
+        torch.testing.assert_close(model.eval()(*batch.inputs), other.flip(1), atol=1e-5, rtol=1e-4)
+
+
+def test_a_head_for_other_labels_is_named(tmp_path):
+    named = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+    start = saved(tmp_path / "theirs", "bert", "BertForSequenceClassification", **named)
+    said = r"the labels bad, good of texts, and the data have 0, 1 of texts.*: head\.dense\.bias"
+    with pytest.warns(UserWarning, match=said):
+        model, _ = prepare(labels(tmp_path, start))
+    assert model.head.pool.how == "class"
+    words = saved(tmp_path / "words", "bert", "BertForTokenClassification")
+    with pytest.warns(UserWarning, match="0, LABEL_1 of words, and the data have 0, 1 of texts"):
+        prepare(labels(tmp_path, words))
+
+
+def test_the_next_sentences_head_is_nobodys(tmp_path):
+    start = saved(tmp_path / "theirs", "bert", "BertForPreTraining")
+    with pytest.warns(UserWarning, match="not loaded.*head.bias.*pooler.0.bias"):
+        prepare(labels(tmp_path, start))
 
 
 @pytest.mark.filterwarnings("ignore:not loaded")

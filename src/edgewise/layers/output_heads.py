@@ -44,6 +44,26 @@ class ClassificationHead(nn.Module):
         return logits
 
 
+class LastTokenHead(nn.Module):
+    """Logits of a text by its last token, which has read all others of a causal model (GPT).
+
+    Args:
+        width: of the states.
+        out_width: how many logits.
+        dropout: before the map, which has no bias.
+    """
+
+    def __init__(self, width: int, out_width: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.pool, self.dropout = Pool("last"), nn.Dropout(dropout)
+        self.output = nn.Linear(width, out_width, bias=False)
+
+    def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """``[B, out_width]`` from ``[B, T, width]``, or from a packed batch ``[N, width]``."""
+        logits: Tensor = self.output(self.dropout(self.pool(states, sizes)))
+        return logits
+
+
 class TokenClassificationHead(nn.Sequential):
     """Logits of every token, ``[..., T, out_width]`` from states ``[..., T, width]``.
 
@@ -80,9 +100,14 @@ class TextClassifier(nn.Module):
     Args:
         trunk: a text model; its head for tokens is taken away, as nothing would train it.
         head: from states to logits.
+
+    Attributes:
+        labels: what the classes are called, where a checkpoint says it.
     """
 
-    def __init__(self, trunk: TextModel, head: ClassificationHead) -> None:
+    labels: tuple[str, ...] = ()
+
+    def __init__(self, trunk: TextModel, head: ClassificationHead | LastTokenHead) -> None:
         super().__init__()
         trunk.head = None
         self.trunk, self.head = trunk, head
@@ -99,16 +124,25 @@ class TokenClassifier(nn.Module):
     Args:
         trunk: a text model; its head for tokens is taken away, as nothing would train it.
         head: from states to logits.
+
+    Attributes:
+        labels: what the classes are called, where a checkpoint says it.
     """
+
+    labels: tuple[str, ...] = ()
 
     def __init__(self, trunk: TextModel, head: TokenClassificationHead) -> None:
         super().__init__()
         trunk.head = None
         self.trunk, self.head, self.pool = trunk, head, Pool("mean")
 
-    def forward(self, tokens: Tokens, words: Sizes) -> Tensor:
-        """``[W, out_width]`` for words of so many tokens each, which are all that there are."""
-        logits: Tensor = self.head(self.pool(tokens.states(self.trunk), words))
+    def forward(self, tokens: Tokens, words: Sizes | None = None) -> Tensor:
+        """``[W, out_width]`` for words of so many tokens each, which are all that there are.
+
+        Without ``words`` each token is one.
+        """
+        states = tokens.states(self.trunk)
+        logits: Tensor = self.head(states if words is None else self.pool(states, words))
         return logits
 
 

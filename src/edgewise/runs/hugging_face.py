@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.layers import TextClassifier, TokenClassifier
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.recipe_fields import with_values
+from edgewise.tasks import TextClassification
 
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
@@ -26,9 +29,13 @@ NUMBERS = {
     "epsilon": "layer_norm_eps",
 }
 """What we and their configuration call the same."""
-TRUNK, TOKENS = "trunk.", "embedding.tokens.weight"
-OF_TOKENS = (TOKENS, "head.bias", "head.weight")
+TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
+OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Weights with a row for each token."""
+OF_LABELS = ("head.output.weight", "head.output.bias", "head.1.weight", "head.1.bias")
+"""Weights with a row for each label, of texts and of words."""
+NEXT_SENTENCE = ("cls.seq_relationship",)
+"""BERT's other head, which nothing here is trained with."""
 
 
 def is_hugging_face(start: str) -> bool:
@@ -40,6 +47,8 @@ def is_hugging_face(start: str) -> bool:
 def with_their_model(recipe: Recipe) -> Recipe:
     """The recipe with the model that its ``start`` is of; the graph and the dropout stay.
 
+    Where that has a head for labels of texts, they are told from the class token, as there.
+
     Raises:
         ArgumentError: that is no model of texts of a family that we have, or the recipe's is none.
 
@@ -47,6 +56,7 @@ def with_their_model(recipe: Recipe) -> Recipe:
     if not is_hugging_face(recipe.start):
         return recipe
     from edgewise.interop.huggingface.checkpoint import read
+    from edgewise.interop.huggingface.label_heads import label_head
 
     theirs = read(recipe.start)
     kind = str(theirs.config.get("model_type", "none"))
@@ -58,13 +68,22 @@ def with_their_model(recipe: Recipe) -> Recipe:
     }
     values |= {"model": kind, "model.act": theirs.activation("hidden_act")}
     values["model.padding"] = theirs["pad_token_id"] if kind == "roberta" else None
+    head = label_head(theirs.without_prefix(f"{kind}."))
+    if head is not None and head.dense and isinstance(recipe.task, TextClassification):
+        values["task.pool"] = "class"  # as its head was trained
     return with_values(recipe, values)
 
 
-def load_their_weights(model: nn.Module, start: str) -> None:
+def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None:
     """Take the weights of a folder; of tokens that its tokenizer does not have there are none.
 
-    What the model has no place for is named in a warning.
+    A head for labels is kept where it is of the same ones, in whatever order. What is not kept is
+    named in a warning.
+
+    Args:
+        model: what is to be trained.
+        start: the folder.
+        labels: of the data, in the order of the model's outputs.
 
     Raises:
         ArgumentError: a weight is missing or has another shape; all of them are listed.
@@ -73,12 +92,12 @@ def load_their_weights(model: nn.Module, start: str) -> None:
     """
     from edgewise.interop import huggingface
 
-    theirs = huggingface.load(start)
-    wanted = {
-        name.removeprefix(TRUNK): weight
-        for name, weight in model.state_dict().items()
-        if name.startswith(TRUNK)
-    }
+    theirs = huggingface.load(start, leave_out=NEXT_SENTENCE)
+    classifies = isinstance(theirs, TextClassifier | TokenClassifier)
+    found = theirs.state_dict()
+    found = found if classifies else {f"{TRUNK}{name}": x for name, x in found.items()}
+    own = model.state_dict()
+    wanted = [name for name in own if name.startswith(TRUNK)]
     if not wanted:
         raise ArgumentError(
             "--from",
@@ -86,15 +105,19 @@ def load_their_weights(model: nn.Module, start: str) -> None:
             got=f"a {type(model).__name__}",
             remedy="leave it out, or choose another recipe",
         )
-    found = theirs.state_dict()
+    order = _same_labels(theirs.labels, labels) if classifies else None
+    if order is not None and type(theirs) is type(model):
+        wanted += [name for name in own if name.startswith(HEAD)]
+        found |= {name: found[name][order] for name in OF_LABELS if name in found}
     wrong, ready = [], {}
-    for name, weight in wanted.items():
-        given = _rows(name, found.get(name), len(wanted[TOKENS]))
-        if given is None or given.shape != weight.shape:
+    for name in wanted:
+        given = _rows(name, found.get(name), len(own[TOKENS]))
+        if given is None or given.shape != own[name].shape:
             shape = "none" if given is None else list(given.shape)
-            wrong.append(f"{name} is {shape} there and {list(weight.shape)} here")
+            said = name.removeprefix(TRUNK)
+            wrong.append(f"{said} is {shape} there and {list(own[name].shape)} here")
         else:
-            ready[f"{TRUNK}{name}"] = given
+            ready[name] = given
     if wrong:
         raise ArgumentError(
             "--from",
@@ -103,13 +126,27 @@ def load_their_weights(model: nn.Module, start: str) -> None:
             remedy="use the tokenizer.json that was saved with it, and a recipe that wants no head "
             "where it has none",
         )
-    left = sorted(name for name in found if name not in wanted)
+    left = sorted(name.removeprefix(TRUNK) for name in found if name not in wanted)
     if left:
-        warnings.warn(
-            f"not loaded from {start}, as this model has no place for them: {', '.join(left)}",
-            stacklevel=2,
-        )
+        why = "this model has no place for them"
+        if classifies:
+            theirs_are, ours_are = (", ".join(names) or "none" for names in (theirs.labels, labels))
+            why = f"its head tells the labels {theirs_are} of {_told(theirs)}, and the data have "
+            why += f"{ours_are} of {_told(model)}: the head begins anew"
+        warnings.warn(f"not loaded from {start}, as {why}: {', '.join(left)}", stacklevel=2)
     model.load_state_dict(ready, strict=False)
+
+
+def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
+    """Where each label of ours is among theirs; ``None`` where they are others."""
+    named = [label.removeprefix("LABEL_") for label in theirs]  # which is what it is without a name
+    if sorted(named) != sorted(ours):
+        return None
+    return [named.index(label) for label in ours]
+
+
+def _told(model: nn.Module) -> str:
+    return "words" if isinstance(model, TokenClassifier) else "texts"
 
 
 def _rows(name: str, weight: Tensor | None, vocabulary: int) -> Tensor | None:

@@ -84,7 +84,7 @@ def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Split
     model, splits = _prepared(with_vocabulary(recipe, folder))
     if recipe.start and not (folder and folder.checkpoint.is_file()):
         if is_hugging_face(recipe.start):
-            load_their_weights(model, recipe.start)
+            load_their_weights(model, recipe.start, splits.fitted.get("labels", ()))
             return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")

@@ -9,11 +9,11 @@ from torch import nn
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.interop.huggingface.label_heads import label_head
 from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "embeddings.token_type_ids")
-HEADS_LEFT_OUT = ("classifier", "qa_outputs", "seq_relationship")
 UNUSED_HEAD = ("head.decoder.", "head.bias")  # the pieces take what differs
 
 HEADS = (  # the same head under the names of either
@@ -28,8 +28,8 @@ HEADS = (  # the same head under the names of either
 )
 
 
-def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
-    """``bert`` or ``roberta`` with the checkpoint's weights, and its pooler and head."""
+def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """``bert`` or ``roberta`` with the checkpoint's weights, and its pooler and heads."""
     kind = theirs["model_type"]
     theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
     theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
@@ -45,14 +45,17 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         pieces |= head_pieces(model, theirs)
     else:
         model.head = None
-    if "pooler.dense.weight" in theirs.tensors:
+    head = label_head(theirs)
+    of_texts = head is not None and head.dense == "pooler.dense"  # then the pooler is its part
+    if "pooler.dense.weight" in theirs.tensors and not of_texts:
         width = theirs["hidden_size"]
         model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
         pieces |= linear("pooler.0", "pooler.dense")
     # As theirs: the vector of padding is not trained, where padding is read.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
-    fill(model, pieces, theirs, unused=UNUSED + UNUSED_HEAD, heads=HEADS_LEFT_OUT)
-    return model
+    whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
+    fill(whole, pieces, theirs, unused=UNUSED + UNUSED_HEAD)
+    return whole
 
 
 def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:

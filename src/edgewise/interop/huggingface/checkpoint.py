@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,17 @@ class Checkpoint:
         """The same with names as the bare model has them, where a head wraps it."""
         tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
         return Checkpoint(self.config, tensors)
+
+    def without(self, parts: Collection[str]) -> Checkpoint:
+        """The same without the tensors in whose names one of these parts is."""
+        kept = {n: x for n, x in self.tensors.items() if not any(part in n for part in parts)}
+        return Checkpoint(self.config, kept)
+
+    def labels(self, count: int) -> tuple[str, ...]:
+        """What the classes of a head are called; ``LABEL_0`` and so on where nobody said."""
+        named: Mapping[Any, str] = self.config.get("id2label") or {}
+        named = {int(number): name for number, name in named.items()}
+        return tuple(named.get(number, f"LABEL_{number}") for number in range(count))
 
     def activation(self, name: str) -> str:
         """Our name of the non-linearity that the configuration names."""

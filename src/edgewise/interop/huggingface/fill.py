@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,7 +27,6 @@ def fill(
     theirs: Checkpoint,
     *,
     unused: Iterable[str] = (),
-    heads: Iterable[str] = (),
 ) -> None:
     """Copy every tensor of theirs into ours, in their precision.
 
@@ -37,10 +35,10 @@ def fill(
         pieces: for each name of ours, where it comes from; a joint ``qkv`` is filled by its parts.
         theirs: the checkpoint.
         unused: parts of names whose tensors say nothing new: counts, masks, copies.
-        heads: parts of names whose tensors are left out with a warning that names them.
 
     Raises:
-        ArgumentError: with everything that is missing, left over or of another shape.
+        ArgumentError: with everything that is missing or of another shape; or with all that the
+            model has no place for, so that nothing is dropped unseen.
     """
     own = _tensors(model)
     assert own.keys() == pieces.keys(), sorted(own.keys() ^ pieces.keys())
@@ -61,26 +59,32 @@ def fill(
             )
     used = {piece.name for piece in pieces.values()}
     left = [n for n in theirs.tensors if n not in used and not any(part in n for part in unused)]
-    left_out = [name for name in left if any(part in name for part in heads)]
-    left = [name for name in left if name not in left_out]
-    wrong += [
+    strange = [
         f"{name}: expected nothing, got shape {list(theirs.tensors[name].shape)}" for name in left
     ]
     if wrong:
         raise ArgumentError(
             "model_or_folder",
             expected="weights of the shapes that its config.json describes",
-            got="\n  " + "\n  ".join(wrong) + "\n",
+            got="\n  " + "\n  ".join(wrong + strange) + "\n",
             remedy="use the config.json that was saved with these weights",
         )
-    if left_out:
-        warnings.warn(
-            f"not loaded, as this model has no place for them: {', '.join(left_out)}", stacklevel=4
+    if strange:
+        raise ArgumentError(
+            "model_or_folder",
+            expected="weights that all have a place in this model",
+            got="\n  " + "\n  ".join(strange) + "\n",
+            remedy=f"pass leave_out={_parts(left)!r} to load the others without them",
         )
     model.to(next(iter(ready.values())).dtype)
     with torch.no_grad():
         for name, tensor in _tensors(model).items():
             tensor.copy_(ready[name])
+
+
+def _parts(names: Iterable[str]) -> list[str]:
+    """The modules of these tensors, to be named in one list."""
+    return sorted({name.rpartition(".")[0] or name for name in names})
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

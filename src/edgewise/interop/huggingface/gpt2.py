@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.graphs import Pattern, causal
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import TextModel
+from edgewise.interop.huggingface.label_heads import label_head
 from edgewise.models.gpt import gpt
 
 UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
-def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
-    """``gpt`` with the checkpoint's weights, on the causal part of ``graph``."""
+def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """``gpt`` with the checkpoint's weights and its head, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("transformer.")
     theirs.must_be(
         scale_attn_weights=True,
@@ -48,8 +48,10 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
         pieces |= _turned(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.c_fc")
         pieces |= _turned(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.c_proj")
         pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.ln_2")
-    fill(model, pieces, theirs, unused=UNUSED, heads=("score.",))
-    return model
+    head = label_head(theirs)
+    whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
+    fill(whole, pieces, theirs, unused=UNUSED)
+    return whole
 
 
 def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:

@@ -6,26 +6,27 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.encodings import rotary_rates
 from edgewise.graphs import Pattern, causal, window
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import TextModel
+from edgewise.interop.huggingface.label_heads import label_head
 from edgewise.models.llama import llama
 
 UNUSED = ("rotary_emb.inv_freq",)
 
 
-def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
-    """``llama`` with the checkpoint's weights, on the causal part of ``graph``."""
+def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """``llama`` with the checkpoint's weights and its head, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("model.")
     theirs.must_be(mlp_bias=False, use_sliding_window=False)
     depth = theirs["num_hidden_layers"]
     says_tied = bool(theirs.config.get("tie_word_embeddings", False))
     tied = "lm_head.weight" not in theirs.tensors or says_tied
+    head = label_head(theirs)
     bias = "layers.0.self_attn.q_proj.bias" in theirs.tensors
     reads: Pattern = causal()
     if theirs["model_type"] == "mistral" and theirs.config.get("sliding_window"):
@@ -38,7 +39,7 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     }
     if not tied:
         pieces["head.weight"] = Piece("lm_head.weight")
-    elif not says_tied:
+    elif not says_tied and head is None:
         model.head = None  # the checkpoint of the bare model
     for i in range(depth):
         pieces |= _layer(f"reader.stack.layers.{i}", f"layers.{i}", bias)
@@ -47,8 +48,9 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> TextModel:
     # As theirs: the vector of padding is not trained, where padding is read.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
     unused = (*UNUSED, "lm_head.weight") if tied else UNUSED
-    fill(model, pieces, theirs, unused=unused, heads=("score.",))
-    return model
+    whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
+    fill(whole, pieces, theirs, unused=unused)
+    return whole
 
 
 def _numbers(theirs: Checkpoint) -> dict[str, Any]:

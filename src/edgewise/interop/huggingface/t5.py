@@ -17,6 +17,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
     """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
+    theirs = theirs.without_prefix("transformer.")
     kind = theirs.config.get("feed_forward_proj", "relu")
     check_choice("feed_forward_proj", kind, GATED)
     gated = GATED[kind]

@@ -20,20 +20,21 @@ MODERN = (
     (".intermediate.dense.", ".mlp.fc1."),
     (".output.dense.", ".mlp.fc2."),
 )
-HEADS_LEFT_OUT = ("pooler.", "classifier.", "mask_token")
 
 
 def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """``vit`` up to its last norm, ``model(pixel_values [B, C, S, S]) -> [B, 1 + patches, width]``.
+    """``vit`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
 
+    Where the checkpoint has none it ends with its last norm and gives ``[B, 1 + patches, width]``.
     ``graph`` is over the patches; the class token reads all and is read by all.
     """
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)
-    classifier = vit(
+    head = theirs.tensors.get("classifier.weight")
+    model = vit(
         theirs["image_size"],
         theirs["num_channels"],
-        1,
+        1 if head is None else len(head),
         patch=theirs["patch_size"],
         width=theirs["hidden_size"],
         depth=theirs["num_hidden_layers"],
@@ -45,8 +46,10 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         pool="class",
         graph=complete() if graph is None else graph,
     )
-    model = nn.Sequential(*list(classifier.children())[:-2])  # without the pool and the head
-    pieces = {
+    if head is None:
+        model = nn.Sequential(*list(model.children())[:-2])  # without the pool and the head
+    pieces = {} if head is None else linear("6", "classifier")
+    pieces |= {
         **linear("0.project", "embeddings.patch_embeddings.projection"),
         "1.token": Piece("embeddings.cls_token", lambda x: x[0, 0]),
         "2.table": Piece("embeddings.position_embeddings", lambda x: x[0]),
@@ -61,5 +64,5 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.fc1")
         pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.fc2")
         pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.layernorm_after")
-    fill(model, pieces, theirs, heads=HEADS_LEFT_OUT)
+    fill(model, pieces, theirs)
     return model
