@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs
 from edgewise.interop.huggingface import load
+from edgewise.layers import Tokens
 from tests.errors import refused
 from tests.interop.test_huggingface import SMALL, VOCABULARY, close, embedding, made
 
@@ -111,31 +112,26 @@ def test_packed_hubs_are_those_of_the_padded_batch() -> None:
     torch.testing.assert_close(packed, padded, rtol=0, atol=1e-12)
 
 
-HEADS = {
-    "ForSequenceClassification": ("classifier.out_proj", 3),
-    "ForTokenClassification": ("classifier", 3),
-    "ForQuestionAnswering": ("qa_outputs", 2),
-}
+HEADS = {"ForSequenceClassification": 3, "ForTokenClassification": 3, "ForQuestionAnswering": 2}
 
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("saved", [False, True])
 def test_longformer_keeps_its_classifier(kind: str, saved: bool, tmp_path: Path) -> None:
-    theirs = made(longformer(kind, num_labels=HEADS[kind][1]))
+    theirs = made(longformer(kind, num_labels=HEADS[kind]))
     theirs.save_pretrained(tmp_path)
     ours = load(tmp_path if saved else theirs)
     ids, mask = texts(1)
-    marks = None if kind == "ForSequenceClassification" else hubs("alike")
-    logits = ours.classifier(ours(ids, mask, global_attention_mask=marks))
+    if kind == "ForSequenceClassification":
+        close(ours(Tokens(ids, mask=mask)), theirs(ids, mask).logits)
+        return
+    real, marks = mask.bool(), hubs("alike")
+    logits = ours.head(ours.trunk(ids, mask, global_attention_mask=marks))
     out = theirs(ids, mask, global_attention_mask=marks)
     if kind == "ForQuestionAnswering":
-        expected = torch.stack([out.start_logits, out.end_logits], -1)
+        close(logits[real], torch.stack([out.start_logits, out.end_logits], -1)[real])
     else:
-        expected = out.logits
-    assert logits.shape[-1] == HEADS[kind][1]
-    if logits.dim() == 3:
-        logits, expected = logits[mask.bool()], expected[mask.bool()]
-    close(logits, expected)
+        close(logits[real], out.logits[real])
 
 
 def test_the_pooler_of_longformer_comes_along() -> None:
@@ -159,4 +155,102 @@ def test_an_odd_window_is_refused() -> None:
     theirs = made(longformer(window=4))
     theirs.config.attention_window = [4, 5]
     with refused("attention_window", expected="even", got="[4, 5]", remedy="config.json"):
+        load(theirs)
+
+
+# BigBird. Blocks of 2: up to 9 of them are read whole with two random blocks, and 14 with blocks.
+
+
+def bigbird(kind: str = "ForMaskedLM", **other: object) -> Callable[[], nn.Module]:
+    numbers = {"block_size": 2, "num_random_blocks": 2, "max_position_embeddings": 40}
+    ids = {"sep_token_id": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = transformers.BigBirdConfig(**{**SMALL, **numbers, **ids, **other})
+    return lambda: getattr(transformers, f"BigBird{kind}")(config)
+
+
+def compared(ours: nn.Module, theirs: nn.Module, ids: Tensor, mask: Tensor | None) -> None:
+    """States, logits and gradients."""
+    states = ours(ids, mask)
+    other = theirs.bert(ids, attention_mask=mask).last_hidden_state
+    real = torch.ones_like(ids).bool() if mask is None else mask.bool()
+    close(states[real], other[real])
+    logits, other_logits = ours.logits(states), theirs(ids, attention_mask=mask).logits
+    close(logits[real], other_logits[real])
+    probe = torch.randn_like(logits) * real[..., None]
+    (logits * probe).sum().backward()
+    (other_logits * probe).sum().backward()
+    close(embedding(ours).grad, theirs.get_input_embeddings().weight.grad)
+    mine = ours.reader.layers[1].attention.sublayer.qkv.weight.grad.chunk(3)[1]
+    close(mine, theirs.bert.encoder.layer[1].attention.self.key.weight.grad)
+
+
+@pytest.mark.parametrize("length", [1, 17, 18, 19, 20, 27, 28, 39])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_bigbird_gives_the_states_logits_and_gradients_of_theirs(
+    length: int, training: bool, padded: bool
+) -> None:
+    """In training with their random blocks; evaluated they read the first block again."""
+    theirs = made(bigbird()).train(training)
+    ours = load(theirs).train(training)
+    torch.manual_seed(1)
+    ids = torch.randint(3, VOCABULARY, (3, length))
+    mask = (torch.arange(length) < torch.tensor([length, length // 2 + 1, 1])[:, None]).long()
+    compared(
+        ours, theirs, ids.masked_fill(mask == 0, 0) if padded else ids, mask if padded else None
+    )
+
+
+@pytest.mark.parametrize("length", [1024, 1000, 3072])
+@pytest.mark.parametrize("most", [1024, 4096])
+def test_bigbird_at_the_lengths_of_the_paper(length: int, most: int) -> None:
+    """There random blocks are drawn otherwise, and some of them twice."""
+    if length > most:
+        pytest.skip("a text longer than the positions")
+    theirs = made(bigbird(block_size=64, max_position_embeddings=most)).train()
+    ours = load(theirs).train()
+    torch.manual_seed(1)
+    compared(ours, theirs, torch.randint(3, VOCABULARY, (1, length)), None)
+
+
+def test_bigbird_in_float64_agrees_to_rounding() -> None:
+    theirs = made(bigbird(), torch.float64).train()
+    ids = torch.randint(3, VOCABULARY, (2, 31))
+    other = theirs.bert(ids).last_hidden_state
+    torch.testing.assert_close(load(theirs).train()(ids), other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["ForSequenceClassification", "ForTokenClassification"])
+def test_bigbird_keeps_its_classifier(kind: str, tmp_path: Path) -> None:
+    theirs = made(bigbird(kind, num_labels=3))
+    theirs.save_pretrained(tmp_path)
+    ids, mask = texts(0)
+    logits = load(tmp_path)(Tokens(ids, mask=mask), **words(kind))
+    out = theirs(ids, attention_mask=mask).logits
+    close(logits, out if kind == "ForSequenceClassification" else out[mask.bool()])
+
+
+def words(kind: str) -> dict[str, list[int]]:
+    """A token a word, where words are labelled."""
+    return {} if kind == "ForSequenceClassification" else {"words": [1] * sum(LENGTHS)}
+
+
+def test_the_pooler_and_the_scale_of_bigbird_come_along() -> None:
+    theirs = made(bigbird("Model", rescale_embeddings=True))
+    ours = load(theirs)
+    ids, mask = texts(0)
+    states, out = ours(ids, mask), theirs(ids, attention_mask=mask)
+    close(states[mask.bool()], out.last_hidden_state[mask.bool()])
+    close(ours.pooler(states[:, 0]), out.pooler_output)
+
+
+def test_bigbird_of_full_attention_and_on_another_graph() -> None:
+    theirs = made(bigbird(attention_type="original_full"))
+    ids, mask = texts(0)
+    compared(load(theirs), theirs, ids, mask)
+    sparse = made(bigbird())
+    assert not torch.allclose(load(sparse)(ids), load(theirs)(ids))
+    torch.testing.assert_close(load(sparse, graphs.complete())(ids), load(theirs)(ids))
+    with refused("attention_type", expected="block_sparse", got="'sparse'", remedy="did you"):
+        theirs.config.attention_type = "sparse"
         load(theirs)

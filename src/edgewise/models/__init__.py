@@ -26,6 +26,7 @@ from torch import nn
 from edgewise.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
+from edgewise.models.bigbird import bigbird
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.forecaster import forecaster
@@ -104,6 +105,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "gpt": gpt,
     "llama": llama,
     "longformer": longformer,
+    "bigbird": bigbird,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -168,6 +170,7 @@ __all__ = [
     "TOKEN_MODELS",
     "about",
     "bert",
+    "bigbird",
     "captioner",
     "edge_transformer",
     "forecaster",

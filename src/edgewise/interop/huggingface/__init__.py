@@ -16,6 +16,7 @@ from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph, parse
 from edgewise.interop.huggingface.bert import load_bert
+from edgewise.interop.huggingface.bigbird import load_bigbird
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
@@ -26,6 +27,7 @@ from edgewise.interop.huggingface.vit import load_vit
 
 FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "bert": load_bert,
+    "big_bird": load_bigbird,
     "roberta": load_bert,
     "gpt2": load_gpt2,
     "llama": load_llama,

@@ -40,7 +40,12 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         **numbers(theirs),
     )
     assert isinstance(model, TextModel)
-    pieces = embedding_pieces() | layer_pieces(theirs["num_hidden_layers"])
+    return filled(model, layer_pieces(theirs["num_hidden_layers"]), theirs)
+
+
+def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn.Module:
+    """A model of BERT's kin with the checkpoint's weights, its pooler and heads."""
+    pieces = embedding_pieces() | layers
     if "head.dense.weight" in theirs.tensors:
         pieces |= head_pieces(model, theirs)
     else:

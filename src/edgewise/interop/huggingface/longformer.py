@@ -1,4 +1,4 @@
-"""Longformer from Hugging Face's checkpoints: its language model, or a classifier with its head."""
+"""Longformer from Hugging Face's checkpoints."""
 
 from __future__ import annotations
 
@@ -6,27 +6,17 @@ from torch import nn
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.interop.huggingface.bert import (
-    HEADS,
-    embedding_pieces,
-    head_pieces,
-    layer_pieces,
-    numbers,
-)
+from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.layers import ClassificationHead
-from edgewise.models.longformer import LongformerModel, longformer
-
-UNUSED = ("position_ids", "head.decoder.", "head.bias")
+from edgewise.interop.huggingface.fill import Piece, linear
+from edgewise.models.longformer import longformer
 
 
-def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> LongformerModel:
-    """``longformer`` with the checkpoint's weights and hubs as transformers has them.
+def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """``longformer`` with the checkpoint's weights, and hubs as transformers has them.
 
-    A classifier of texts makes the first token a hub, and has its head as ``model.classifier``,
-    called with the states; that of a classifier of tokens or of answers is called so, too. Other
-    models have no hubs but those that a call names with ``global_attention_mask``.
+    A classifier of texts makes the first token a hub. Other models have no hubs but those that a
+    call names with ``global_attention_mask``. ``graph`` takes the windows' place.
     """
     theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
     depth = theirs["num_hidden_layers"]
@@ -39,39 +29,16 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> LongformerMode
             got=repr(windows),
             remedy="use the config.json that was saved with these weights",
         )
-    of_texts = "classifier.dense.weight" in theirs.tensors
     model = longformer(
         theirs["vocab_size"],
         radius=tuple(window // 2 for window in windows),
-        hubs=(0,) if of_texts else (),
+        hubs=(0,) if "classifier.dense.weight" in theirs.tensors else (),
         padding=theirs["pad_token_id"],
         **numbers(theirs),
     )
     if graph is not None:
         model.reader.graphs = [graph] * depth
-    pieces = embedding_pieces() | layer_pieces(depth, "reader.layers") | _hub_pieces(depth)
-    if "head.dense.weight" in theirs.tensors:
-        pieces |= head_pieces(model, theirs)
-    else:
-        model.head = None
-    width = theirs["hidden_size"]
-    if "pooler.dense.weight" in theirs.tensors:
-        model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
-        pieces |= linear("pooler.0", "pooler.dense")
-    if of_texts:
-        labels = len(theirs.tensors["classifier.out_proj.bias"])
-        dropout = theirs["hidden_dropout_prob"]
-        model.classifier = ClassificationHead(width, labels, dropout=dropout)
-        pieces |= linear("classifier.dense", "classifier.dense")
-        pieces |= linear("classifier.output", "classifier.out_proj")
-    for name in ("classifier", "qa_outputs"):
-        if f"{name}.weight" in theirs.tensors:
-            model.classifier = nn.Linear(width, len(theirs.tensors[f"{name}.bias"]))
-            pieces |= linear("classifier", name)
-    # As theirs: the vector of padding is not trained, where padding is read.
-    model.embedding.tokens.padding_idx = theirs["pad_token_id"]
-    fill(model, pieces, theirs, unused=UNUSED)
-    return model
+    return filled(model, layer_pieces(depth, "reader.layers") | _hub_pieces(depth), theirs)
 
 
 def _hub_pieces(depth: int) -> dict[str, Piece]:
