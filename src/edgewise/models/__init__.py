@@ -54,6 +54,7 @@ from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.pinsage import pinsage
+from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
 from edgewise.models.t5 import t5
@@ -106,6 +107,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "llama": llama,
     "longformer": longformer,
     "bigbird": bigbird,
+    "reformer": reformer,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -198,6 +200,7 @@ __all__ = [
     "molecule_transformer",
     "monet",
     "pinsage",
+    "reformer",
     "rnn",
     "roberta",
     "t5",

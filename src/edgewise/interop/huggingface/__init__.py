@@ -22,6 +22,7 @@ from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
 from edgewise.interop.huggingface.longformer import load_longformer
 from edgewise.interop.huggingface.positions import with_positions
+from edgewise.interop.huggingface.reformer import load_reformer
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
 
@@ -34,6 +35,7 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "longformer": load_longformer,
     "mistral": load_llama,
     "qwen2": load_llama,
+    "reformer": load_reformer,
     "t5": load_t5,
     "vit": load_vit,
 }
