@@ -19,12 +19,12 @@ VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
 TEXT = [*models.TEXT_MODELS]
 RECURRENT = ["rnn", "lstm", "gru"]
 ATTENTION = [name for name in TEXT if name not in RECURRENT]
-WHOLE = ["bert", "roberta", "longformer", "bigbird", "reformer"]
+WHOLE = ["bert", "roberta", "longformer", "bigbird", "reformer", "bp_transformer"]
 """They read a text in both directions, or sort it by what is in all of it."""
 ONE_WAY = [name for name in TEXT if name not in WHOLE]
 COUNTING = ["roberta", "longformer"]
 """Their positions count what is not the padding's id."""
-OWN_GRAPHS = ["longformer", "bigbird", "reformer"]
+OWN_GRAPHS = ["longformer", "bigbird", "reformer", "bp_transformer"]
 """Each layer has a graph, so that the stack has none; tests of their own are in tests/models."""
 EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 

@@ -134,7 +134,7 @@ def test_a_folder_gives_what_the_live_model_gives(tmp_path: Path) -> None:
 
 def test_what_has_no_counterpart_is_refused() -> None:
     theirs = made(reformer())
-    with refused("graph", expected="None", got="Window", remedy="gpt"):
+    with refused("graph", expected="makes its own", got="Window", remedy="gpt"):
         load(theirs, graphs.window(1))
     with refused(
         "config", expected="as many chunks", got="'before': (2, 1)", remedy="transformers"

@@ -227,7 +227,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         small(kinds=["lhs"])
     with refused("kinds", expected="any order", got="none", remedy="choose"):
         small(kinds=[])
-    with refused("graph", expected="None", got="Window", remedy="gpt"):
+    with refused("graph", expected="makes its own", got="Window", remedy="gpt"):
         model(text, graph=graphs.window(1))
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())

@@ -167,6 +167,17 @@ def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> No
             )
 
 
+def refuse_graph(name: str, graph: Pattern | None) -> None:
+    """Refuse another graph, for a model that makes its own of the text."""
+    if graph is not None:
+        raise ArgumentError(
+            "graph",
+            expected=f"None, as {name} makes its own",
+            got=type(graph).__name__,
+            remedy="use bert or gpt on that graph",
+        )
+
+
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
     """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
     if mask is None or bool(mask.all()):

@@ -27,6 +27,7 @@ from edgewise.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
 from edgewise.models.bigbird import bigbird
+from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.forecaster import forecaster
@@ -108,6 +109,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "longformer": longformer,
     "bigbird": bigbird,
     "reformer": reformer,
+    "bp_transformer": bp_transformer,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -173,6 +175,7 @@ __all__ = [
     "about",
     "bert",
     "bigbird",
+    "bp_transformer",
     "captioner",
     "edge_transformer",
     "forecaster",

@@ -32,7 +32,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
 from edgewise.ragged import runs_and_positions, starts
 from edgewise.scores import Dot
 
@@ -520,7 +520,7 @@ class ReformerReader(nn.Module):
             graph: none, as the graph is computed from x.
             memory: none.
         """
-        refuse_graph(graph)
+        refuse_graph("reformer", graph)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
         refuse_cache("reformer", layout, memory)
         if layout.sizes is None and not layout.has_padding:
@@ -545,14 +545,3 @@ class ReformerReader(nn.Module):
             first, second = layer(first, second, texts)
         states: Tensor = self.norm(torch.cat([first, second], -1))
         return states
-
-
-def refuse_graph(graph: Pattern | None) -> None:
-    """Refuse another graph, as who reads whom is computed from the features."""
-    if graph is not None:
-        raise ArgumentError(
-            "graph",
-            expected="None, as reformer computes who reads whom from the features",
-            got=type(graph).__name__,
-            remedy="use bert or gpt on that graph",
-        )

@@ -9,7 +9,8 @@ from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Piece, fill, linear
 from edgewise.layers import TextModel
-from edgewise.models.reformer import Axial, reformer, refuse_graph
+from edgewise.layers.sequences import refuse_graph
+from edgewise.models.reformer import Axial, reformer
 
 UNUSED = ("lm_head.bias", "lm_head.decoder.bias")
 """Theirs are beside the head, and no logit has them added."""
@@ -17,7 +18,7 @@ UNUSED = ("lm_head.bias", "lm_head.decoder.bias")
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     """``reformer`` with the checkpoint's weights; its hashes are theirs where there is a seed."""
-    refuse_graph(graph)
+    refuse_graph("reformer", graph)
     theirs = theirs.without_prefix("reformer.")
     near = {
         name: (theirs[f"local_num_chunks_{name}"], theirs[f"lsh_num_chunks_{name}"])
