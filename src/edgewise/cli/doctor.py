@@ -42,6 +42,8 @@ WITH = {
     "time_series": "statsmodels, or a file of your own",
 }
 """Data sets that come with a package."""
+DRAWN = ("duplication", "recall")
+"""Data sets that are drawn, and need no file."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
@@ -123,6 +125,7 @@ def _data() -> list[list[str]]:
             rows.append([name, ", ".join(states)])
         else:
             comes = f"comes with {WITH[name]}" if name in WITH else "files of your own"
+            comes = "drawn" if name in DRAWN else comes
             rows.append([name, comes])
     return rows
 

@@ -26,11 +26,13 @@ from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_tab
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
+from edgewise.data.text.duplication import Duplication as duplication
 from edgewise.data.text.ewt import EWT as ewt
 from edgewise.data.text.masked_text import MaskedText as masked_text
 from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
 from edgewise.data.text.parallel import Parallel as parallel
+from edgewise.data.text.recall import Recall as recall
 from edgewise.data.text.shakespeare import Shakespeare as shakespeare
 from edgewise.data.text.sst2 import SST2 as sst2
 from edgewise.data.text.tag_file import TagFile as tag_file
@@ -44,6 +46,7 @@ DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
     "digit_rows": digit_rows,
     "digits": digits,
+    "duplication": duplication,
     "edge_list": edge_list,
     "ego_facebook": ego_facebook,
     "esol": esol,
@@ -60,6 +63,7 @@ DATA: dict[str, type[Data]] = {
     "pair_table": pair_table,
     "parallel": parallel,
     "planetoid": planetoid,
+    "recall": recall,
     "time_series": time_series,
     "shakespeare": shakespeare,
     "sst2": sst2,
@@ -87,6 +91,7 @@ __all__ = [
     "caption_digits",
     "digit_rows",
     "digits",
+    "duplication",
     "edge_list",
     "ego_facebook",
     "esol",
@@ -104,6 +109,7 @@ __all__ = [
     "pair_table",
     "parallel",
     "planetoid",
+    "recall",
     "shakespeare",
     "sst2",
     "tag_file",

@@ -17,7 +17,7 @@ from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
 from edgewise.layers.text import TextModel
 from edgewise.layers.tokens import Tokens
-from edgewise.layers.transformer import TransformerLayer
+from edgewise.layers.transformer import TransformerLayer, activation
 
 
 class ClassificationHead(nn.Module):
@@ -27,19 +27,26 @@ class ClassificationHead(nn.Module):
         width: of the states.
         out_width: how many logits.
         pool: which state, or which mean of them; see :class:`edgewise.layers.Pool`.
+        act: in the place of tanh.
         dropout: before W.
     """
 
     def __init__(
-        self, width: int, out_width: int, *, pool: Pooling = "class", dropout: float = 0.1
+        self,
+        width: int,
+        out_width: int,
+        *,
+        pool: Pooling = "class",
+        act: str = "tanh",
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.pool, self.dense = Pool(pool), nn.Linear(width, width)
+        self.pool, self.dense, self.act = Pool(pool), nn.Linear(width, width), activation(act)
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
         """``[B, out_width]`` from ``[B, T, width]``, or from a packed batch ``[N, width]``."""
-        pooled = self.dense(self.pool(states, sizes)).tanh()
+        pooled = self.act(self.dense(self.pool(states, sizes)))
         logits: Tensor = self.output(self.dropout(pooled))
         return logits
 

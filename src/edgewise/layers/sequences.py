@@ -46,7 +46,7 @@ class SequenceLayout:
         cache: Cache | None = None,
     ) -> None:
         self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
-        self.count, self.device = like.shape[-1], like.device
+        self.shape, self.count, self.device = like.shape, like.shape[-1], like.device
         self.past = cache.length if cache is not None else 0
         self._check(like.shape)
         if positions is None and sizes is not None:
@@ -64,6 +64,34 @@ class SequenceLayout:
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
         """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
         return padding_bias(self.attention_mask, graph, like)
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether some node is padding."""
+        return self.attention_mask is not None and not bool(self.attention_mask.all())
+
+    def packed(self) -> tuple[Tensor | None, list[int]]:
+        """The nodes that are no padding, ``[N]`` on the flattened axis, and how many each text has.
+
+        ``None`` and the sizes as they are where the batch is packed.
+
+        Raises:
+            ArgumentError: padding between the nodes of a text.
+        """
+        if self.sizes is not None:
+            return None, [int(size) for size in self.sizes]
+        mask = self.attention_mask
+        real = torch.ones(self.shape, device=self.device).bool() if mask is None else mask.bool()
+        begins = real[:, 1:] & ~real[:, :-1]
+        if bool((begins.sum(1) + real[:, :1].sum(1) > 1).any()):
+            raise ArgumentError(
+                "attention_mask",
+                expected="texts in one piece, with padding before or after them",
+                got="padding between the tokens of a text",
+                remedy="move the padding to the end",
+            )
+        sizes: list[int] = real.sum(1).tolist()
+        return real.flatten().nonzero().flatten(), sizes
 
     def advance(self) -> None:
         """Count the nodes of this call as cached ones, once every layer has read them."""
@@ -125,6 +153,29 @@ class Memory:
         """The same with every member of the batch so many times in a row."""
         mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
         return Memory(self.states.repeat_interleave(times, 0), mask)
+
+
+def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> None:
+    """Refuse what only a decoder has, for a model that reads a text as a whole."""
+    for argument, given in (("cache", layout.cache), ("memory", memory)):
+        if given is not None:
+            raise ArgumentError(
+                argument,
+                expected=f"None, as {name} reads a text as a whole",
+                got=type(given).__name__,
+                remedy="use a causal model, such as gpt, or transformer for a pair of texts",
+            )
+
+
+def refuse_graph(name: str, graph: Pattern | None) -> None:
+    """Refuse another graph, for a model that makes its own of the text."""
+    if graph is not None:
+        raise ArgumentError(
+            "graph",
+            expected=f"None, as {name} makes its own",
+            got=type(graph).__name__,
+            remedy="use bert or gpt on that graph",
+        )
 
 
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:

@@ -26,6 +26,8 @@ from torch import nn
 from edgewise.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
+from edgewise.models.bigbird import bigbird
+from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.forecaster import forecaster
@@ -47,11 +49,13 @@ from edgewise.models.gru import gru
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
+from edgewise.models.longformer import longformer
 from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.pinsage import pinsage
+from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
 from edgewise.models.t5 import t5
@@ -102,6 +106,10 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "roberta": roberta,
     "gpt": gpt,
     "llama": llama,
+    "longformer": longformer,
+    "bigbird": bigbird,
+    "reformer": reformer,
+    "bp_transformer": bp_transformer,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -166,6 +174,8 @@ __all__ = [
     "TOKEN_MODELS",
     "about",
     "bert",
+    "bigbird",
+    "bp_transformer",
     "captioner",
     "edge_transformer",
     "forecaster",
@@ -187,11 +197,13 @@ __all__ = [
     "lightgcn",
     "link_predictor",
     "llama",
+    "longformer",
     "lstm",
     "magna",
     "molecule_transformer",
     "monet",
     "pinsage",
+    "reformer",
     "rnn",
     "roberta",
     "t5",

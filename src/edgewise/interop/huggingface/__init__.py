@@ -20,20 +20,26 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph, parse
 from edgewise.interop.huggingface.attention import on_graph, register_when_imported
 from edgewise.interop.huggingface.bert import load_bert
+from edgewise.interop.huggingface.bigbird import load_bigbird
 from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
+from edgewise.interop.huggingface.longformer import load_longformer
 from edgewise.interop.huggingface.positions import with_positions
+from edgewise.interop.huggingface.reformer import load_reformer
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
 
 FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "bert": load_bert,
+    "big_bird": load_bigbird,
     "roberta": load_bert,
     "gpt2": load_gpt2,
     "llama": load_llama,
+    "longformer": load_longformer,
     "mistral": load_llama,
     "qwen2": load_llama,
+    "reformer": load_reformer,
     "t5": load_t5,
     "vit": load_vit,
 }

@@ -37,12 +37,17 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         theirs["vocab_size"],
         padding=theirs["pad_token_id"] if kind == "roberta" else None,
         graph=complete() if graph is None else graph,
-        **_numbers(theirs),
+        **numbers(theirs),
     )
     assert isinstance(model, TextModel)
-    pieces = _embedding() | _layers(theirs["num_hidden_layers"])
+    return filled(model, layer_pieces(theirs["num_hidden_layers"]), theirs)
+
+
+def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn.Module:
+    """A model of BERT's kin with the checkpoint's weights, its pooler and heads."""
+    pieces = embedding_pieces() | layers
     if "head.dense.weight" in theirs.tensors:
-        pieces |= _head(model, theirs)
+        pieces |= head_pieces(model, theirs)
     else:
         model.head = None
     head = label_head(theirs)
@@ -58,7 +63,7 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     return whole
 
 
-def _head(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
+def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     """The head's pieces; a decoder that is not the embedding becomes a matrix of its own."""
     pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
     # Of two that differ theirs adds the decoder's; where they are one, either may be saved.
@@ -74,7 +79,8 @@ def _head(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     return pieces | {"head.weight": Piece("head.decoder.weight")}
 
 
-def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+def numbers(theirs: Checkpoint) -> dict[str, Any]:
+    """The sizes that the configuration says."""
     return {
         "width": theirs["hidden_size"],
         "depth": theirs["num_hidden_layers"],
@@ -88,7 +94,8 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _embedding() -> dict[str, Piece]:
+def embedding_pieces() -> dict[str, Piece]:
+    """Where the embedding's tensors come from."""
     return {
         "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
         "embedding.positions.table": Piece("embeddings.position_embeddings.weight"),
@@ -97,10 +104,11 @@ def _embedding() -> dict[str, Piece]:
     }
 
 
-def _layers(depth: int) -> dict[str, Piece]:
+def layer_pieces(depth: int, path: str = "reader.stack.layers") -> dict[str, Piece]:
+    """Where the layers' tensors come from; ours are at this path."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
-        ours, their = f"reader.stack.layers.{i}", f"encoder.layer.{i}"
+        ours, their = f"{path}.{i}", f"encoder.layer.{i}"
         for name in ("query", "key", "value"):
             pieces |= linear(f"{ours}.attention.sublayer.{name}", f"{their}.attention.self.{name}")
         pieces |= linear(f"{ours}.attention.sublayer.output", f"{their}.attention.output.dense")

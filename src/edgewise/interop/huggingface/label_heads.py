@@ -25,11 +25,13 @@ class LabelHead:
         output: the name of its last map.
         dense: the name of the map before it, of the class token; "" for none.
         of_tokens: whether it tells each token's label, and not the text's.
+        act: after ``dense``.
     """
 
     output: str
     dense: str = ""
     of_tokens: bool = False
+    act: str = "tanh"
 
     def put_on(
         self, trunk: TextModel, pieces: Mapping[str, Piece], theirs: Checkpoint
@@ -44,7 +46,7 @@ class LabelHead:
             tokens = TokenClassificationHead(width, classes, dropout=dropout)
             model, pieces = TokenClassifier(trunk, tokens), pieces | linear("head.1", self.output)
         elif self.dense:
-            head = ClassificationHead(width, classes, dropout=dropout)
+            head = ClassificationHead(width, classes, act=self.act, dropout=dropout)
             model = TextClassifier(trunk, head)
             pieces |= linear("head.dense", self.dense) | linear("head.output", self.output)
         else:
@@ -63,7 +65,8 @@ def label_head(theirs: Checkpoint) -> LabelHead | None:
     """
     names = theirs.tensors
     if "classifier.out_proj.weight" in names:
-        return LabelHead("classifier.out_proj", "classifier.dense")
+        act = theirs.activation("hidden_act") if theirs["model_type"] == "big_bird" else "tanh"
+        return LabelHead("classifier.out_proj", "classifier.dense", act=act)
     if "classifier.weight" in names:
         said = " ".join(theirs.config.get("architectures") or ())
         pooled = "pooler.dense.weight" in names and "TokenClassification" not in said

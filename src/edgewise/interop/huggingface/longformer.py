@@ -1,0 +1,51 @@
+"""Longformer from Hugging Face's checkpoints."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern
+from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.fill import Piece, linear
+from edgewise.models.longformer import longformer
+
+
+def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """``longformer`` with the checkpoint's weights, and hubs as transformers has them.
+
+    A classifier of texts makes the first token a hub. Other models have no hubs but those that a
+    call names with ``global_attention_mask``. ``graph`` takes the windows' place.
+    """
+    theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
+    depth = theirs["num_hidden_layers"]
+    windows = theirs["attention_window"]
+    windows = [windows] * depth if isinstance(windows, int) else list(windows)
+    if any(window % 2 for window in windows):
+        raise ArgumentError(
+            "attention_window",
+            expected="even numbers, half of it on either side",
+            got=repr(windows),
+            remedy="use the config.json that was saved with these weights",
+        )
+    model = longformer(
+        theirs["vocab_size"],
+        radius=tuple(window // 2 for window in windows),
+        hubs=(0,) if "classifier.dense.weight" in theirs.tensors else (),
+        padding=theirs["pad_token_id"],
+        **numbers(theirs),
+    )
+    if graph is not None:
+        model.reader.graphs = [graph] * depth
+    return filled(model, layer_pieces(depth, "reader.layers") | _hub_pieces(depth), theirs)
+
+
+def _hub_pieces(depth: int) -> dict[str, Piece]:
+    """The second projections, of the hubs' own rows."""
+    pieces: dict[str, Piece] = {}
+    for i in range(depth):
+        for name in ("query", "key", "value"):
+            ours = f"reader.layers.{i}.attention.sublayer.hub_{name}"
+            pieces |= linear(ours, f"encoder.layer.{i}.attention.self.{name}_global")
+    return pieces

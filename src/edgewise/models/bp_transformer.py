@@ -1,0 +1,191 @@
+"""BP-Transformer: spans of a binary partition are nodes, near tokens are read one by one.
+
+Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), of tokens and spans; a span begins as 0
+Graph: a span reads its tokens; a token reads k nodes of each level on either side, farther = larger
+Score: Dot (scaled), full projections, and a number a head for each kind of edge
+Encoding: none but the kinds of edges: level, side and place beside the token
+Normalisation: softmax over the neighbourhood; layer norm, post
+Update: residual, then a feed-forward network with a residual of its own
+Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from edgewise import TableBias
+from edgewise.arguments import checked
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, Pattern, batch, edges
+from edgewise.layers import (
+    LanguageModelHead,
+    TextEmbedding,
+    TextModel,
+    TransformerLayer,
+    init_normal,
+)
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+
+
+MOST_LEVELS = 40
+"""No text is longer than 2 to this power."""
+
+
+@checked(depth=0)
+def bp_transformer(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    near: int = 4,
+    one_way: bool = False,
+    length: int = 8192,
+    act: str = "relu",
+    dropout: float = 0.1,
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the logits of tokens.
+
+    A token reads ``near`` nodes of each level on either side: the next tokens, then spans of two
+    beyond them, of four, and so on to the ends of the text. With ``one_way`` it reads to the left
+    alone. Texts have up to ``length`` tokens, which decides how many kinds of edges there are.
+    """
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    layers = [
+        TransformerLayer(width, heads, feed_forward, act=act, dropout=dropout) for _ in range(depth)
+    ]
+    reader = SpanReader(layers, heads, near, length, one_way=one_way)
+    head = LanguageModelHead(vocabulary, width)
+    return init_normal(TextModel(embedding, reader, head))
+
+
+def levels_of(tokens: int) -> list[int]:
+    """How many nodes each level has: the tokens, spans of two of them, of four, up to the root."""
+    counts = [tokens]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // 2))
+    return counts
+
+
+@lru_cache(maxsize=64)
+def partition_graph(tokens: int, near: int, one_way: bool) -> tuple[Graph, Tensor]:
+    """Who reads whom among tokens and spans, and the kind of each edge.
+
+    Nodes are the tokens, then the spans of two tokens from left to right, then those of four, and
+    so on. What a token reads, itself included, covers the text (or its left part, ``one_way``)
+    once and without a gap, by O(k log(n / k)) nodes.
+
+    Args:
+        tokens: n.
+        near: k.
+        one_way: whether tokens read to the left alone.
+
+    Returns:
+        The graph, and for each of its edges a number from 0 on: itself; a token of a span, by its
+        level; a node on the left or right of a token, by level and place. See :func:`kinds`.
+    """
+    counts = levels_of(tokens)
+    first = [sum(counts[:level]) for level in range(len(counts))]
+    every = torch.arange(tokens)
+    nodes = torch.arange(sum(counts))
+    found = [(nodes, nodes, torch.zeros_like(nodes))]
+    for level in range(1, len(counts)):
+        found.append((every, first[level] + (every >> level), torch.full_like(every, level)))
+    for side in (-1, 1) if not one_way else (-1,):
+        at = every + side  # the nearest node of the level that is not read yet
+        for level, count in enumerate(counts):
+            # One more where the rest of the level would begin in the middle of a span.
+            odd = (at + side * near) % 2 == (1 if side > 0 else 0)
+            for place in range(near + 1):
+                node = at + side * place
+                reads = (node >= 0) & (node < count)
+                if place == near:
+                    reads &= odd
+                kind = 1 + MOST_LEVELS + ((level * 2 + (side > 0)) * (near + 1) + place)
+                chosen = torch.full_like(every, kind)[reads]
+                found.append((first[level] + node[reads], every[reads], chosen))
+            at = at + side * (near + odd.long())
+            at = torch.div(at, 2, rounding_mode="floor")
+    source, target, classes = (torch.cat(part) for part in zip(*found, strict=True))
+    return edges(torch.stack([source, target]), len(nodes)), classes
+
+
+def kinds(length: int, near: int) -> int:
+    """How many kinds of edges there are in texts of up to so many tokens."""
+    return 1 + MOST_LEVELS + len(levels_of(length)) * 2 * (near + 1)
+
+
+class SpanReader(nn.Module):
+    """Tokens and the spans of their binary partition, read layer after layer.
+
+    Args:
+        layers: called ``layer(x, graph, bias=)``.
+        heads: of the layers.
+        near: k, the nodes of each level that a token reads on either side.
+        length: the most tokens of a text.
+        one_way: whether tokens read to the left alone.
+    """
+
+    def __init__(
+        self, layers: Sequence[nn.Module], heads: int, near: int, length: int, *, one_way: bool
+    ) -> None:
+        super().__init__()
+        self.layers, self.near, self.length = nn.ModuleList(layers), near, length
+        self.one_way = one_way
+        self.table = nn.Parameter(torch.randn(kinds(length, near), heads) * 0.02)
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: SequenceLayout | None = None,
+        *,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """States of the tokens, of the shape of x; those of padding are 0.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            layout: padding and packing.
+            graph: none, as spans are not nodes of another.
+            memory: none.
+        """
+        refuse_graph("bp_transformer", graph)
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        refuse_cache("bp_transformer", layout, memory)
+        if layout.sizes is None and not layout.has_padding:
+            return self._run(x, [layout.count])
+        rows, sizes = layout.packed()
+        if rows is None:
+            return self._run(x, sizes)
+        states = self._run(x.flatten(0, 1)[rows], sizes)
+        return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+
+    def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
+        if max(sizes, default=0) > self.length:
+            raise ArgumentError(
+                "x",
+                expected=f"at most {self.length} nodes, as there are kinds of edges for",
+                got=f"{max(sizes)} nodes",
+                remedy="make the model with a larger length",
+            )
+        of_texts = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
+        members = [graph for graph, _ in of_texts]
+        graph = members[0] if len(members) == 1 else batch(members)
+        kind = torch.cat([x.new_zeros(0, dtype=torch.long), *(own for _, own in of_texts)])
+        bias = TableBias(kind.to(x.device), self.table)
+        counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]
+        is_token = torch.tensor([True, False] * len(counts)).repeat_interleave(
+            torch.tensor(counts, dtype=torch.long).flatten()
+        )
+        place = is_token.nonzero().flatten().to(x.device)
+        nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
+        nodes = nodes.index_copy(-2, place, x)
+        for layer in self.layers:
+            nodes = layer(nodes, graph.to(x.device), bias=bias)
+        return nodes.index_select(-2, place)

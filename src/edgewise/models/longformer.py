@@ -1,0 +1,310 @@
+"""Longformer, BERT for long texts: a window, and hubs that read and are read by all.
+
+Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); of a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
+Graph: ``window(r)``, an r for each layer, and the hubs' columns; the hubs' rows are a second graph
+Score: Dot (scaled), full projections; the hubs' rows have projections of their own
+Encoding: learned, as RoBERTa: position p of a token that is not padding has row p + padding + 1
+Normalisation: softmax over the neighbourhood; layer norm, post
+Update: residual, then a feed-forward network (GELU) with a residual of its own
+Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise import attend
+from edgewise.arguments import check_divides, checked
+from edgewise.checks import bound
+from edgewise.encodings import Learned
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, Pattern, batch, complete, hubs, window
+from edgewise.graphs.batch import Sizes
+from edgewise.layers import (
+    AttentionBlock,
+    FeedForward,
+    GraphLayer,
+    LanguageModelHead,
+    TextEmbedding,
+    TextModel,
+    activation,
+    init_normal,
+)
+from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache
+
+
+@checked(padding=0, types=0, depth=0, radius=0)
+def longformer(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    radius: int | tuple[int, ...] = 256,
+    hubs: Sequence[int] = (0,),
+    length: int = 4098,
+    types: int = 0,
+    act: str = "gelu",
+    epsilon: float = 1e-5,
+    dropout: float = 0.1,
+    padding: int = 1,
+) -> LongformerModel:
+    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+
+    ``radius`` is how many tokens on either side each reads: one for all layers, or one a layer.
+    ``hubs`` are positions in each text, where a call does not say; a negative one counts from the
+    end. The table of positions has ``length`` rows, of which ``padding + 1`` are no position.
+    """
+    radii = [radius] * depth if isinstance(radius, int) else list(radius)
+    if len(radii) != depth:
+        raise ArgumentError(
+            "radius",
+            expected=f"one for all layers, or one for each of the {depth}",
+            got=repr(radius),
+            remedy="give as many radii as there are layers, or change depth",
+        )
+    norm = partial(nn.LayerNorm, eps=epsilon)
+    embedding = TextEmbedding(
+        vocabulary,
+        width,
+        positions=Learned(length, width),
+        types=types,
+        norm=norm(width),
+        dropout=dropout,
+        padding=padding,
+    )
+    layers = [
+        AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
+            LongformerAttention(width, heads, dropout=dropout),
+            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            width,
+            norm=norm,
+            dropout=dropout,
+        )
+        for _ in range(depth)
+    ]
+    reader = LongformerReader(layers, [window(one) for one in radii], hubs)
+    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
+    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    model = init_normal(LongformerModel(embedding, reader, head))
+    for module in model.modules():
+        if isinstance(module, LongformerAttention):
+            module.begin_alike()  # as the paper begins
+    return model
+
+
+class LongformerAttention(GraphLayer):
+    r"""Two attentions, one for tokens and one for hubs, whose outputs are put together.
+
+    .. math::
+        o_i = \mathrm{attend}(Q x_i, K x_j, V x_j), \; j \in \mathrm{window}(i) \cup \mathrm{hubs};
+        \qquad o_g = \mathrm{attend}(Q' x_g, K' x_j, V' x_j), \; j \in \mathrm{text}
+
+    A token compares the hubs with its window by the same K, under one softmax. Of a hub's own row
+    only the second is kept.
+
+    Args:
+        width: of input and output.
+        heads: a divisor of ``width``.
+        dropout: on the attention weights, in training.
+    """
+
+    def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_divides("heads", heads, width, "the width", "change heads or width")
+        self.heads, self.head_width, self.dropout = heads, width // heads, dropout
+        self.qkv = JointLinear(width, (width, width, width))
+        self.hub_query = nn.Linear(width, width)
+        self.hub_key = nn.Linear(width, width)
+        self.hub_value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+
+    @torch.no_grad()
+    def begin_alike(self) -> None:
+        """Begin with hubs' projections that are the tokens'."""
+        hub_maps = (self.hub_query, self.hub_key, self.hub_value)
+        biases = self.qkv.bias.split(self.qkv.widths)
+        for own, weight, bias in zip(hub_maps, self.qkv.weights(), biases, strict=True):
+            own.weight.copy_(weight)
+            own.bias.copy_(bias)
+
+    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, of_hubs: Pattern) -> Tensor:
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: features.
+            graph: the window, and every token reads the hubs.
+            hubs: the numbers of the hubs among the N nodes, ``[G]``.
+            of_hubs: which nodes the hubs read, G targets.
+        """
+        dropout = self.dropout if self.training else 0.0
+        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
+        query, key, value = unbind_joint(joint)
+        out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
+        if len(hubs):
+            query = self._heads(self.hub_query(x.index_select(-2, hubs)))
+            key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
+            rows = attend(query, key, value, of_hubs, dropout=dropout, layout="NHD")
+            out = out.index_copy(-2, hubs, rows.flatten(-2))
+        projected: Tensor = self.output(out)
+        return projected
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:-1], self.heads, self.head_width)
+
+
+class LongformerReader(nn.Module):
+    """The layers, each on its window; padding is taken out before the first.
+
+    Args:
+        layers: called ``layer(x, graph, hubs=, of_hubs=)``.
+        graphs: the local pattern of each layer.
+        hubs: positions of the hubs in each text.
+    """
+
+    def __init__(
+        self, layers: Sequence[nn.Module], graphs: Sequence[Pattern], hubs: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.layers, self.graphs, self.hubs = nn.ModuleList(layers), list(graphs), tuple(hubs)
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: SequenceLayout | None = None,
+        *,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+        global_attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """States of x, of its shape; those of padding are 0.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            layout: padding, packing and positions.
+            graph: who reads whom beside the hubs, in place of every layer's window.
+            memory: none.
+            global_attention_mask: 1 where a token is a hub, ``[B, T]`` or ``[N]``.
+        """
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        refuse_cache("longformer", layout, memory)
+        mask = global_attention_mask
+        if mask is not None and mask.shape != x.shape[:-1]:
+            raise ArgumentError(
+                "global_attention_mask",
+                expected=f"shape {list(x.shape[:-1])}, as the tokens have",
+                got=f"shape {list(mask.shape)}",
+                remedy="give 1 for every hub and 0 for the others",
+            )
+        patterns = self.graphs if graph is None else [graph] * len(self.graphs)
+        shared = mask is None or bool((mask == mask[:1]).all())
+        if layout.sizes is None and shared and not layout.has_padding:
+            nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
+            return self._run(x, patterns, [nodes], None)
+        rows, sizes = layout.packed()
+        packed = x if rows is None else x.flatten(0, 1)[rows]
+        if mask is None:
+            hubs_of_texts = [list(self.hubs) if size else [] for size in sizes]
+        else:
+            marks = mask if rows is None else mask.flatten()[rows]
+            hubs_of_texts = [_places(part) for part in marks.split(sizes)]
+        states = self._run(packed, patterns, hubs_of_texts, sizes)
+        if rows is None:
+            return states
+        return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+
+    def _run(
+        self,
+        x: Tensor,
+        patterns: Sequence[Pattern],
+        nodes: Sequence[Sequence[int]],
+        sizes: list[int] | None,
+    ) -> Tensor:
+        lengths = [x.shape[-2]] if sizes is None else sizes
+        firsts = itertools.accumulate(lengths, initial=0)
+        hub_numbers, hub_counts = [], []
+        for first, size, own in zip(firsts, lengths, nodes, strict=False):
+            places = sorted({node % size for node in own})
+            hub_numbers += [first + place for place in places]
+            hub_counts.append(len(places))
+        hubs = torch.tensor(hub_numbers, dtype=torch.long, device=x.device)
+        everything = complete() if sizes is None else batch(complete(), hub_counts, sizes)
+        of_hubs = bound(everything, len(hubs), x.shape[-2], x.device)
+        local: dict[Pattern, Graph] = {}  # layers with one window share a graph
+        for layer, pattern in zip(self.layers, patterns, strict=True):
+            if pattern not in local:
+                own_graph = _with_columns(pattern, nodes, sizes)
+                local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
+            x = layer(x, local[pattern], hubs=hubs, of_hubs=of_hubs)
+        return x
+
+
+def _places(mask: Tensor) -> list[int]:
+    places: list[int] = mask.nonzero().flatten().tolist()
+    return places
+
+
+def _with_columns(
+    pattern: Pattern, nodes: Sequence[Sequence[int]], sizes: list[int] | None
+) -> Pattern:
+    """The pattern, and every token of a text reads the hubs of that text."""
+    if sizes is None:
+        return pattern | hubs(nodes[0], reads=False)
+    columns = [hubs(own, reads=False).bind(n) for own, n in zip(nodes, sizes, strict=True)]
+    return (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(columns)
+
+
+class LongformerModel(TextModel):
+    """A text model whose call may say which tokens are hubs."""
+
+    reader: LongformerReader
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        global_attention_mask: Tensor | None = None,
+        sizes: Sizes | None = None,
+        positions: Tensor | None = None,
+        graph: Pattern | None = None,
+        **other: Any,
+    ) -> Tensor:
+        """The last hidden state, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+
+        Args:
+            input_ids: ``[B, T]``, or ``[N]`` with ``sizes``.
+            attention_mask: ``[B, T]``, 0 where a token is padding, at the ends of a text.
+            token_type_ids: like ``input_ids``, where the model has types.
+            global_attention_mask: like ``input_ids``, 1 where a token is a hub: all tokens of a
+                question, say. By default hubs are where the model was made with them.
+            sizes: how many of the N tokens each text of a packed batch has.
+            positions: like ``input_ids``; by default 0, 1, ... in each text.
+            graph: who reads whom beside the hubs, in place of every layer's window.
+            other: ``memory`` and ``cache``, which it refuses.
+
+        Raises:
+            ArgumentError: as :class:`edgewise.layers.TextModel`; a mask of hubs of another shape,
+                padding within a text, or a text that is shorter than its hubs' positions.
+        """
+        layout = SequenceLayout(
+            input_ids,
+            attention_mask,
+            sizes=sizes,
+            positions=positions,
+            cache=other.pop("cache", None),
+        )
+        x = self.embedding(input_ids, layout.positions, token_type_ids)
+        states: Tensor = self.reader(
+            x, layout, graph=graph, global_attention_mask=global_attention_mask, **other
+        )
+        return states
