@@ -59,6 +59,7 @@ FOLDERS = {
     "war_and_peace": ("war_and_peace",),
     "wiki_summaries": ("wikitext-2",),
     "wikitext2": ("wikitext-2",),
+    "zinc": ("ZINC_jtvae12k",),
 }
 """The folders of published data sets; all others are of files of your own."""
 

@@ -23,6 +23,7 @@ from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
 from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_table
+from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
@@ -70,6 +71,7 @@ DATA: dict[str, type[Data]] = {
     "war_and_peace": war_and_peace,
     "wiki_summaries": wiki_summaries,
     "wikitext2": wikitext2,
+    "zinc": zinc,
 }
 """Every data set by the name that recipes and run folders use."""
 
@@ -114,6 +116,7 @@ __all__ = [
     "war_and_peace",
     "wiki_summaries",
     "wikitext2",
+    "zinc",
 ]
 
 

@@ -191,12 +191,20 @@ class ShortestPath(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = True
+
     def __init__(self, heads: int, longest: int = 20) -> None:
         super().__init__()
         check_least("longest", longest, 1, "choose for example 20")
         self.longest = longest
         self.table = nn.Parameter(torch.empty(longest + 2, heads))
         nn.init.normal_(self.table, std=0.02)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.longest,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P]``, the class of each pair: to be computed once for a data set."""
@@ -222,11 +230,19 @@ class PathEdges(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = True
+
     def __init__(self, edge_width: int, heads: int, longest: int = 5) -> None:
         super().__init__()
         self.longest = longest
         self.weight = nn.Parameter(torch.empty(longest, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.longest,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P, longest]``, the edges of each pair's path: to be computed once for a data set."""

@@ -132,10 +132,18 @@ class Laplacian(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, k: int = 8) -> None:
         super().__init__()
         self.k = k
         self.project = nn.Linear(k, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, k]``, what :meth:`forward` is given: to be computed once for a data set."""
@@ -160,11 +168,19 @@ class SignInvariant(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, k: int = 8, hidden: int = 16) -> None:
         super().__init__()
         self.k = k
         self.each = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         self.all = nn.Sequential(nn.Linear(k * hidden, width), nn.ReLU(), nn.Linear(width, width))
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, k]``; see :meth:`Laplacian.code`."""

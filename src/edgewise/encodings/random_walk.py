@@ -53,11 +53,19 @@ class RandomWalk(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
         self.norm = nn.BatchNorm1d(steps)  # late steps differ by little
         self.project = nn.Linear(steps, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, steps]``, what :meth:`forward` is given: to be computed once for a data set."""

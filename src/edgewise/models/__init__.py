@@ -44,6 +44,7 @@ from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
+from edgewise.models.laplacian_transformer import laplacian_transformer
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
@@ -80,6 +81,7 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "gps": gps,
     "graph_network": graph_network,
     "graphormer": graphormer,
+    "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
@@ -184,6 +186,7 @@ __all__ = [
     "graphormer",
     "graphsage",
     "gru",
+    "laplacian_transformer",
     "lightgcn",
     "link_predictor",
     "llama",

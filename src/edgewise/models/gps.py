@@ -173,6 +173,9 @@ class GPS(GraphLayer):
             nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
         )
 
+    def encodings(self) -> dict[str, nn.Module]:
+        return {} if self.position is None else {"positions": self.position}
+
     def forward(
         self,
         x: Tensor,

@@ -32,6 +32,7 @@ from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.writing import writing
+from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -44,9 +45,14 @@ RECIPES: dict[str, Recipe] = {
         forecast,
         gat_cora,
         gat_enzymes,
+        gat_zinc,
         gcn_cora,
         gin_esol,
         gin_mutag,
+        gin_zinc,
+        gps_zinc,
+        graphormer_zinc,
+        laplacian_zinc,
         gpt_shakespeare,
         gpt_shakespeare_best,
         gpt_shakespeare_long,
