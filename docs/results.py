@@ -56,7 +56,7 @@ SEQUENCES = (
 PLACES = {
     "Planetoid": "Citation networks",
     **dict.fromkeys(
-        ("TU", "ESOL", "IonicLiquids", "MoleculeTable", "ZINC"), "Whole graphs and molecules"
+        ("CSL", "TU", "ESOL", "IonicLiquids", "MoleculeTable", "ZINC"), "Whole graphs and molecules"
     ),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(SEQUENCES, "Sequences"),

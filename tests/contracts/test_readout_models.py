@@ -119,6 +119,17 @@ def test_bonds_and_conditions_matter(name: str, argument: str) -> None:
     assert (changed - before).abs().min() > 1e-6
 
 
+@pytest.mark.parametrize("name", models.READOUT_MODELS)
+def test_a_batch_of_one_node_can_be_trained_on(name: str) -> None:
+    model, conditions = small(name).train(), torch.randn(3, CONDITION, dtype=torch.double)
+    before = {key: value.clone() for key, value in model.named_buffers()}
+    x, graph, given = inputs(name, [1], conditions)
+    out = model(x, graph, **given)
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(torch.equal(value, before[key]) for key, value in model.named_buffers())
+
+
 def test_descriptors_matter() -> None:
     torch.manual_seed(0)
     model = models.molecule_transformer(

@@ -37,6 +37,7 @@ EXTRAS = {
 """Every package of an extra: which, and what it is for."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
+    "csl": "Edgewise, by formula",
     "digits": "scikit-learn",
     "digit_rows": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",

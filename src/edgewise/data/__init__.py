@@ -6,6 +6,7 @@ By kind: ``graphs``, ``molecules``, ``text``, ``images`` and ``series``, over wh
 from __future__ import annotations
 
 from edgewise.batches import Batch, WritingBatch
+from edgewise.data.graphs.csl import CSL as csl
 from edgewise.data.graphs.edge_list import EdgeList as edge_list
 from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
 from edgewise.data.graphs.gowalla import Gowalla as gowalla
@@ -43,6 +44,7 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
+    "csl": csl,
     "digit_rows": digit_rows,
     "digits": digits,
     "edge_list": edge_list,
@@ -87,6 +89,7 @@ __all__ = [
     "TextSplits",
     "WritingBatch",
     "caption_digits",
+    "csl",
     "digit_rows",
     "digits",
     "edge_list",

@@ -61,7 +61,9 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
     """``[P, longest]``, the edges of a shortest path to the target of each pair, the last first.
 
     Numbers of edges of ``graph``; -1 where the path has ended. Of longer paths the part nearest to
-    the target is kept; of several shortest paths the one through the nodes of lowest number.
+    the target is kept. Of several shortest paths it is the one through the nodes of lowest number,
+    as in Graphormer: where there are several, as around a ring of even length, the code depends on
+    how nodes are numbered, and no code of one path can do otherwise.
 
     Raises:
         ArgumentError: a member of a packed batch has more than 8,192 nodes.
@@ -222,6 +224,7 @@ class PathEdges(nn.Module):
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
     over the N edges of a shortest path, each place with weights of its own; 0 where there is none.
+    Where a pair has several shortest paths one of them counts; see :func:`path_edges`.
 
     Args:
         edge_width: of the edges' features e.

@@ -120,7 +120,8 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())
-    return torch.from_numpy(vectors[:, order].copy()).float(), values.float()[None]
+    found_vectors = torch.from_numpy(vectors[:, order].copy()).float()
+    return found_vectors.to(graph.device), values.float()[None].to(graph.device)
 
 
 class Laplacian(nn.Module):

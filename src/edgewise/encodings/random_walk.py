@@ -12,6 +12,7 @@ representations, 2022
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.arguments import check_least
@@ -73,5 +74,13 @@ class RandomWalk(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
-        out: Tensor = x + self.project(self.norm(code.to(x)))
+        code = code.to(x)
+        if self.training and len(code) < 2:  # a single node has no variance
+            norm = self.norm
+            code = F.batch_norm(
+                code, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+            )
+        else:
+            code = self.norm(code)
+        out: Tensor = x + self.project(code)
         return out

@@ -27,6 +27,7 @@ from edgewise.layers.pooling import (
     ClassToken,
     Membership,
     Pool,
+    PooledNodes,
     members_of,
     packed_graph,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "NodeBatchNorm",
     "PatchEmbedding",
     "Pool",
+    "PooledNodes",
     "Reader",
     "Recommender",
     "RecurrentReader",

@@ -39,6 +39,7 @@ from edgewise.models.gpt import gpt
 from edgewise.models.grand import grand
 from edgewise.models.graph_gat import graph_gat
 from edgewise.models.graph_gin import graph_gin
+from edgewise.models.graph_gnn import graph_gnn
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphormer import graphormer
@@ -78,6 +79,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
+    "graph_gnn": graph_gnn,
     "gps": gps,
     "graph_network": graph_network,
     "graphormer": graphormer,
@@ -181,6 +183,7 @@ __all__ = [
     "grand",
     "graph_gat",
     "graph_gin",
+    "graph_gnn",
     "graph_network",
     "graph_transformer",
     "graphormer",

@@ -6,6 +6,7 @@ from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
+from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
@@ -47,11 +48,16 @@ RECIPES: dict[str, Recipe] = {
         gat_enzymes,
         gat_zinc,
         gcn_cora,
+        gin_csl,
         gin_esol,
         gin_mutag,
         gin_zinc,
+        gnn_csl,
+        gps_csl,
         gps_zinc,
+        graphormer_csl,
         graphormer_zinc,
+        laplacian_csl,
         laplacian_zinc,
         gpt_shakespeare,
         gpt_shakespeare_best,

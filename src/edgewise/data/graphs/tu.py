@@ -81,7 +81,7 @@ class TU(Data):
                 torch.cat([(attributes - known.mean(0)) / std, graphs.x], dim=1)
             )
         codes = Codes(graphs)
-        train, val, test = (_part(codes, index[name], y) for name in index)
+        train, val, test = (labelled(codes, index[name], y) for name in index)
         sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
@@ -156,7 +156,9 @@ def _edges(path: Path, member: Tensor) -> Tensor:
     return distinct(torch.stack([source, target]))
 
 
-def _part(codes: Codes, which: Tensor, y: Tensor) -> Split:
+def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:
+    """These graphs and their classes, with the codes that there will be."""
+
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = codes.graphs.take(which[index])
         keywords = {"batch": members, **codes.take(which[index])}
