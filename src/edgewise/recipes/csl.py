@@ -86,8 +86,8 @@ graphormer_csl = Recipe(
     # special one, too softly at first to be heard over another mixture of classes in each batch.
     data=data.csl(batch_size=100),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=1e-2),
+    optimizer=training.Optimizer("adamw", lr=5e-3, beta2=0.99),
     schedule=_RISING,
-    trainer=_trainer(400),
+    trainer=_trainer(600),
     protocol=Protocol(("test/accuracy",), "90 %: two classes have equal distances", BY, folds=True),
 )
