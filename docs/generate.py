@@ -25,6 +25,7 @@ PICTURES = {
     "expand": graphs.expand(graphs.random(2, seed=1), 4),
     "hubs": graphs.hubs([0, 8]),
     "random": graphs.random(3, seed=1),
+    "expander": graphs.expander(4, seed=1),
     "grid": graphs.grid(4, 4),
     "tree": graphs.tree([-1, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7]),
     "bigbird": graphs.window(1) | graphs.hubs([0]) | graphs.random(2, seed=1),

@@ -55,7 +55,9 @@ SEQUENCES = (
 )
 PLACES = {
     "Planetoid": "Citation networks",
-    **dict.fromkeys(("TU", "ESOL", "IonicLiquids", "MoleculeTable"), "Whole graphs and molecules"),
+    **dict.fromkeys(
+        ("CSL", "TU", "ESOL", "IonicLiquids", "MoleculeTable", "ZINC"), "Whole graphs and molecules"
+    ),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }
@@ -64,6 +66,12 @@ BESIDE = {
         "descriptor-trees": (
             "the same splits",
             "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
+        ),
+    },
+    "gin-zinc": {
+        "zinc-trees": (
+            "gradient-boosted trees on counts of neighbourhoods, the same splits",
+            "python benchmarks/zinc_trees.py --json zinc-trees.json",
         ),
     },
     "transformer-multi30k": {

@@ -168,7 +168,7 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     pair = "tuple" in kinds[name] and isinstance(value, (tuple, list))
                     for size in value if pair else (value,):
                         check_count(name, size, least.get(name, 1), "choose a larger one")
-                elif name in SHARES:
+                elif name in SHARES or name.endswith("_dropout"):
                     check_probability(name, value, "choose 0.1, say")
                 elif kinds[name] == "float":
                     check_positive(name, value, "choose a larger one")

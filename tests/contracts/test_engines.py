@@ -22,6 +22,7 @@ EXAMPLES: dict[str, Pattern] = {
     "expand": graphs.expand(graphs.window(1), 3),
     "grid": graphs.grid(2, 4, 8),
     "hubs": graphs.hubs([0, -1]),
+    "expander": graphs.expander(4),
     "random": graphs.random(3),
     "tree": graphs.tree([-1, 0, 0, 1, 1, 2, 2, 3]),
     "virtual": graphs.virtual(graphs.window(1)),

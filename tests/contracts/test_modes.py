@@ -52,9 +52,10 @@ def test_a_model_evaluated_in_a_mode_trains_afterwards(name: str) -> None:
         torch.testing.assert_close(mine, other)
 
 
+PACKED = ("exphormer", "gps", "graphormer", "laplacian_transformer")
 READS_NUMBERS = {
     "pinsage": "where its walks lead",
-    **dict.fromkeys(("gps", "graphormer"), "which nodes make up a graph"),
+    **dict.fromkeys(PACKED, "which nodes make up a graph"),
     **dict.fromkeys(test_text_models.RECURRENT, "which tokens are padding"),
 }
 """Models whose shapes depend on numbers, which meta tensors do not have."""

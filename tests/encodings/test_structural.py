@@ -148,6 +148,7 @@ def test_a_large_graph_has_the_same_eigenvectors(monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(encodings.laplacian_spectrum(graph, 5), values)
     others = encodings.laplacian_eigenvectors(graph, 5)
     torch.testing.assert_close(others.abs(), vectors.abs(), rtol=0, atol=1e-4)
+    assert others.device == graph.device
     with refused("k", expected="fewer than", got="47", remedy="lower"):
         encodings.laplacian_eigenvectors(graph, 47)
 

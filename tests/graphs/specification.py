@@ -136,6 +136,17 @@ def random(degree: int, seed: int) -> Spec:
     return Spec(text, lambda _t, _s: pattern, lambda t, s: from_pairs(pattern.bind(t, s)) > 0)
 
 
+def expander(degree: int, seed: int) -> Spec:
+    """Likewise; square alone."""
+    text = f"expander({degree}, {seed})"
+    pattern = graphs.parse(text)
+
+    def matrix(targets: int, sources: int) -> Matrix:
+        return from_pairs(pattern.bind(targets, sources)) > 0 if targets == sources else None
+
+    return Spec(text, lambda _t, _s: pattern, matrix)
+
+
 def multiset(num_edges: int = 12) -> Spec:
     """Explicit edges, some of them twice, in no order."""
 
@@ -204,6 +215,7 @@ PATTERNS = [
     *[tree([], "both"), tree([-1], "both"), tree([-1, 0, 0, 1, 1, 2], "both")],
     *[tree([3, 3, -1, -1, 0], reads) for reads in ("parent", "children", "both")],
     *[expand(blocks(2), 3), expand(window(1), 2), expand(window(1, 2), 1), expand(random(1, 3), 2)],
+    *[expander(degree, seed) for degree, seed in [(0, 0), (2, 0), (4, 7), (98, 0)]],
     *[random(degree, seed) for degree, seed in [(0, 0), (1, 0), (2, 7), (3, 1), (99, 0)]],
 ]
 """Every pattern, with a handful of parameters each."""

@@ -19,6 +19,7 @@ from tests.errors import refused
 N = 12
 MAKERS: dict[str, Callable[[], Pattern]] = {
     "causal": graphs.causal,
+    "expander": lambda: graphs.expander(4),
     "random": lambda: graphs.random(3),
     "union": lambda: graphs.window(2) | graphs.hubs([0]),
     "edges": lambda: graphs.edges(torch.arange(30).view(2, 15) * 7 % N, N),

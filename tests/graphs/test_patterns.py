@@ -9,6 +9,7 @@ import torch
 
 from edgewise import graphs
 from edgewise.graphs import Edges, Intervals, Pattern, Runs, intervals, runs
+from tests.errors import refused
 from tests.graphs.algebra import BINARY, SYMBOLS
 from tests.graphs.specification import PATTERNS, Spec
 
@@ -43,6 +44,31 @@ def test_random_reads_that_many_different_sources(degree: int) -> None:
     assert graph.in_degree().tolist() == [min(degree, 30)] * 20
     assert not graph.has_duplicates
     assert graph.edge_index.equal(graphs.random(degree, seed=3)._build(20, 30).edge_index)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 50, 1000])
+def test_an_expander_is_undirected_and_nearly_regular(n: int) -> None:
+    graph = graphs.expander(6, seed=2).bind(n)
+    pairs = set(map(tuple, graph.edge_index.T.tolist()))
+    assert len(pairs) == graph.num_edges
+    assert {(j, i) for i, j in pairs} == pairs
+    assert all(i != j for i, j in pairs)
+    degree = graph.in_degree()
+    assert (degree <= 6).all()
+    if n >= 50:
+        assert degree.double().mean() > 5.5
+    with refused("degree", expected="even", got="3", remedy="pass 4"):
+        graphs.expander(3)
+
+
+def test_an_expander_has_a_spectral_gap_that_a_ring_has_not() -> None:
+    """Alon and Boppana: no 6-regular graph has a second eigenvalue far below 2 √5 = 4.47."""
+    n = 400
+    matrix = graphs.expander(6, seed=1).bind(n).dense().double()
+    second = torch.linalg.eigvalsh(matrix)[-2]
+    assert 3.9 < second < 4.9
+    ring = graphs.window(3).bind(n).without_self_loops().dense().double()
+    assert torch.linalg.eigvalsh(ring)[-2] > 5.9
 
 
 def test_random_depends_on_the_seed_alone() -> None:

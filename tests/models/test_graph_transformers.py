@@ -195,3 +195,67 @@ def test_attention_of_gps_may_be_on_any_graph() -> None:
     ]
     torch.testing.assert_close(outs[0], outs[1])
     assert (outs[0] - outs[2]).abs().max() > 1e-6
+
+
+def test_exphormer_reads_edges_expander_and_virtual_nodes_of_each_graph() -> None:
+    torch.manual_seed(0)
+    _x, graph, edge_attr = packed()
+    model = models.exphormer(
+        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, degree=4, virtual=2
+    )
+    sizes = torch.tensor(SIZES)
+    virtual, nodes = model.places(sizes)
+    assert virtual.tolist() == [0, 1, 6, 7, 9, 10]
+    found, kinds = model.attention_graph(graph, sizes, virtual, nodes)
+    expected = torch.zeros(17, 17, dtype=torch.long)
+    first = 0
+    for number, n in enumerate(SIZES):
+        inner = slice(first + 2, first + 2 + n)
+        own = torch.isin(graph.target, nodes.eq(inner.start).nonzero()[0] + torch.arange(n))
+        for source, target in nodes[graph.edge_index[:, own]].T.tolist():
+            expected[target, source] += 1
+        for source, target in graphs.expander(4).bind(n).edge_index.T.tolist():
+            expected[inner.start + target, inner.start + source] += 1
+        expected[inner, first : first + 2] += 1
+        expected[first : first + 2, inner] += 1
+        first += 2 + n
+        assert number < 3
+    counted = torch.zeros_like(expected)
+    counted.index_put_((found.target, found.source), torch.ones(1, dtype=torch.long), True)
+    assert torch.equal(counted, expected)
+    assert kinds.bincount().tolist() == [
+        graph.num_edges,
+        sum(graphs.expander(4).bind(n).num_edges for n in SIZES),
+        2 * sum(SIZES),
+        2 * sum(SIZES),
+    ]
+    features = model.edge_features(edge_attr, kinds)
+    assert torch.equal(features[: graph.num_edges, :EDGE], edge_attr)
+    assert not features[graph.num_edges :, :EDGE].any()
+
+
+def test_exphormer_without_expander_and_virtual_nodes_attends_along_edges_as_gps_may() -> None:
+    """With its edges' weights 0 it is GPS whose attention graph is the input graph."""
+    torch.manual_seed(0)
+    x, graph, edge_attr = packed()
+    sizes = {"edge_width": EDGE, "width": WIDTH, "depth": 2, "heads": HEADS}
+    model = models.exphormer(WIDTH, 2, degree=0, virtual=0, **sizes).double().eval()
+    with torch.no_grad():
+        for weight in model.edge:
+            weight.zero_()
+    x_of = model.position(model.embed(x), model.position.code(graph))
+    for layer in model.layers:
+        x_of = layer(x_of, graph, graph, edge_attr)
+    expected = model.head(model.pool(x_of, SIZES))
+    found = model(x, graph, edge_attr=edge_attr, batch=SIZES)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_exphormer_of_many_nodes_makes_no_pairs() -> None:
+    n = 20_000
+    model = models.exphormer(4, 2, width=8, depth=1, heads=2, position="none")
+    ring = graphs.window(1).bind(n).without_self_loops()
+    model(torch.randn(n, 4), ring).sum().backward()
+    sizes = torch.tensor([n])
+    found, _ = model.attention_graph(ring, sizes, *model.places(sizes))
+    assert found.num_edges < 9 * n

@@ -23,6 +23,7 @@ __all__ = [
     "generate",
     "list_names",
     "predict",
+    "separate",
     "show",
     "test",
     "train",
@@ -88,6 +89,19 @@ def compare(arguments: Namespace, fields: Fields) -> int:
     print(comparison_table(found))
     for path in write_report(found, out):
         print(path)
+    return 0
+
+
+def separate(arguments: Namespace, _fields: Fields) -> int:
+    """``edgewise separate``."""
+    from edgewise.cli.separate import draw_separation, separation_table
+    from edgewise.runs.separation import separation
+
+    found = separation(arguments.models, arguments.runs)
+    print(separation_table(found))
+    if arguments.draw is not None:
+        draw_separation(found, arguments.draw)
+        print(arguments.draw)
     return 0
 
 

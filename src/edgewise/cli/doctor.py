@@ -37,6 +37,7 @@ EXTRAS = {
 """Every package of an extra: which, and what it is for."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
+    "csl": "Edgewise, by formula",
     "digits": "scikit-learn",
     "digit_rows": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
@@ -61,6 +62,7 @@ FOLDERS = {
     "war_and_peace": ("war_and_peace",),
     "wiki_summaries": ("wikitext-2",),
     "wikitext2": ("wikitext-2",),
+    "zinc": ("ZINC_jtvae12k",),
 }
 """The folders of published data sets; all others are of files of your own."""
 

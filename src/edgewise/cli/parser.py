@@ -245,5 +245,19 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
 def _add_checking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     verify = "check the layers against PyTorch's and PyTorch Geometric's, by numbers"
     _command(add, commands.verify, "verify", verify, "edgewise verify")
+    command = _command(
+        add,
+        commands.separate,
+        "separate",
+        "which graphs that look alike encodings and models tell apart",
+        "edgewise separate --models gin gps graphormer --runs runs/gin-csl --draw pairs.png",
+    )
+    command.add_argument(
+        "--models", nargs="+", metavar="MODEL", help="models of graphs, with fresh weights"
+    )
+    command.add_argument(
+        "--runs", nargs="+", type=Path, metavar="DIR", help="finished runs of models of graphs"
+    )
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture")
     doctor = "what is installed, found and missing on this machine"
     _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")

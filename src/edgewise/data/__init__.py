@@ -6,6 +6,7 @@ By kind: ``graphs``, ``molecules``, ``text``, ``images`` and ``series``, over wh
 from __future__ import annotations
 
 from edgewise.batches import Batch, WritingBatch
+from edgewise.data.graphs.csl import CSL as csl
 from edgewise.data.graphs.edge_list import EdgeList as edge_list
 from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
 from edgewise.data.graphs.gowalla import Gowalla as gowalla
@@ -23,6 +24,7 @@ from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
 from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_table
+from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
@@ -44,6 +46,7 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
+    "csl": csl,
     "digit_rows": digit_rows,
     "digits": digits,
     "duplication": duplication,
@@ -74,6 +77,7 @@ DATA: dict[str, type[Data]] = {
     "war_and_peace": war_and_peace,
     "wiki_summaries": wiki_summaries,
     "wikitext2": wikitext2,
+    "zinc": zinc,
 }
 """Every data set by the name that recipes and run folders use."""
 
@@ -89,6 +93,7 @@ __all__ = [
     "TextSplits",
     "WritingBatch",
     "caption_digits",
+    "csl",
     "digit_rows",
     "digits",
     "duplication",
@@ -120,6 +125,7 @@ __all__ = [
     "war_and_peace",
     "wiki_summaries",
     "wikitext2",
+    "zinc",
 ]
 
 

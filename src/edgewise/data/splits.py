@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from edgewise.batches import Batch
+from edgewise.data.codes import Codes
 from edgewise.data.loader import Loader
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Splits:
         fitted: what was learned from the data and a prediction cannot do without, such as the
             names of the labels, the ids of items, scalings or the graph: by name a value that JSON
             has, or a tensor. A run keeps it, and :mod:`edgewise.inference` reads it.
+        codes: of the graphs' encodings; those that the model has are prepared before training, and
+            then in every batch.
 
     """
 
@@ -76,6 +79,7 @@ class Splits:
     test: Split
     batch_size: int
     fitted: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    codes: Codes | None = field(default=None, kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """A loader by the name of each split; only ``train`` is shuffled."""

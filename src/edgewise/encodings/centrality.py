@@ -28,10 +28,18 @@ class Centrality(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, most: int = 64) -> None:
         super().__init__()
         self.most = most
         self.reads, self.read_by = nn.Embedding(most + 1, width), nn.Embedding(most + 1, width)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.most,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, 2]``, what :meth:`forward` is given."""

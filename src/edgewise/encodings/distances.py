@@ -61,7 +61,9 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
     """``[P, longest]``, the edges of a shortest path to the target of each pair, the last first.
 
     Numbers of edges of ``graph``; -1 where the path has ended. Of longer paths the part nearest to
-    the target is kept; of several shortest paths the one through the nodes of lowest number.
+    the target is kept. Of several shortest paths it is the one through the nodes of lowest number,
+    as in Graphormer: where there are several, as around a ring of even length, the code depends on
+    how nodes are numbered, and no code of one path can do otherwise.
 
     Raises:
         ArgumentError: a member of a packed batch has more than 8,192 nodes.
@@ -191,12 +193,20 @@ class ShortestPath(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = True
+
     def __init__(self, heads: int, longest: int = 20) -> None:
         super().__init__()
         check_least("longest", longest, 1, "choose for example 20")
         self.longest = longest
         self.table = nn.Parameter(torch.empty(longest + 2, heads))
         nn.init.normal_(self.table, std=0.02)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.longest,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P]``, the class of each pair: to be computed once for a data set."""
@@ -214,6 +224,7 @@ class PathEdges(nn.Module):
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
     over the N edges of a shortest path, each place with weights of its own; 0 where there is none.
+    Where a pair has several shortest paths one of them counts; see :func:`path_edges`.
 
     Args:
         edge_width: of the edges' features e.
@@ -222,11 +233,19 @@ class PathEdges(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = True
+
     def __init__(self, edge_width: int, heads: int, longest: int = 5) -> None:
         super().__init__()
         self.longest = longest
         self.weight = nn.Parameter(torch.empty(longest, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.longest,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P, longest]``, the edges of each pair's path: to be computed once for a data set."""

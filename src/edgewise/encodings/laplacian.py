@@ -120,7 +120,8 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())
-    return torch.from_numpy(vectors[:, order].copy()).float(), values.float()[None]
+    found_vectors = torch.from_numpy(vectors[:, order].copy()).float()
+    return found_vectors.to(graph.device), values.float()[None].to(graph.device)
 
 
 class Laplacian(nn.Module):
@@ -132,10 +133,18 @@ class Laplacian(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, k: int = 8) -> None:
         super().__init__()
         self.k = k
         self.project = nn.Linear(k, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, k]``, what :meth:`forward` is given: to be computed once for a data set."""
@@ -160,11 +169,19 @@ class SignInvariant(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, k: int = 8, hidden: int = 16) -> None:
         super().__init__()
         self.k = k
         self.each = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         self.all = nn.Sequential(nn.Linear(k * hidden, width), nn.ReLU(), nn.Linear(width, width))
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, k]``; see :meth:`Laplacian.code`."""

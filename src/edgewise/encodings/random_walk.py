@@ -12,6 +12,7 @@ representations, 2022
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.arguments import check_least
@@ -53,11 +54,19 @@ class RandomWalk(nn.Module):
 
     """
 
+    compares_graphs = False
+    of_pairs = False
+
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
         self.norm = nn.BatchNorm1d(steps)  # late steps differ by little
         self.project = nn.Linear(steps, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, steps]``, what :meth:`forward` is given: to be computed once for a data set."""
@@ -65,5 +74,13 @@ class RandomWalk(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
-        out: Tensor = x + self.project(self.norm(code.to(x)))
+        code = code.to(x)
+        if self.training and len(code) < 2:  # a single node has no variance
+            norm = self.norm
+            code = F.batch_norm(
+                code, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+            )
+        else:
+            code = self.norm(code)
+        out: Tensor = x + self.project(code)
         return out

@@ -78,10 +78,18 @@ class WeisfeilerLehman(nn.Module):
 
     """
 
+    of_pairs = False
+    compares_graphs = True  # colours are numbered over all of them
+
     def __init__(self, width: int, colors: int = 256, rounds: int = 2) -> None:
         super().__init__()
         self.colors, self.rounds = colors, rounds
         self.table = nn.Embedding(colors, width)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N]``; the colours of all graphs that are compared have to be computed at once."""

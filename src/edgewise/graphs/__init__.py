@@ -18,6 +18,7 @@ from edgewise.graphs.convert import (
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.expand import Expand as expand
+from edgewise.graphs.expander import Expander as expander
 from edgewise.graphs.expression import parse_expression
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.grid import Grid as grid
@@ -36,6 +37,7 @@ PATTERNS: dict[str, type[Pattern]] = {
     "complete": complete,
     "empty": empty,
     "expand": expand,
+    "expander": expander,
     "grid": grid,
     "hubs": hubs,
     "random": random,
@@ -68,6 +70,7 @@ __all__ = [
     "edges",
     "empty",
     "expand",
+    "expander",
     "from_dense",
     "from_networkx",
     "from_pyg",

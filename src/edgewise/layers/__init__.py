@@ -28,6 +28,7 @@ from edgewise.layers.pooling import (
     ClassToken,
     Membership,
     Pool,
+    PooledNodes,
     members_of,
     packed_graph,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "NodeBatchNorm",
     "PatchEmbedding",
     "Pool",
+    "PooledNodes",
     "Reader",
     "Recommender",
     "RecurrentReader",

@@ -13,6 +13,7 @@ from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
+from edgewise.layers.sequential import GraphLayer
 from edgewise.ragged import starts
 
 Pooling = Literal["mean", "sum", "max", "class", "last"]
@@ -194,3 +195,28 @@ class ClassToken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         token = self.token.expand(*x.shape[:-2], 1, -1)
         return torch.cat([token, x], dim=-2)
+
+
+class PooledNodes(GraphLayer):
+    """A model of nodes as one of whole graphs: its outputs, pooled.
+
+    Args:
+        nodes: called ``nodes(x, graph, edge_attr=...)``.
+        pool: how its outputs become one; see :class:`Pool`.
+    """
+
+    def __init__(self, nodes: nn.Module, pool: Pooling) -> None:
+        super().__init__()
+        self.nodes, self.pool = nodes, Pool(pool)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        out: Tensor = self.pool(self.nodes(x, graph, edge_attr=edge_attr), batch)
+        return out

@@ -18,6 +18,10 @@ class GraphLayer(nn.Module):
 
     reads_edge_attr: bool = False
 
+    def encodings(self) -> dict[str, nn.Module]:
+        """Its encodings whose codes a call may be given, computed before, by their keyword."""
+        return {}
+
 
 class GraphSequential(GraphLayer):
     """Call each layer in turn, with the graph where it is a :class:`GraphLayer`.

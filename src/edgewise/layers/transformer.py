@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
@@ -94,10 +95,20 @@ class GatedFeedForward(nn.Module):
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
-    """Batch norm over every node of ``[..., N, width]``."""
+    """Batch norm over every node of ``[..., N, width]``.
+
+    A batch of one node, or none, has no variance: it is scaled by the running mean and variance,
+    which stay as they are, in training too, where ``torch.nn.BatchNorm1d`` raises an error.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(0, -2)).view_as(x)
+        rows = x.flatten(0, -2)
+        if self.training and len(rows) < 2:
+            mean, variance = self.running_mean, self.running_var
+            return F.batch_norm(rows, mean, variance, self.weight, self.bias, eps=self.eps).view_as(
+                x
+            )
+        return super().forward(rows).view_as(x)
 
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {

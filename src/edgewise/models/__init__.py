@@ -30,6 +30,7 @@ from edgewise.models.bigbird import bigbird
 from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
 from edgewise.models.edge_transformer import edge_transformer
+from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
@@ -41,11 +42,13 @@ from edgewise.models.gpt import gpt
 from edgewise.models.grand import grand
 from edgewise.models.graph_gat import graph_gat
 from edgewise.models.graph_gin import graph_gin
+from edgewise.models.graph_gnn import graph_gnn
 from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
+from edgewise.models.laplacian_transformer import laplacian_transformer
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
@@ -79,11 +82,14 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
 """``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "exphormer": exphormer,
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
+    "graph_gnn": graph_gnn,
     "gps": gps,
     "graph_network": graph_network,
     "graphormer": graphormer,
+    "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
@@ -178,6 +184,7 @@ __all__ = [
     "bp_transformer",
     "captioner",
     "edge_transformer",
+    "exphormer",
     "forecaster",
     "gat",
     "gatv2",
@@ -189,11 +196,13 @@ __all__ = [
     "grand",
     "graph_gat",
     "graph_gin",
+    "graph_gnn",
     "graph_network",
     "graph_transformer",
     "graphormer",
     "graphsage",
     "gru",
+    "laplacian_transformer",
     "lightgcn",
     "link_predictor",
     "llama",

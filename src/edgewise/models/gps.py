@@ -10,13 +10,14 @@ Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transfo
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, checked
 from edgewise.attention import aggregate
+from edgewise.biases import EdgeTerms
 from edgewise.encodings import Laplacian, RandomWalk
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Pattern, complete, incidence
@@ -111,6 +112,7 @@ class GPSLayer(GraphLayer):
         graph: Graph,
         attention_graph: Pattern,
         edge_attr: Tensor | None = None,
+        **terms: Unpack[EdgeTerms],
     ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
 
@@ -119,9 +121,11 @@ class GPSLayer(GraphLayer):
             graph: along which messages are sent.
             attention_graph: who attends to whom.
             edge_attr: features of the edges of ``graph``.
+            terms: on the edges of ``attention_graph``; see :func:`edgewise.attend`.
 
         """
-        out: Tensor = self.attention_norm(x + self.dropout(self.attention(x, attention_graph)))
+        read = self.attention(x, attention_graph, **terms)
+        out: Tensor = self.attention_norm(x + self.dropout(read))
         if self.local is not None:
             given = (edge_attr,) if self.local.reads_edge_attr else ()
             out = out + self.local_norm(x + self.dropout(self.local(x, graph, *given)))
@@ -172,6 +176,9 @@ class GPS(GraphLayer):
         self.head = nn.Sequential(
             nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
         )
+
+    def encodings(self) -> dict[str, nn.Module]:
+        return {} if self.position is None else {"positions": self.position}
 
     def forward(
         self,

@@ -10,33 +10,10 @@ Paper: Xu et al., How powerful are graph neural networks?, 2019
 
 from __future__ import annotations
 
-from torch import Tensor, nn
-
 from edgewise.arguments import checked
-from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Membership, Pool
+from edgewise.layers import PooledNodes
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gin import gin
-
-
-class GraphGIN(GraphLayer):
-    """:func:`~edgewise.models.gin` at the nodes, pooled."""
-
-    def __init__(self, nodes: nn.Module, pool: Pool) -> None:
-        super().__init__()
-        self.nodes, self.pool = nodes, pool
-
-    def forward(
-        self,
-        x: Tensor,
-        graph: Pattern,
-        *,
-        edge_attr: Tensor | None = None,
-        batch: Membership = None,
-    ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
-        out: Tensor = self.pool(self.nodes(x, graph, edge_attr=edge_attr), batch)
-        return out
 
 
 @checked()
@@ -48,7 +25,7 @@ def graph_gin(
     depth: int = 5,
     dropout: float = 0.0,
     pool: Pooling = "sum",
-) -> GraphGIN:
+) -> PooledNodes:
     """Called ``model(x [N, in_width], graph, batch=...)``; the last map and pooling commute."""
     nodes = gin(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
-    return GraphGIN(nodes, Pool(pool))
+    return PooledNodes(nodes, pool)

@@ -57,6 +57,10 @@ class Graphormer(GraphLayer):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, out_width)
 
+    def encodings(self) -> dict[str, nn.Module]:
+        known: dict[str, nn.Module] = {"distances": self.distance}
+        return known if self.path is None else known | {"paths": self.path}
+
     def forward(
         self,
         x: Tensor,

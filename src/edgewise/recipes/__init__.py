@@ -6,6 +6,7 @@ from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, sst2, tag_ewt
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
+from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
@@ -32,6 +33,7 @@ from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.writing import writing
+from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -44,9 +46,19 @@ RECIPES: dict[str, Recipe] = {
         forecast,
         gat_cora,
         gat_enzymes,
+        gat_zinc,
         gcn_cora,
+        gin_csl,
         gin_esol,
         gin_mutag,
+        gin_zinc,
+        gnn_csl,
+        gps_csl,
+        gps_zinc,
+        graphormer_csl,
+        graphormer_zinc,
+        laplacian_csl,
+        laplacian_zinc,
         gpt_shakespeare,
         gpt_shakespeare_best,
         gpt_shakespeare_long,

@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
-from edgewise.layers import TargetScaling
+from edgewise.layers import GraphLayer, TargetScaling
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import load_trunk
 from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
@@ -128,11 +128,19 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     splits = recipe.data.load()
     seed_everything(recipe.seed)
     model = build_model(recipe, fitted_of(splits))
+    if splits.codes is not None:
+        splits.codes.prepare(encodings_of(model))
     recipe.optimizer.build(model)  # refuses an expression that matches no parameter
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
         recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
     return model, splits
+
+
+def encodings_of(model: nn.Module) -> dict[str, Any]:
+    """The encodings whose codes the model takes with a batch, by keyword."""
+    known = (part.encodings() for part in model.modules() if isinstance(part, GraphLayer))
+    return next((encodings for encodings in known if encodings), {})
 
 
 def evaluate_one(path: Path) -> dict[str, float]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
+from edgewise.data.codes import Codes
 from edgewise.data.files import check_name, fetch, find_raw, naming, unpack, unreadable
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.edge_splits import distinct
@@ -79,9 +80,10 @@ class TU(Data):
             graphs = graphs.with_nodes(
                 torch.cat([(attributes - known.mean(0)) / std, graphs.x], dim=1)
             )
-        train, val, test = (_part(graphs, index[part], y) for part in ("train", "val", "test"))
+        codes = Codes(graphs)
+        train, val, test = (labelled(codes, index[name], y) for name in index)
         sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
-        return Splits(sizes, train, val, test, self.batch_size)
+        return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
     def _download(self, folder: Path) -> None:
         archive = f"{self.name}.zip"
@@ -154,9 +156,12 @@ def _edges(path: Path, member: Tensor) -> Tensor:
     return distinct(torch.stack([source, target]))
 
 
-def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:
+def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:
+    """These graphs and their classes, with the codes that there will be."""
+
     def make(index: Tensor) -> Batch:
-        x, graph, members, _edges = graphs.take(which[index])
-        return Batch((x, graph), y[which[index]], keywords={"batch": members})
+        x, graph, members, _edges = codes.graphs.take(which[index])
+        keywords = {"batch": members, **codes.take(which[index])}
+        return Batch((x, graph), y[which[index]], keywords=keywords)
 
     return Split(len(which), make)

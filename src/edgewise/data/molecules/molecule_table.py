@@ -17,6 +17,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_given, check_least, check_splits
 from edgewise.batches import Batch
+from edgewise.data.codes import Codes
 from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
 from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
@@ -167,13 +168,20 @@ class MoleculeTable(Data):
             sizes |= {"edge_width": graphs.edges.shape[1], "global_width": measured.shape[1]}
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
+        codes = Codes(graphs)
         parts = {
-            name: self._part(graphs, number[i], measured[i], described, y[i])
+            name: self._part(codes, number[i], measured[i], described, y[i])
             for name, i in index.items()
         }
         train_part = replace(parts["train"], draw=self.epoch_rows or None)
         return Splits(
-            sizes, train_part, parts["val"], parts["test"], self.batch_size, fitted=fitted
+            sizes,
+            train_part,
+            parts["val"],
+            parts["test"],
+            self.batch_size,
+            fitted=fitted,
+            codes=codes,
         )
 
     def inputs(
@@ -204,15 +212,16 @@ class MoleculeTable(Data):
 
     def _part(
         self,
-        graphs: PackedGraphs,
+        codes: Codes,
         number: Tensor,
         measured: Tensor,
         described: Tensor | None,
         y: Tensor,
     ) -> Split:
         def make(index: Tensor) -> Batch:
-            given = self.inputs(graphs, number[index], measured[index], described)
-            return replace(given, target=y[index, None])
+            given = self.inputs(codes.graphs, number[index], measured[index], described)
+            keywords = {**given.keywords, **codes.take(number[index])}
+            return replace(given, target=y[index, None], keywords=keywords)
 
         seen = y.clamp(LEAST, 1 - LEAST).logit() if self.fraction else y
         std = float(seen.std(correction=0).clamp(min=1e-12))

@@ -1,0 +1,84 @@
+"""CSL: circulant graphs with skip links, ten classes that no colouring of neighbours tells apart.
+
+A graph is a ring of 41 nodes in which each node is also joined to those ``skip`` steps away; the
+skip is its class. All nodes have four neighbours that have four neighbours, so that networks of
+messages see the same everywhere and in every class.
+
+Papers: Murphy et al., Relational pooling for graph representations, 2019; Dwivedi et al.,
+Benchmarking graph neural networks, 2020 (150 graphs, five folds).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_least
+from edgewise.data.codes import Codes
+from edgewise.data.folds import Folds
+from edgewise.data.graphs.tu import labelled
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.splits import Data, Splits
+
+NODES = 41
+SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
+
+
+@dataclass(frozen=True)
+class CSL(Data):
+    """A graph an example, and which of ten skips it is made with; made by formula.
+
+    A model is called ``model(x, graph, batch=members)``, in which every node has the feature 1, and
+    with the codes of its encodings.
+
+    Attributes:
+        copies: graphs of each class, their nodes in other orders.
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; each fold has its
+            share of each class.
+        batch_size: graphs in a batch.
+
+    """
+
+    copies: int = 15
+    folds: int = 5
+    fold: int = 0
+    val: float = 0.25
+    split_seed: int = 0
+    batch_size: int = 15
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        self._folds()
+        check_least("data.copies", self.copies, 1, "choose for example 15")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 15")
+
+    def _folds(self) -> Folds:
+        return Folds(self.folds, self.fold, self.val, self.split_seed)
+
+    def load(self) -> Splits:
+        y = torch.arange(len(SKIPS)).repeat_interleave(self.copies)
+        mixed = torch.Generator().manual_seed(self.split_seed)
+        edges = [circulant(SKIPS[kind], torch.randperm(NODES, generator=mixed)) for kind in y]
+        nodes = [torch.ones(NODES, 1)] * len(y)
+        graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
+        codes, index = Codes(graphs), self._folds().split("stratified", y.tolist())
+        train, val, test = (labelled(codes, index[name], y) for name in index)
+        sizes = {"in_width": 1, "out_width": len(SKIPS)}
+        return Splits(sizes, train, val, test, self.batch_size, codes=codes)
+
+
+def circulant(skip: int, order: Tensor) -> Tensor:
+    """``[2, 4 n]``, both directions of the ring and of its skip links.
+
+    Args:
+        skip: how far the links reach; 2 to less than half of n.
+        order: ``[n]``, the number of each node along the ring.
+
+    """
+    ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]
+    one_way = torch.cat(ends, dim=1)
+    return torch.cat([one_way, one_way.flip(0)], dim=1)

@@ -1,0 +1,143 @@
+"""Pairs of graphs that are not the same and look alike, and which encodings tell them apart.
+
+An encoding tells two graphs apart where its codes of them differ as multisets: of nodes, of pairs
+or of eigenvalues. Which node has which code must not matter, as a graph has no order of its nodes.
+
+Papers: Xu et al., How powerful are graph neural networks?, 2019; Sato, A survey on the expressive
+power of graph neural networks, 2020; Zhang et al., Rethinking the expressive power of GNNs via
+graph biconnectivity, 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.encodings.distances import resistance_distances, shortest_paths
+from edgewise.encodings.laplacian import laplacian_spectrum
+from edgewise.encodings.members import member_sizes
+from edgewise.encodings.random_walk import random_walk_probabilities
+from edgewise.encodings.weisfeiler_lehman import wl_colors
+from edgewise.graphs import Graph, batch, edges
+
+ROUNDING = 1e-4  # codes nearer than this are one
+STEPS = 20  # of a walk
+
+
+class Drawn(NamedTuple):
+    """A graph, and where its nodes are drawn."""
+
+    graph: Graph
+    places: Tensor
+
+
+def hard_pairs() -> dict[str, tuple[Drawn, Drawn]]:
+    """Five pairs, from the easiest: one that only messages confuse to one that nothing here tells.
+
+    Two triangles and a ring of six; two molecules of two rings; two circulant graphs; two cubic
+    graphs of equal distances; two strongly regular graphs.
+    """
+    return {
+        "C6, 2 C3": (ring(6), _drawn(6, [*_cycle(3), *_cycle(3, 3)])),
+        "decalin, bicyclopentyl": (
+            _drawn(10, [*_cycle(10), (0, 5)]),
+            _drawn(10, [*_cycle(5), *_cycle(5, 5), (0, 5)]),
+        ),
+        "CSL(8, 2), CSL(8, 3)": (ring(8, 2), ring(8, 3)),
+        "dodecahedron, Desargues": (petersen(10, 2), petersen(10, 3)),
+        "rook 4 × 4, Shrikhande": (rook(), shrikhande()),
+    }
+
+
+def ring(n: int, skip: int = 1) -> Drawn:
+    """A ring of n nodes, each also joined to those ``skip`` steps away."""
+    return _drawn(n, [*_cycle(n), *((i, (i + skip) % n) for i in range(n))])
+
+
+def petersen(n: int, skip: int) -> Drawn:
+    """The generalised Petersen graph: a ring of n, a spoke each, and a star of skips inside."""
+    spokes = [(i, n + i) for i in range(n)]
+    star = [(n + i, n + (i + skip) % n) for i in range(n)]
+    one = _drawn(2 * n, [*_cycle(n), *spokes, *star])
+    circle = _circle(n)
+    return one._replace(places=torch.cat([circle, 0.55 * circle]))
+
+
+def rook() -> Drawn:
+    """The squares of a board of 4 × 4; a rook moves along rows and columns."""
+    squares = [(i, j) for i in range(16) for j in range(i) if i // 4 == j // 4 or i % 4 == j % 4]
+    return _drawn(16, squares)
+
+
+def shrikhande() -> Drawn:
+    """Shrikhande's graph: a torus of 4 × 4, joined down, right and down to the right."""
+    moves = ((0, 1), (1, 0), (1, 1))
+    return _drawn(
+        16,
+        [
+            (4 * i + j, 4 * ((i + down) % 4) + (j + right) % 4)
+            for i in range(4)
+            for j in range(4)
+            for down, right in moves
+        ],
+    )
+
+
+LOOKS: dict[str, Callable[[Graph], list[object]]] = {
+    "WL colours": lambda graph: _of_nodes(wl_colors(graph, 40), graph),
+    "shortest paths": lambda graph: _of_pairs(shortest_paths(graph), graph),
+    "resistances": lambda graph: _of_pairs(resistance_distances(graph), graph),
+    "Laplacian spectrum": lambda graph: _rows(
+        laplacian_spectrum(graph, int(member_sizes(graph).max())).split(1)
+    ),
+    "20-step walks": lambda graph: _of_nodes(random_walk_probabilities(graph, STEPS), graph),
+}
+"""What each member of a packed batch looks like by an encoding, whatever the order of its nodes."""
+
+
+def tells_apart(by: str, one: Graph, other: Graph) -> bool:
+    """Whether an encoding, a name of :data:`LOOKS`, has other codes for these two graphs."""
+    first, second = LOOKS[by](batch([one, other]))
+    return first != second
+
+
+def _of_nodes(code: Tensor, graph: Graph) -> list[object]:
+    return _rows(code.view(len(code), -1).split(member_sizes(graph).tolist()))
+
+
+def _rows(parts: Iterable[Tensor]) -> list[object]:
+    """The rows of each part in order: as a multiset."""
+    return [sorted(map(tuple, _rounded(part).tolist())) for part in parts]
+
+
+def _of_pairs(code: Tensor, graph: Graph) -> list[object]:
+    """For each node what it sees, in order, and these in order."""
+    sizes = member_sizes(graph)
+    parts = _rounded(code).split(sizes.square().tolist())
+    return [
+        sorted(sorted(row) for row in part.view(n, n).tolist())
+        for part, n in zip(parts, sizes.tolist(), strict=True)
+    ]
+
+
+def _rounded(code: Tensor) -> Tensor:
+    return (code.double() / ROUNDING).round()
+
+
+def _drawn(n: int, pairs: Iterable[tuple[int, int]]) -> Drawn:
+    distinct = sorted({(min(pair), max(pair)) for pair in pairs})
+    one_way = torch.tensor(distinct).T
+    return Drawn(edges(torch.cat([one_way, one_way.flip(0)], dim=1), n), _circle(n))
+
+
+def _cycle(n: int, first: int = 0) -> list[tuple[int, int]]:
+    return [(first + i, first + (i + 1) % n) for i in range(n)]
+
+
+def _circle(n: int) -> Tensor:
+    angle = torch.arange(n) * (2 * math.pi / n)
+    return torch.stack([angle.sin(), angle.cos()], dim=1)

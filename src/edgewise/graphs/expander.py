@@ -1,0 +1,52 @@
+"""A random regular graph: few edges, and every node is near every other (Exphormer)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.arguments import check_count
+from edgewise.errors import ArgumentError
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+
+
+@dataclass(frozen=True, repr=False)
+class Expander(Pattern):
+    """The union of ``degree / 2`` rings, each through all nodes in a random order.
+
+    Each node reads its neighbours on each ring, in both directions, and itself is not among them.
+    Such a graph is nearly a best expander with high probability (Friedman, 2008): n nodes are about
+    log n / log(degree - 1) steps apart. Where rings share an edge it is there once. The same seed
+    and size give the same graph, on every machine.
+    """
+
+    degree: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("degree", self.degree, 0, "pass how many sources each target reads")
+        check_count("seed", self.seed, 0, "pass any number; another seed is another graph")
+        if self.degree % 2:
+            raise ArgumentError(
+                "degree",
+                expected="an even number, two neighbours on each ring",
+                got=str(self.degree),
+                remedy=f"pass {self.degree + 1}",
+            )
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        if num_targets != num_sources:
+            self._refuse("as many targets as sources", num_targets, num_sources)
+        generator = torch.Generator().manual_seed(self.seed)
+        rings = []
+        for _ in range(self.degree // 2):
+            order = torch.randperm(num_targets, generator=generator)
+            rings.append(torch.stack([order, order.roll(1)]))
+        one_way = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
+        one_way = one_way[:, one_way[0] != one_way[1]]  # a ring of one node
+        target, source = torch.cat([one_way, one_way.flip(0)], dim=1)
+        number = (target * num_targets + source).unique()  # by target, each edge once
+        n = max(num_targets, 1)
+        return Edges(torch.stack([number % n, number // n]), num_targets, num_sources)

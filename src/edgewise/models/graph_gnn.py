@@ -1,0 +1,31 @@
+"""The plain graph network for whole graphs.
+
+Formula: h_i' = σ(U h_i + Σ_j V h_j); the output is the mean over nodes
+Graph: the input graph, and the graph of membership for the readout
+Score: none
+Normalisation: none (sum)
+Update: σ of both maps added
+Paper: Scarselli et al., The graph neural network model, 2009
+"""
+
+from __future__ import annotations
+
+from edgewise.arguments import checked
+from edgewise.layers import PooledNodes
+from edgewise.layers.pooling import Pooling
+from edgewise.models.gnn import gnn
+
+
+@checked()
+def graph_gnn(
+    in_width: int,
+    out_width: int,
+    *,
+    hidden: int = 64,
+    depth: int = 3,
+    dropout: float = 0.0,
+    pool: Pooling = "mean",
+) -> PooledNodes:
+    """Called ``model(x [N, in_width], graph, batch=...)``."""
+    nodes = gnn(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
+    return PooledNodes(nodes, pool)

@@ -1,0 +1,111 @@
+"""ZINC's molecules, and that their target is what the benchmark defines."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise import data
+from edgewise.data.molecules import zinc
+from tests.errors import refused
+from tests.places import ROOT, needs
+
+RAW = ROOT / zinc.NAME / "raw"
+
+
+@needs(zinc.NAME)
+def test_splits_are_the_files_and_batches_their_molecules() -> None:
+    splits = data.zinc().load()
+    assert [part.count for part in (splits.train, splits.val, splits.test)] == [10000, 1000, 1000]
+    batch = splits.test.make(torch.tensor([1, 0]))
+    (x, graph), given = batch.inputs, batch.keywords
+    with np.load(RAW / "test.npz") as file:
+        ends, y = file["node_ptr"], file["y"]
+        kinds, bonds = file["x"][: ends[2]], file["edge_attr"][: file["edge_ptr"][2]]
+        assert batch.target.flatten().tolist() == [y[1], y[0]]
+    assert x.argmax(1).tolist() == kinds.tolist()
+    assert given["edge_attr"].argmax(1).tolist() == (bonds - 1).tolist()
+    assert given["batch"].in_degree().tolist() == [ends[2] - ends[1], ends[1]]
+    assert graph.num_edges == len(bonds)
+    assert torch.equal(graph.dense(), graph.dense().T)
+
+
+@needs(zinc.NAME)
+def test_fewer_molecules_and_no_bonds() -> None:
+    splits = data.zinc(bonds=False, train_rows=50).load()
+    assert (splits.train.count, splits.test.count) == (50, 1000)
+    assert splits.model_arguments["edge_width"] == 0
+    assert "edge_attr" not in splits.train.make(torch.arange(3)).keywords
+
+
+@needs(zinc.NAME)
+def test_the_target_is_penalised_logp() -> None:
+    pytest.importorskip("rdkit")
+    from edgewise.data.molecules.chem import parse
+
+    with (RAW / "test.csv").open() as file:
+        rows = list(csv.DictReader(file))[:40]
+    for row in rows:
+        assert zinc.penalised_logp(parse(row["smiles"])) == pytest.approx(float(row["y"]), abs=2e-5)
+
+
+def test_a_macrocycle_is_penalised_and_a_ring_of_six_is_not() -> None:
+    pytest.importorskip("rdkit")
+    pytest.importorskip("networkx")
+    from rdkit.Chem import Crippen
+
+    from edgewise.data.molecules.chem import parse
+
+    six, twelve = (parse("C1" + "C" * (size - 2) + "C1") for size in (6, 12))
+    beyond = zinc.penalised_logp(six) - zinc.penalised_logp(twelve)
+    by_logp = (Crippen.MolLogP(six) - Crippen.MolLogP(twelve)) / zinc.LOGP[1]
+    from rdkit.Contrib.SA_Score import sascorer
+
+    by_synthesis = sascorer.calculateScore(twelve) - sascorer.calculateScore(six)
+    expected = by_logp + by_synthesis / zinc.SYNTHESIS[1] + 6 / zinc.CYCLE[1]
+    assert beyond == pytest.approx(expected)
+
+
+def broken(folder: Path, **changed: np.ndarray) -> Path:
+    raw = folder / zinc.NAME / "raw"
+    raw.mkdir(parents=True)
+    whole = {
+        "x": np.array([0, 1, 2], dtype=np.uint8),
+        "node_ptr": np.array([0, 2, 3], dtype=np.int32),
+        "edge_index": np.array([[0, 1], [1, 0]], dtype=np.int32),
+        "edge_attr": np.array([1, 1], dtype=np.uint8),
+        "edge_ptr": np.array([0, 2, 2], dtype=np.int32),
+        "y": np.array([0.5, -1.0], dtype=np.float32),
+    }
+    for file in zinc.FILES:
+        np.savez(raw / file, **whole | changed)
+    return folder
+
+
+def test_small_files_of_that_form_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEWISE_DATA", str(broken(tmp_path)))
+    splits = data.zinc().load()
+    assert splits.val.make(torch.tensor([0, 1])).target.flatten().tolist() == [0.5, -1.0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": np.array([0, 1, 28], dtype=np.uint8)},
+        {"edge_attr": np.array([1, 4], dtype=np.uint8)},
+        {"edge_attr": np.array([1, 0], dtype=np.uint8)},
+        {"y": np.array([0.5, np.nan], dtype=np.float32)},
+        {"y": np.array([0.5], dtype=np.float32)},
+    ],
+)
+def test_files_of_something_else_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, np.ndarray]
+) -> None:
+    monkeypatch.setenv("EDGEWISE_DATA", str(broken(tmp_path, **changed)))
+    path = tmp_path / zinc.NAME / "raw" / "train.npz"
+    with refused(str(path), expected="28 kinds", got="others", remedy="copy"):
+        data.zinc().load()
