@@ -128,6 +128,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     splits = recipe.data.load()
     seed_everything(recipe.seed)
     model = build_model(recipe, fitted_of(splits))
+    recipe.trainer.check(recipe.task.metrics(), model)
     recipe.optimizer.build(model)  # refuses an expression that matches no parameter
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
