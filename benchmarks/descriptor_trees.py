@@ -1,6 +1,11 @@
 """The baseline for ``ionic-liquids-co2``: gradient-boosted trees on RDKit descriptors, T and P.
 
-    EDGEWISE_DATA=<folder> python benchmarks/descriptor_trees.py [--parts] [--json FILE]
+    EDGEWISE_DATA=<folder> python benchmarks/descriptor_trees.py
+        [--parts] [--fingerprints] [--json FILE]
+
+With ``--fingerprints`` they read the structure alone, as the model does without descriptors: how
+often each neighbourhood of up to two bonds around an atom is there (Morgan fingerprints; Rogers and
+Hahn, 2010).
 
 The splits are those of the recipe: the trees are fitted on the training liquids; loss, size of the
 trees and number of trees are chosen by the error on the validation liquids; the test liquids are
@@ -13,7 +18,9 @@ import argparse
 import itertools
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -21,26 +28,41 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from edgewise.data import ionic_liquids
 from edgewise.data.folds import Folds
-from edgewise.data.molecules.chem import descriptors, ions, parse
+from edgewise.data.molecules.chem import descriptors, ions, parse, rdkit
 from edgewise.data.table import Table, read_table
 from edgewise.runs.seeds import summarise
 
 LOSSES = ("squared_error", "absolute_error")
 LEAVES = (31, 63)
 TREES, STEP = 400, 20  # the most trees, and how finely their number is chosen
+BITS = 2048  # of a fingerprint
 
 
-def features(table: Table, data: ionic_liquids, parts: bool) -> np.ndarray:
-    """``[rows, 2 + descriptors]``, of the whole liquid or of the cation and of the anion."""
+def fingerprint(molecule: Any) -> np.ndarray:
+    """How often each neighbourhood of up to two bonds is there, hashed to ``BITS`` numbers."""
+    rdkit()
+    from rdkit.Chem import rdFingerprintGenerator
+
+    made = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
+    return made.GetCountFingerprintAsNumPy(molecule).astype(float)
+
+
+def features(
+    table: Table, data: ionic_liquids, parts: bool, describe: Callable[[Any], Any] = descriptors
+) -> np.ndarray:
+    """``[rows, 2 + descriptors]``, of the whole liquid or of the cation and of the anion.
+
+    Columns that are the same for all liquids are left out: trees cannot split there.
+    """
     names = table.texts("data.smiles", data.smiles)
     known = {}
     for name in set(names):
         liquid = parse(name)
-        known[name] = np.concatenate(
-            [descriptors(p) for p in (ions(liquid) if parts else [liquid])]
-        )
+        known[name] = np.concatenate([describe(p) for p in (ions(liquid) if parts else [liquid])])
+    described = np.array([known[name] for name in names])
+    described = described[:, np.ptp(described, axis=0) > 0]
     measured = table.numbers("data.conditions", data.conditions).numpy()
-    return np.concatenate([measured, np.array([known[name] for name in names])], axis=1)
+    return np.concatenate([measured, described], axis=1)
 
 
 def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[np.ndarray, str]:
@@ -66,12 +88,14 @@ def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[n
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", action="store_true", help="describe cation and anion apart")
+    parser.add_argument("--fingerprints", action="store_true", help="in place of descriptors")
     parser.add_argument("--json", type=Path, metavar="FILE", help="for docs/results.py")
     arguments = parser.parse_args()
     parts = arguments.parts
     data, started = ionic_liquids(), time.process_time()
     table = read_table(data.source())
-    x, names = features(table, data, parts), table.texts("data.smiles", data.smiles)
+    describe = fingerprint if arguments.fingerprints else descriptors
+    x, names = features(table, data, parts, describe), table.texts("data.smiles", data.smiles)
     y = table.numbers("data.target", [data.target])[:, 0].numpy().astype(float)
     rows = []
     for fold in range(data.folds):

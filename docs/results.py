@@ -63,9 +63,18 @@ PLACES = {
 }
 BESIDE = {
     "ionic-liquids-co2": {
+        "ionic-liquids-without": (
+            "the same splits, the model without RDKit's descriptors of the liquid",
+            "edgewise train ionic-liquids-co2 --data.descriptors false --folds"
+            " --out ionic-liquids-without",
+        ),
         "descriptor-trees": (
-            "the same splits",
+            "the same splits, gradient-boosted trees on the descriptors, T and P",
             "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
+        ),
+        "fingerprint-trees": (
+            "the same splits, the trees without descriptors: counts of Morgan fingerprints, T and P",
+            "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
     "gin-zinc": {

@@ -39,6 +39,11 @@ def check_given(argument: str, value: T | None, expected: str, remedy: str) -> T
     return value
 
 
+def check_named(argument: str, value: T | None, expected: str) -> T:
+    """Refuse an empty field that names a user's own data, which has no default; gives it."""
+    return check_given(argument, value, expected, f"name it with --{argument}")
+
+
 def check_count(argument: str, value: object, least: int, remedy: str) -> None:
     """Refuse all but integers from ``least`` on."""
     good = isinstance(value, Integral) and int(value) >= least

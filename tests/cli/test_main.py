@@ -90,6 +90,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
         (["generate", "nowhere", "--prompt", "x"], "no such file"),
+        (["train", "digits", "--trainer.head_first", "1"], "a head on a text model"),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),
@@ -122,6 +123,40 @@ def test_help_of_a_recipe_lists_its_fields(capsys):
         main(["train", "gat-cora", "--help"])
     out = capsys.readouterr().out
     assert all(f"--{field} " in out for field in fields_of(RECIPES["gat-cora"]))
+
+
+def test_help_of_a_recipe_with_another_model_lists_its_fields(capsys):
+    for words in (["--model", "lstm"], ["--model=lstm"]):
+        with pytest.raises(SystemExit):
+            main(["train", "sst2", *words, "--help"])
+        out = capsys.readouterr().out
+        assert "--model.bidirectional " in out
+        assert "--model.feed_forward " not in out
+
+
+def test_help_of_predict_says_which_option_is_for_which_run(capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    lines = capsys.readouterr().out.split("each kind of run:\n")[1].splitlines()
+    options = dict(zip(lines[1::2], lines[::2], strict=True))
+    found = {name: o.split() for names, o in options.items() for name in names.split(", ")}
+    found = {name.strip(): words for name, words in found.items()}
+    assert found["pairs"] == ["--beams", "--tokens"]
+    assert found["links"] == ["--top", "--because"]
+    assert found["tags"] == ["none"]
+    without = {"digit-rows", "gat-enzymes", "gin-mutag"}  # benchmarks, which answer nothing
+    assert found.keys() == RECIPES.keys() - without
+
+
+def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp_path):
+    fields = dict.fromkeys(
+        ["texts", "tags", "pairs", "images", "molecules", "series", "links", "interactions"], "path"
+    )
+    for name, field in (fields | {"nodes": "nodes", "writing": "paths"}).items():
+        code, _, err = run(capsys, "train", name, "--out", tmp_path / "run")
+        assert code == 2
+        assert f"`data.{field}`" in err
+        assert re.search(rf"got none. Remedy: name (it|them) with --data.{field}", err), err
 
 
 def test_train_and_test(capsys, tmp_path):

@@ -242,6 +242,36 @@ def test_a_recurrent_network_reads_the_chain_alone(name: str) -> None:
         small(name)(padded()[0], graph=graphs.causal())
 
 
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> None:
+    model = small(name, bidirectional=True)
+    ids, mask = padded()
+    whole = states(model, ids, mask)
+    backwards = small(name, bidirectional=True)
+    renamed = {
+        key: value
+        for key, value in model.state_dict().items()
+        if not key.startswith("reader.cell.")
+    }
+    for key, value in model.state_dict().items():
+        if key.startswith("reader.cell."):
+            other = key.removesuffix("_reverse") if "_reverse" in key else f"{key}_reverse"
+            renamed[other] = value
+            if "weight_ih_l1" in key:  # which reads the two halves below, now the other way round
+                renamed[other] = torch.cat([value[:, 4:], value[:, :4]], dim=1)
+    backwards.load_state_dict(renamed)
+    turned = [row[:size].flip(0) for row, size in zip(ids, SIZES, strict=True)]
+    again = backwards(torch.cat(turned), sizes=SIZES).split(SIZES)
+    for row, other, size in zip(whole, again, SIZES, strict=True):
+        close(row[:size], torch.cat([other[:, 4:], other[:, :4]], dim=1).flip(0))
+    close(model(ids[mask.bool()], sizes=SIZES), whole[mask.bool()])
+    assert states(model, ids[:0]).shape == (0, LONGEST, 8)
+    with refused("cache", expected="none", got="a cache", remedy="bidirectional"):
+        model(ids, mask, cache=Cache())
+    with refused("bidirectional", expected="divisor of the width 7", got="2", remedy="even"):
+        models.MODELS[name](VOCABULARY, width=7, bidirectional=True)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt"])
 def test_a_text_longer_than_the_positions_says_so(name: str) -> None:
     model = small(name, length=6)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +19,8 @@ from edgewise.data import edge_list, interactions
 from edgewise.errors import ArgumentError
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
+from edgewise.training import RunFolder
+from tests import forked
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -124,6 +129,32 @@ def test_from_the_shell(recommender, tmp_path, capsys):
     assert "expected a column 'person'" in capsys.readouterr().err
 
 
+def test_a_terminated_command_leaves_nothing_half_written(recommender, tmp_path):
+    asked, out = tmp_path / "asked.csv", tmp_path / "out"
+    asked.write_text("person\n" + "Zoë 1\n" * 200_000)
+    out.mkdir()
+    words = ["predict", str(recommender), "--input", str(asked), "--out", str(out / "answers.csv")]
+    process = forked.start(tmp_path / "said.txt", main, words)
+    deadline = time.monotonic() + 100
+    while not any(out.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(60)
+    assert process.exitcode == 143
+    assert (tmp_path / "said.txt").read_text() == "edgewise: interrupted.\n"
+    assert list(out.iterdir()) == []
+
+
+def test_what_another_run_has_kept_is_refused(recommender, tmp_path):
+    shutil.copytree(recommender, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    kept = folder.read_tensors("fitted.safetensors")
+    folder.write_tensors("fitted.safetensors", {name: t.flip(-1) for name, t in kept.items()})
+    name = str(folder.path / "fitted.safetensors")
+    with refused(name, expected="tensors", got="another run", remedy="train again"):
+        edgewise.load(folder.path)
+
+
 @pytest.fixture(scope="module")
 def friends(tmp_path_factory):
     """A run on three circles of friends, moved, and its data gone."""
@@ -170,10 +201,10 @@ def test_unknown_people(friends):
 
 def test_between_two_kinds_of_node_the_other_kind_is_proposed():
     from edgewise.inference.ids import KnownIds, Neighbours
-    from edgewise.inference.new_links import NewLinks
+    from edgewise.inference.link_suggestions import LinkSuggestions
     from edgewise.models import link_predictor
 
-    links = NewLinks.__new__(NewLinks)
+    links = LinkSuggestions.__new__(LinkSuggestions)
     links.nodes = KnownIds([f"n{i}" for i in range(7)], "node")
     links.left, links.right = range(3), range(3, 7)
     pairs = torch.tensor([[0, 0, 1], [3, 4, 6]])

@@ -10,10 +10,11 @@ from pathlib import Path
 from edgewise import __version__
 from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
-from edgewise.cli.predict import OPTIONS
+from edgewise.cli.predict import OPTIONS, options_by_recipe
 from edgewise.errors import ArgumentError
 from edgewise.graphs.own import allow
 from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import with_values
 
 Fields = dict[str, str]
 Command = Callable[[argparse.Namespace, Fields], int]
@@ -40,7 +41,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
     """
     rest, fields = split_fields(argv)
     named = next((RECIPES[word] for word in rest if word in RECIPES), None)
-    parser = build_parser(named)
+    parser = build_parser(named and _with_model(named, rest))
     arguments, more = parser.parse_known_args(rest)
     # argparse takes no words after an option where it has found none before it.
     if more and hasattr(arguments, "inputs") and not any(word.startswith("-") for word in more):
@@ -82,6 +83,14 @@ def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
             )
         fields[name] = value
     return rest, fields
+
+
+def _with_model(recipe: Recipe, words: list[str]) -> Recipe:
+    """The recipe whose fields the help lists: that of another ``--model``, where one is named."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--model", nargs="?")
+    model = parser.parse_known_args(words)[0].model
+    return with_values(recipe, {"model": model}) if model else recipe
 
 
 def build_parser(recipe: Recipe | None = None) -> argparse.ArgumentParser:
@@ -181,7 +190,8 @@ def _add_predicting(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "predict",
         "answer on new inputs by a trained run",
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
-        "  edgewise predict runs/mine --input new.csv --out answers.csv",
+        "  edgewise predict runs/mine --input new.csv --out answers.csv\n\n"
+        f"options of the answers of each kind of run:\n{options_by_recipe()}",
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
     help_ = "what is asked: a SMILES, a sentence, an image file, a user's id, as the run's data are"

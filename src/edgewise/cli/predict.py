@@ -11,6 +11,8 @@ from typing import Any
 
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
+from edgewise.inference.predictors import PREDICTORS
+from edgewise.recipes import RECIPES
 
 OPTIONS = {
     "back": "forecast from so many steps before the end, where the truth is known",
@@ -27,6 +29,17 @@ OPTIONS = {
 """What the options of :meth:`edgewise.inference.Predictor.answer` mean; each kind has some."""
 WIDEST = 60
 """Characters of a cell on the screen; files have all of them."""
+
+
+def options_by_recipe() -> str:
+    """Which options the answers of each kind of run have, and the recipes of these kinds."""
+    served: dict[str, list[str]] = {}
+    for kind in PREDICTORS:
+        options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"
+        names = [name for name, recipe in RECIPES.items() if kind.serves(recipe)]
+        served.setdefault(options, []).extend(names)
+    lines = [(f"  {options}", f"    {', '.join(names)}") for options, names in served.items()]
+    return "\n".join(line for pair in lines for line in pair)
 
 
 def predict(arguments: Namespace) -> int:

@@ -6,8 +6,8 @@ from edgewise.errors import ArgumentError
 from edgewise.inference.continuations import Continuations
 from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.image_answers import Captions, ImageClasses
+from edgewise.inference.link_suggestions import LinkSuggestions
 from edgewise.inference.molecules import MoleculeProperties
-from edgewise.inference.new_links import NewLinks
 from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
@@ -24,8 +24,8 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     Forecasts,
     HiddenWords,
     ImageClasses,
+    LinkSuggestions,
     MoleculeProperties,
-    NewLinks,
     NodeClasses,
     Recommendations,
     SentenceClasses,

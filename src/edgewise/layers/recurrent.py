@@ -18,7 +18,8 @@ class RecurrentReader(nn.Module):
     r"""A recurrence along the chain, :math:`h_t = f(x_t, h_{t - 1})`.
 
     Args:
-        cell: ``torch.nn.RNN``, ``LSTM`` or ``GRU``, of one direction.
+        cell: ``torch.nn.RNN``, ``LSTM`` or ``GRU``; of both directions, the states of the two
+            stand side by side.
         dropout: after the last layer.
     """
 
@@ -37,7 +38,8 @@ class RecurrentReader(nn.Module):
         """States of x, as :class:`edgewise.layers.Reader`; zero where a node is padding.
 
         Raises:
-            ArgumentError: a graph or memory, as it reads the chain alone.
+            ArgumentError: a graph or memory, as it reads the chain alone; a cache, where it also
+                reads from the end.
         """
         for name, other in (("graph", graph), ("memory", memory)):
             if other is not None:
@@ -48,6 +50,13 @@ class RecurrentReader(nn.Module):
                     remedy="use an attention model, such as gpt or transformer",
                 )
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        if self.cell.bidirectional and layout.cache is not None:
+            raise ArgumentError(
+                "cache",
+                expected="none, as a network that also reads from the end needs all of a text",
+                got="a cache",
+                remedy="leave bidirectional out of a model that writes",
+            )
         count = layout.count
         if layout.sizes is not None:
             states = self._run(x.split(torch.as_tensor(layout.sizes).tolist()), x, None)
@@ -70,7 +79,7 @@ class RecurrentReader(nn.Module):
         """States of all nodes, one sequence after the other; empty ones are skipped."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
-            return like.new_zeros(0, self.cell.hidden_size)
+            return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
         packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
         before = cache.state(self) if cache is not None else None
         state = None if before is None else tuple(part[kept] for part in before)

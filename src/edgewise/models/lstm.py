@@ -13,14 +13,33 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import check_divides, checked
 from edgewise.layers import LanguageModelHead, RecurrentReader, TextEmbedding, TextModel
 
 
 @checked()
-def lstm(vocabulary: int, *, width: int = 128, depth: int = 2, dropout: float = 0.1) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
-    cell = nn.LSTM(width, width, depth, dropout=dropout if depth > 1 else 0.0)
+def lstm(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 2,
+    bidirectional: bool = False,
+    dropout: float = 0.1,
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+
+    With ``bidirectional`` half of each state reads from the end, for classifiers and taggers
+    (Schuster and Paliwal, Bidirectional recurrent neural networks, 1997).
+    """
+    directions = 2 if bidirectional else 1
+    check_divides("bidirectional", directions, width, "the width", "choose an even width")
+    cell = nn.LSTM(
+        width,
+        width // directions,
+        depth,
+        dropout=dropout if depth > 1 else 0.0,
+        bidirectional=bidirectional,
+    )
     reader = RecurrentReader(cell, dropout=dropout)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
     return TextModel(embedding, reader, LanguageModelHead(vocabulary, width))

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from edgewise.arguments import check_choice
-from edgewise.recipes.bert import bert_wikitext, sst2, tag_ewt
+from edgewise.recipes.bert import (
+    bert_wikitext,
+    roberta_wikitext,
+    sst2,
+    tag_ewt,
+    unidirectional_wikitext,
+)
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
@@ -75,6 +81,8 @@ RECIPES: dict[str, Recipe] = {
         pinsage_gowalla,
         sage_facebook,
         series,
+        roberta_wikitext,
+        unidirectional_wikitext,
         transformer_multi30k,
         sst2,
         summarise_wikitext,

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import MultiHeadAttention
 from edgewise.training import RunFolder
+from edgewise.training.settings import TRUNK
 
-TRUNK = "trunk."
 OWN = "trunk.head."
 """Scores of tokens, which a model for labels does without."""
 

@@ -41,13 +41,13 @@ def keep_fitted(folder: RunFolder, splits: Splits) -> None:
     """Write ``fitted.json``, and ``fitted.safetensors`` where there are tensors."""
     fitted = fitted_of(splits)
     tensors = {name: v for name, v in fitted.values.items() if isinstance(v, Tensor)}
-    if tensors:
-        folder.write_tensors(FITTED_TENSORS, tensors)
+    digest = folder.write_tensors(FITTED_TENSORS, tensors) if tensors else None
     record = {
         "model_arguments": fitted.model_arguments,
         "target_scale": fitted.target_scale,
         "values": {name: v for name, v in fitted.values.items() if name not in tensors},
         "tensors": sorted(tensors),
+        "digest": digest,
     }
     folder.write_json(FITTED, record)
 
@@ -57,7 +57,7 @@ def load_fitted(folder: RunFolder) -> Fitted:
 
     Raises:
         MissingDataError: the run was trained before runs kept it, or the file was lost.
-        ArgumentError: it is damaged.
+        ArgumentError: it is damaged, or the tensors are those of another run.
 
     """
     if not folder.has(FITTED):
@@ -69,7 +69,8 @@ def load_fitted(folder: RunFolder) -> Fitted:
     try:
         sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
-        tensors = folder.read_tensors(FITTED_TENSORS) if names else {}
+        # Ids in the one file number rows of the other; older runs have no digest of it.
+        tensors = folder.read_tensors(FITTED_TENSORS, record.get("digest")) if names else {}
         values = _Kept(folder.path, {**values, **{name: tensors[name] for name in names}})
         return Fitted(sizes, None if scale is None else TargetScale(*scale), values)
     except (KeyError, TypeError, AttributeError) as error:

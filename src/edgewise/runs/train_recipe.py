@@ -130,6 +130,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     model = build_model(recipe, fitted_of(splits))
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model))
+    recipe.trainer.check(recipe.task.metrics(), model)
     recipe.optimizer.build(model)  # refuses an expression that matches no parameter
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():

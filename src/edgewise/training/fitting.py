@@ -104,7 +104,7 @@ def fit(
     from edgewise.training.weight_averaging import weight_averaging
 
     folder.refuse_overwriting()
-    trainer.check(task.metrics())
+    trainer.check(task.metrics(), model)
     check_world_size(trainer)
     rank, world_size = rank_and_world_size()
     if world_size > 1:

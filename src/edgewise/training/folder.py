@@ -274,28 +274,34 @@ class RunFolder:
         """The tensors of ``model.safetensors``, by name; see :meth:`read_tensors`."""
         return self.read_tensors(self.weights.name)
 
-    def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
-        """A file of tensors by name, with the digest of what is in it."""
+    def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
+        """A file of tensors by name, with the digest of what is in it, which it gives."""
         require("safetensors", extra="predict", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
+        digest = _digest(own)
 
         def fill(part: Path) -> None:
             try:
-                save_file(own, part, metadata={DIGEST: _digest(own)})
+                save_file(own, part, metadata={DIGEST: digest})
             except SafetensorError as error:
                 raise OSError(str(error)) from error
 
         self.write(name, fill)
+        return digest
 
-    def read_tensors(self, name: str) -> dict[str, Tensor]:
+    def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
         """The tensors of a file, by name.
+
+        Args:
+            name: of the file.
+            digest: what :meth:`write_tensors` gave, where another file has kept it.
 
         Raises:
             MissingDataError: it is not there.
-            ArgumentError: it is not as it was written.
+            ArgumentError: it is not as it was written, or of another run than the digest.
             MissingExtraError: safetensors is not installed.
 
         """
@@ -310,6 +316,8 @@ class RunFolder:
             saved = (file.metadata() or {}).get(DIGEST)
             if saved is not None and saved != _digest(tensors):
                 raise ValueError("other bytes")
+            if digest is not None and digest != _digest(tensors):
+                raise ValueError("those of another run")
             return tensors
 
     def load_weights(self, model: nn.Module) -> None:

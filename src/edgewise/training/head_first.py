@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import lightning.pytorch as lightning
 
-from edgewise.errors import ArgumentError
 from edgewise.training.lightning_module import TrainingModule
-from edgewise.training.settings import TrainerSettings
-
-TRUNK = "trunk."
+from edgewise.training.settings import TRUNK, TrainerSettings
 
 
 class HeadFirst(lightning.Callback):
@@ -33,19 +30,6 @@ class HeadFirst(lightning.Callback):
                 parameter.requires_grad_(not still)
                 if still:
                     parameter.grad = None
-
-    def on_fit_start(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
-    ) -> None:
-        assert isinstance(pl_module, TrainingModule)
-        names = [name for name, _ in pl_module.model.named_parameters()]
-        if len({name.startswith(TRUNK) for name in names}) < 2:
-            raise ArgumentError(
-                "trainer.head_first",
-                expected="a head on a text model, such as that of texts or tags",
-                got=f"a {type(pl_module.model).__name__}",
-                remedy="choose 0",
-            )
 
     def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         for parameter in pl_module.parameters():

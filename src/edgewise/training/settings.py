@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from torch import nn
 
 from edgewise.arguments import check_choice, check_from_zero, check_least
 from edgewise.errors import ArgumentError, unknown_name
@@ -16,6 +17,8 @@ from edgewise.training.distributed import rank_and_world_size
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
+TRUNK = "trunk."
+"""How the names of the parameters below a text model's head begin."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,26 @@ class TrainerSettings:
                 remedy="choose for example 10, or 0 to do without",
             )
 
-    def check(self, metrics: Iterable[str]) -> None:
+    def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
         """Refuse what cannot be, before a run.
 
         Args:
             metrics: names that the task reports, without the split.
+            model: what is going to be trained, where it is there already.
 
         Raises:
-            ArgumentError: no such metric to monitor, or no such device.
+            ArgumentError: no such metric to monitor, no such device, or no head to train first.
 
         """
+        if self.head_first and model is not None:
+            parts = {name.startswith(TRUNK) for name, _ in model.named_parameters()}
+            if parts != {True, False}:
+                raise ArgumentError(
+                    "trainer.head_first",
+                    expected="a head on a text model, such as that of texts or tags",
+                    got=f"a {type(model).__name__}",
+                    remedy="choose 0",
+                )
         known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
         if self.monitor not in known:
             raise unknown_name("trainer.monitor", self.monitor, known)

@@ -52,6 +52,18 @@ def test_long_sentences_are_cut_where_asked(paths):
     assert tokens.sizes.tolist() == [4, 3, 4, 4]
 
 
+def test_some_labels_alone(paths):
+    everything = text_table(**paths, kind="words", vocabulary_size=None).load()
+    some = text_table(**paths, kind="words", vocabulary_size=None, labelled=2).load()
+    again = text_table(**paths, kind="words", vocabulary_size=None, labelled=2).load()
+    assert some.model_arguments["vocabulary"] == everything.model_arguments["vocabulary"]
+    assert [split.count for split in (some.train, some.val, some.test)] == [2, 2, 2]
+    ids = [split.train.make(torch.arange(2)).inputs[0].ids.tolist() for split in (some, again)]
+    assert ids[0] == ids[1]
+    with refused("data.labelled", expected="at most 4", got="5", remedy="0 for all"):
+        text_table(**paths, labelled=5).load()
+
+
 def test_lines_that_are_no_labelled_sentences():
     for text, got in (
         ("a\t1\n\nb\t0\n", "an empty line, 2"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgewise.arguments import check_given
+from edgewise.arguments import check_named
 from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
 
@@ -33,7 +33,7 @@ class EdgeList(Links):
     names: bool = False
 
     def read(self) -> Pairs:
-        check_given("data.path", self.path, "a file of edges", "name it with --data.path")
+        check_named("data.path", self.path, "a file of edges")
         found = read_edges(
             self.path,
             header=self.header,

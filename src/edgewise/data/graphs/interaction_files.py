@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from edgewise.arguments import check_given, check_shares
+from edgewise.arguments import check_named, check_shares
 from edgewise.data.graphs.edge_files import (
     Column,
     rating_column,
@@ -64,7 +64,7 @@ class InteractionFiles(Interactions):
         check_shares(shares, "choose for example 0.1 and 0.1")
 
     def read(self) -> Chosen:
-        check_given("data.path", self.path, "a file of users and items", "name it with --data.path")
+        check_named("data.path", self.path, "a file of users and items")
         paths = [Path(path) for path in (self.path, self.test_path) if path]
         time, rating = time_column(self.time), rating_column(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_given, check_shares, check_splits
+from edgewise.arguments import check_choice, check_named, check_shares, check_splits
 from edgewise.data.files import naming, unreadable
 from edgewise.data.folds import hold_out
 from edgewise.data.graphs.edge_files import read_edges
@@ -115,7 +115,7 @@ class NodeFiles(NodeData):
 
     def load(self) -> Splits:
         what = "a table of nodes, or an .npz file"
-        path = Path(check_given("data.nodes", self.nodes, what, "name it with --data.nodes"))
+        path = Path(check_named("data.nodes", self.nodes, what))
         found = self._read(path, Path(self.edges) if self.edges else None)
         with naming(path):
             return self._splits(found)
@@ -149,7 +149,7 @@ class NodeFiles(NodeData):
         if nodes.suffix == ".npz":
             return _read_npz(nodes)
         what = "a table of edges beside that of nodes"
-        path = Path(check_given("data.edges", edges, what, "name it with --data.edges"))
+        path = Path(check_named("data.edges", edges, what))
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(

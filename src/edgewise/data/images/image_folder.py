@@ -13,8 +13,8 @@ from torch import Tensor
 
 from edgewise.arguments import (
     check_choice,
-    check_given,
     check_least,
+    check_named,
     check_share,
     check_shares,
     check_splits,
@@ -82,7 +82,7 @@ class ImageFolder(ImageData):
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_given("data.path", self.path, "a folder with one for each class", "name it")
+        check_named("data.path", self.path, "a folder with one for each class")
         files, keys, given = _listed(Path(self.path))
         labels = sorted(set(keys))
         if len(labels) < 2:

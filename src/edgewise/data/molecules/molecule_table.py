@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_given, check_least, check_splits
+from edgewise.arguments import check_choice, check_least, check_named, check_splits
 from edgewise.batches import Batch
 from edgewise.data.codes import Codes
 from edgewise.data.files import naming
@@ -123,9 +123,7 @@ class MoleculeTable(Data):
 
     def source(self) -> Path:
         """The file."""
-        return Path(
-            check_given("data.path", self.path, "a table of molecules", "name it")
-        ).expanduser()
+        return Path(check_named("data.path", self.path, "a table of molecules")).expanduser()
 
     def load(self) -> Splits:
         table = read_table(self.source())

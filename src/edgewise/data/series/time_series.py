@@ -165,7 +165,7 @@ class TimeSeries(Data):
                 "data.path",
                 expected="a table of a series",
                 got="none",
-                remedy="name it with --data.path, or a bundled one with --data.name: "
+                remedy="name it with --data.path, or a bundled one with --data.name, "
                 + ", ".join(SEASONS),
             )
         return _bundled(self.name), {"column": self.name, "date": "date"}

@@ -94,12 +94,15 @@ class LabelledSentences(LabelledText):
 
     Attributes:
         longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
+        labelled: so many training sentences, drawn once, are trained on, as if the others had no
+            label; the vocabulary is still made of all. 0 takes all.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
 
     longest: int = 0
+    labelled: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
     """What the labels are called in answers, where the file only numbers them."""
@@ -107,6 +110,7 @@ class LabelledSentences(LabelledText):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("longest", 0, 128)
+        self.at_least("labelled", 0, 1000)
 
     @abstractmethod
     def parts(self) -> LabelledParts:
@@ -116,6 +120,7 @@ class LabelledSentences(LabelledText):
         parts, files, column = self.parts()
         labels = sorted({label for _, label in parts["train"]})
         tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
+        parts = {**parts, "train": self._with_labels(parts["train"])}
         splits, longest = {}, 0
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
@@ -130,6 +135,20 @@ class LabelledSentences(LabelledText):
         named = [self.names.get(label, label) for label in labels]
         fitted = {"labels": named, "text": column}
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+
+    def _with_labels(self, found: Labelled) -> Labelled:
+        """Those sentences of the training split that are trained on, in the same order."""
+        if not self.labelled:
+            return found
+        if self.labelled > len(found):
+            raise ArgumentError(
+                "data.labelled",
+                expected=f"at most {len(found)}, the sentences of the training split",
+                got=str(self.labelled),
+                remedy="choose fewer, or 0 for all",
+            )
+        drawn = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
+        return [found[i] for i in drawn[: self.labelled].sort().values.tolist()]
 
     def _split(self, name: str, texts: PackedTexts, target: Tensor, tokenizer: Tokenizer) -> Split:
         def make(index: Tensor) -> Batch:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from edgewise.arguments import check_given
+from edgewise.arguments import check_named
 from edgewise.data.files import naming, unreadable
 from edgewise.data.folds import Folds, How
 from edgewise.data.table import Table
@@ -63,7 +63,7 @@ class OwnFiles(TextData, ABC):
             ArgumentError: there is none to train on.
 
         """
-        check_given("data.path", self.path, what, "name it with --data.path")
+        check_named("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
         return {split: Path(path).expanduser() for split, path in named.items() if path}
 

@@ -20,7 +20,7 @@ from edgewise.tasks import LinkPrediction
 SCORED = 65536  # pairs whose states are in memory at once
 
 
-class NewLinks(Predictor):
+class LinkSuggestions(Predictor):
     """The nodes of the highest scores for a node, without those that it is linked to already.
 
     The states of the nodes are computed once, over all links that the run knows. A score is what
