@@ -73,7 +73,7 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
         ),
         "fingerprint-trees": (
-            "the same splits, the trees without descriptors: counts of Morgan fingerprints, T and P",
+            "the same splits, trees without descriptors: counts of Morgan fingerprints, T and P",
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
