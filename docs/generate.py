@@ -22,6 +22,7 @@ PICTURES = {
     "window": graphs.window(2),
     "dilated": graphs.window(2, dilation=2),
     "blocks": graphs.blocks(4),
+    "expand": graphs.expand(graphs.random(2, seed=1), 4),
     "hubs": graphs.hubs([0, 8]),
     "random": graphs.random(3, seed=1),
     "grid": graphs.grid(4, 4),

@@ -19,6 +19,7 @@ EXAMPLES: dict[str, Pattern] = {
     "causal": graphs.causal(),
     "complete": graphs.complete(),
     "empty": graphs.empty(),
+    "expand": graphs.expand(graphs.window(1), 3),
     "grid": graphs.grid(2, 4, 8),
     "hubs": graphs.hubs([0, -1]),
     "random": graphs.random(3),
@@ -31,7 +32,7 @@ PATTERN = pytest.mark.parametrize("name", EXAMPLES)
 ENGINE = pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 
 
-RUNS = {"blocks", "causal", "complete", "empty", "window"}
+RUNS = {"blocks", "causal", "complete", "empty", "expand", "window"}
 """Patterns whose targets read one run of neighbouring sources each."""
 
 

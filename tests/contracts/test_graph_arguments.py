@@ -226,3 +226,4 @@ def test_models_made_with_a_pattern(name: str, argument: str) -> None:
 
 def test_a_pattern_of_a_pattern() -> None:
     check(graphs.virtual, "pattern")
+    check(lambda graph: graphs.expand(graph, 2), "blocks")

@@ -30,6 +30,11 @@ def draw_spec(rng: Rng, targets: int, sources: int, depth: int | None = None) ->
     if kind < 0.93:
         change = algebra.with_self_loops if rng.random() < 0.5 else algebra.without_self_loops
         return change(draw_spec(rng, targets, sources, depth - 1))
+    if rng.random() < 0.5:
+        size, ahead = int(rng.integers(1, 6)), max(sources - targets, 0)
+        whole = -(-sources // size)
+        inner = draw_spec(rng, max(whole - ahead // size, 0), whole, depth - 1)
+        return specification.expand(inner, size)
     if targets == sources and targets > 1:
         count = int(rng.integers(1, 3))
         inside = max(targets - count, 0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise import graphs
 from edgewise.graphs import Pattern
-from tests.graphs.specification import Matrix, Spec, block_diagonal
+from tests.graphs.specification import Matrix, Spec, block_diagonal, expand
 
 BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "|": lambda a, b: a | b,
@@ -132,5 +132,6 @@ UNARY: list[Callable[[Spec], Spec]] = [
     with_self_loops,
     without_self_loops,
     *[lambda spec, k=k: power(spec, k) for k in (1, 2, 3)],
+    *[lambda spec, size=size: expand(spec, size) for size in (1, 2, 3)],
     *[lambda spec, count=count: virtual(spec, count) for count in (0, 1, 2)],
 ]

@@ -75,6 +75,33 @@ def blocks(size: int) -> Spec:
     return spec(f"blocks({size})", lambda i, j, _: i // size == j // size)
 
 
+def expand(blocks: Spec, size: int) -> Spec:
+    """Position i is in block i // size; the blocks of the targets are the last of all blocks."""
+
+    def numbers(targets: int, sources: int) -> tuple[Tensor, Tensor]:
+        block = torch.arange(sources) // size
+        own = block[sources - targets :]
+        return own - (sources - targets) // size, block
+
+    def counts(targets: int, sources: int) -> tuple[int, int]:
+        count = -(-sources // size)
+        return (count - (sources - targets) // size if targets else 0), count
+
+    def matrix(targets: int, sources: int) -> Matrix:
+        if targets > sources:
+            return None
+        inner = blocks.matrix(*counts(targets, sources))
+        if inner is None:
+            return None
+        own, block = numbers(targets, sources)
+        return inner[own][:, block]
+
+    def pattern(targets: int, sources: int) -> Pattern:
+        return graphs.expand(blocks.pattern(*counts(targets, sources)), size)
+
+    return Spec(f"expand({blocks}, {size})", pattern, matrix)
+
+
 def hubs(*nodes: int, reads: bool = True, is_read: bool = True) -> Spec:
     def related(i: int, j: int, n: int) -> bool:
         hub = [node % n for node in nodes]
@@ -176,6 +203,7 @@ PATTERNS = [
     *[grid(h, w, 8) for h, w in [(1, 4), (2, 2), (3, 2), (2, 4)]],
     *[tree([], "both"), tree([-1], "both"), tree([-1, 0, 0, 1, 1, 2], "both")],
     *[tree([3, 3, -1, -1, 0], reads) for reads in ("parent", "children", "both")],
+    *[expand(blocks(2), 3), expand(window(1), 2), expand(window(1, 2), 1), expand(random(1, 3), 2)],
     *[random(degree, seed) for degree, seed in [(0, 0), (1, 0), (2, 7), (3, 1), (99, 0)]],
 ]
 """Every pattern, with a handful of parameters each."""
@@ -183,6 +211,6 @@ PATTERNS = [
 REPRESENTATIVES = [
     *PATTERNS[:3],
     *[window(1), window(1, 2), blocks(3), hubs(0, -1), grid(2, 3), random(2, 7)],
-    *[tree([3, 3, -1, -1, 0], "both"), multiset(), batch(window(1))],
+    *[tree([3, 3, -1, -1, 0], "both"), multiset(), batch(window(1)), expand(random(1, 3), 2)],
 ]
 """One or two of each kind, for the compositions."""

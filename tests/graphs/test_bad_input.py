@@ -54,6 +54,7 @@ COUNTS: dict[str, tuple[Callable[[Any], Pattern], str, int]] = {
     "random": (graphs.random, "degree", 0),
     "seed": (lambda k: graphs.random(1, k), "seed", 0),
     "power": (graphs.window(1).power, "k", 1),
+    "expand": (lambda size: graphs.expand(graphs.complete(), size), "size", 1),
     "virtual": (lambda k: graphs.virtual(graphs.complete(), k), "count", 0),
     "height": (lambda k: graphs.grid(k, 2), "height", 0),
     "width": (lambda k: graphs.grid(2, k), "width", 0),
@@ -79,6 +80,7 @@ CANNOT_BIND = {
     "grid(2, 3)": (graphs.grid(2, 3), 7, 7),
     "tree([-1, 0])": (graphs.tree([-1, 0]), 3, 3),
     "(window(1)).power(2)": (graphs.window(1).power(2), 2, 3),
+    "expand(complete(), 2)": (graphs.expand(graphs.complete(), 2), 2, 1),
     "virtual(causal(), count=3)": (graphs.virtual(graphs.causal(), 3), 2, 2),
 }
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.graphs import Intervals, Pattern
+from edgewise.graphs import Edges, Intervals, Pattern, Runs, intervals, runs
 from tests.graphs.algebra import BINARY, SYMBOLS
 from tests.graphs.specification import PATTERNS, Spec
 
@@ -76,8 +76,31 @@ def test_a_window_within_the_past_is_one_run() -> None:
 
 def test_a_union_has_disjoint_parts_for_the_engines() -> None:
     graph = (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(64)
-    assert len(graph.parts) == 2  # the window's run, and one list of all other edges
-    assert isinstance(graph.parts[0], Intervals)
+    kinds = [type(part) for part in graph.parts]  # a list of edges for what no run can say
+    assert kinds == [Intervals, Intervals, Edges]
+
+
+RUNS: dict[str, Pattern] = {
+    "Longformer": graphs.window(256) | graphs.hubs([0, 7, -1]),
+    "BigBird": graphs.window(64) | graphs.hubs([0]) | graphs.expand(graphs.random(3), 64),
+    "dilated": graphs.window(8, 4) | graphs.hubs([0]) | graphs.blocks(32),
+    "causal": graphs.causal() & (graphs.window(100) | graphs.hubs([0])),
+    "two dilations": graphs.window(8, 4) | graphs.window(8, 2),
+    "without": graphs.window(20) - graphs.window(5) - graphs.hubs([3]),
+    "holes": graphs.window(20) - graphs.window(5, 2),
+    "class token": graphs.virtual(graphs.window(5) | graphs.expand(graphs.random(2), 16)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_compositions_of_runs_list_no_edges(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Edges, "contains", None)
+    monkeypatch.setattr(runs, "_list_edges", None)
+    monkeypatch.setattr(intervals, "_list_edges", None)
+    square = name == "class token"  # which has as many sources as targets
+    for graph in (RUNS[name].bind(4096), RUNS[name].bind(4096 if square else 100, 4096)):
+        assert graph.num_edges > 0
+        assert all(isinstance(part, Intervals | Runs) for part in graph.parts)
 
 
 def test_binding_is_cached() -> None:

@@ -17,6 +17,7 @@ from edgewise.graphs.convert import (
 )
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.empty import Empty as empty
+from edgewise.graphs.expand import Expand as expand
 from edgewise.graphs.expression import parse_expression
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.grid import Grid as grid
@@ -24,6 +25,7 @@ from edgewise.graphs.hubs import Hubs as hubs
 from edgewise.graphs.incidence import incidence
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.random import Random as random
+from edgewise.graphs.runs import Runs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual
 from edgewise.graphs.window import Window as window
@@ -33,6 +35,7 @@ PATTERNS: dict[str, type[Pattern]] = {
     "causal": causal,
     "complete": complete,
     "empty": empty,
+    "expand": expand,
     "grid": grid,
     "hubs": hubs,
     "random": random,
@@ -54,6 +57,7 @@ __all__ = [
     "Graph",
     "Intervals",
     "Pattern",
+    "Runs",
     "batch",
     "blocks",
     "causal",
@@ -63,6 +67,7 @@ __all__ = [
     "complete",
     "edges",
     "empty",
+    "expand",
     "from_dense",
     "from_networkx",
     "from_pyg",

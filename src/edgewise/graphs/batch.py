@@ -9,11 +9,12 @@ from torch import Tensor
 
 from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
-from edgewise.graphs.compose import Union
+from edgewise.graphs.compose import Composition
 from edgewise.graphs.convert import check_graph, check_sized
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.runs import Runs, lists_of
 from edgewise.modes import outside_modes
 from edgewise.ragged import starts
 
@@ -51,9 +52,10 @@ def batch(
                 got=f"{len(sources)} sizes",
                 remedy="give each member a number of targets and of sources",
             )
-        if isinstance(graph, Union):  # keeps the structure of each operand
+        if isinstance(graph, Composition):  # keeps the structure of each operand
             left = batch(graph.left, targets, sources)
-            return left | batch(graph.right, targets, sources)  # type: ignore[return-value]
+            right = batch(graph.right, targets, sources)
+            return type(graph).of(left, right)  # type: ignore[return-value]
         members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
     else:
         if not isinstance(graph, Sequence) or isinstance(graph, str):
@@ -86,12 +88,20 @@ def _pack(members: Sequence[Graph], name: str) -> Graph:
     num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
     packed: Graph
     runs = [m for m in members if isinstance(m, Intervals)]
-    if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
+    lists = [found for m in members if (found := lists_of(m)) is not None]
+    alike = bool(members) and len(lists) == len(members) and len({x.step for x in lists}) == 1
+    if alike and len(runs) == len(members):
         start = torch.cat(
             [run.start + first for run, first in zip(runs, first_source, strict=True)]
         )
         stop = torch.cat([run.stop + first for run, first in zip(runs, first_source, strict=True)])
         packed = Intervals(start, stop, num_sources, step=runs[0].step, segments=segments)
+    elif alike:
+        row = torch.cat([x.row + first for x, first in zip(lists, first_target, strict=True)])
+        start = torch.cat([x.start + first for x, first in zip(lists, first_source, strict=True)])
+        stop = torch.cat([x.stop + first for x, first in zip(lists, first_source, strict=True)])
+        ends, step = (row, start, stop), lists[0].step
+        packed = Runs(*ends, num_targets, num_sources, step=step, segments=segments)
     else:
         offsets = torch.tensor([first_source, first_target], dtype=torch.long)
         shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]

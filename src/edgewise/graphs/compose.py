@@ -17,11 +17,14 @@ from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.runs import Runs, overlap, remainder
 from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
-class _Composition(Pattern):
+class Composition(Pattern):
+    """Two patterns joined by an operation of sets."""
+
     left: Pattern
     right: Pattern
     sign: ClassVar[str]
@@ -43,38 +46,32 @@ class _Composition(Pattern):
         return self.left.bind(num_targets, num_sources), self.right.bind(num_targets, num_sources)
 
 
-class Union(_Composition):
+class Union(Composition):
     """The union ``a | b``: the edges of either."""
 
     sign = "|"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        parts = [_as_set(part) for part in left.parts]
-        for part in right.parts:
+        # Plain runs come first and stay whole; what others share with them goes from the others.
+        parts: list[Graph] = []
+        for part in sorted([*left.parts, *right.parts], key=_raggedness):
             parts.append(_difference(_as_set(part), parts))
         return disjoint_union(parts, num_targets, num_sources)
 
 
-class Intersection(_Composition):
+class Intersection(Composition):
     """The intersection ``a & b``: the edges of both."""
 
     sign = "&"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        if (
-            isinstance(left, Intervals)
-            and isinstance(right, Intervals)
-            and 1 in (left.step, right.step)
-        ):
-            return _overlap(*sorted((left, right), key=lambda g: -g.step))
-        few, many = sorted((left, right), key=lambda g: g.num_edges)
-        few = _as_set(few)
-        return _chosen(few, many.contains(few.source, few.target), few.segments or many.segments)
+        parts = [_common(a, b) for a in left.parts for b in right.parts]
+        return disjoint_union(parts, num_targets, num_sources)
 
 
-class Difference(_Composition):
+class Difference(Composition):
     """The difference ``a - b``: the edges of the first that are not in the second."""
 
     sign = "-"
@@ -178,7 +175,32 @@ def _chosen(graph: Graph, keep: Tensor, segments: tuple[Tensor, Tensor] | None) 
     return Edges(chosen, graph.num_targets, graph.num_sources, segments)
 
 
+def _raggedness(graph: Graph) -> int:
+    return graph.step if isinstance(graph, Intervals | Runs) else torch.iinfo(torch.int).max
+
+
+def _common(left: Graph, right: Graph) -> Graph:
+    runs = overlap(left, right)
+    if runs is not None:
+        return runs
+    few, many = sorted((left, right), key=lambda g: g.num_edges)
+    few = _as_set(few)
+    return _chosen(few, many.contains(few.source, few.target), few.segments or many.segments)
+
+
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
+    """``graph`` without what it shares with the others: run by run, or else its edges, listed."""
+    rest = []
+    for other in [part for whole in others for part in whole.parts]:
+        runs = remainder(graph, other)
+        if runs is None:
+            rest.append(other)
+        elif runs.num_edges < graph.num_edges:
+            graph = runs
+    return _listed_difference(graph, rest) if rest else graph
+
+
+def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
     """``graph`` itself where it shares nothing with the others, else its other edges, listed."""
     shared = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
     for other in others:
@@ -189,16 +211,3 @@ def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
         return _chosen(graph, ~shared, graph.segments)
     keys = graph.target * graph.num_sources + graph.source
     return edges_of_keys(keys[~shared].sort().values, graph)
-
-
-def _overlap(coarse: Intervals, fine: Intervals) -> Graph:
-    """Where both are runs and one has step 1, so is the overlap."""
-    late = (fine.start - coarse.start).clamp(min=0)
-    skipped = torch.div(late + coarse.step - 1, coarse.step, rounding_mode="floor")
-    return Intervals(
-        coarse.start + skipped * coarse.step,
-        torch.minimum(coarse.stop, fine.stop),
-        coarse.num_sources,
-        step=coarse.step,
-        segments=coarse.segments or fine.segments,
-    )

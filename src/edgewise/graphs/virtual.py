@@ -12,6 +12,7 @@ from edgewise.graphs.convert import check_graph
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.runs import Runs
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,6 +45,9 @@ class Virtual(Pattern):
                 start = torch.cat([shift, part.start + self.count])
                 stop = torch.cat([shift, part.stop + self.count])
                 parts.append(Intervals(start, stop, num_sources, step=part.step))
+            elif isinstance(part, Runs):
+                ends = part.row + self.count, part.start + self.count, part.stop + self.count
+                parts.append(Runs(*ends, num_targets, num_sources, step=part.step))
             else:
                 parts.append(Edges(part.edge_index + self.count, num_targets, num_sources))
         return disjoint_union(parts, num_targets, num_sources)

@@ -1,0 +1,230 @@
+"""Graphs in which every target reads a list of runs of positions, and set algebra on such lists."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.graph import Graph
+from edgewise.graphs.intervals import Intervals
+from edgewise.modes import lasting
+from edgewise.ragged import runs_and_positions
+
+MOST_STEPS = 16
+"""Runs with other steps than 1 are brought to a common one, which cuts them into as many."""
+
+
+class Runs(Graph):
+    """Target ``row[r]`` reads ``start[r], start[r] + step, ...`` below ``stop[r]``, for all r.
+
+    A target may have any number of runs, none of which share a source: what is left of a window
+    where hubs are taken away, or the random blocks of BigBird. They need O(runs) memory however
+    many edges they have. Runs, and so the edges, are ordered by target and then by first source.
+    """
+
+    def __init__(
+        self,
+        row: Tensor,
+        start: Tensor,
+        stop: Tensor,
+        num_targets: int,
+        num_sources: int,
+        *,
+        step: int = 1,
+        segments: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        super().__init__(num_targets, num_sources)
+        self.row, self.start, self.stop = lasting(row), lasting(start), lasting(stop)
+        self.step = step
+        self.segments = segments
+
+    def in_degree(self) -> Tensor:
+        return self.cached("in_degree", self._degrees)
+
+    def _degrees(self) -> Tensor:
+        lengths = _lengths(self.start, self.stop, self.step)
+        return lengths.new_zeros(self.num_targets).index_add_(0, self.row, lengths)
+
+    @property
+    def num_edges(self) -> int:
+        return self.derived(_count_edges)
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self.derived(_list_edges)
+
+    @property
+    def device(self) -> torch.device:
+        return self.start.device
+
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        begin, end, width = self.derived(_line)
+        wanted = _place(target, source, self.step, width)
+        if not begin.numel():
+            return torch.zeros_like(wanted, dtype=torch.bool)
+        index = torch.searchsorted(begin, wanted, right=True) - 1
+        found: Tensor = (index >= 0) & (wanted < end[index.clamp_(min=0)])
+        return found
+
+    def _moved(self, device: torch.device) -> Graph:
+        segments = self.segments
+        moved = (segments[0].to(device), segments[1].to(device)) if segments else None
+        ends = self.start.to(device), self.stop.to(device)
+        sizes = self.num_targets, self.num_sources
+        return Runs(self.row.to(device), *ends, *sizes, step=self.step, segments=moved)
+
+
+def _count_edges(graph: Graph) -> int:
+    return int(graph.in_degree().sum())
+
+
+def _list_edges(graph: Graph) -> Tensor:
+    assert isinstance(graph, Runs)
+    run, rank = runs_and_positions(_lengths(graph.start, graph.stop, graph.step))
+    return torch.stack([graph.start[run] + graph.step * rank, graph.row[run]])
+
+
+def _lengths(start: Tensor, stop: Tensor, step: int) -> Tensor:
+    return torch.div(stop - start + step - 1, step, rounding_mode="floor")
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Runs that are not empty: ``row``, ``start`` and ``stop``, and the step of all of them."""
+
+    row: Tensor
+    start: Tensor
+    stop: Tensor
+    step: int
+
+    def at(self, index: Tensor) -> Lists:
+        """These of the runs, by number or by mask."""
+        return Lists(self.row[index], self.start[index], self.stop[index], self.step)
+
+
+def lists_of(graph: Graph) -> Lists | None:
+    """The runs of a graph that is made of them, all of one step; else ``None``."""
+    if isinstance(graph, Runs):
+        return Lists(graph.row, graph.start, graph.stop, graph.step)
+    if isinstance(graph, Intervals):
+        row = torch.arange(graph.num_targets, device=graph.device)
+        return _filled(Lists(row, graph.start, graph.stop, graph.step))
+    return None
+
+
+def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) -> Graph:
+    """The graph of runs that share no source, with the sizes of ``like``."""
+    order = (lists.row * (like.num_sources + 1) + lists.start).argsort()
+    lists = lists.at(order)
+    targets, sources = like.num_targets, like.num_sources
+    if bool((lists.row[1:] == lists.row[:-1]).any()):
+        ends = lists.row, lists.start, lists.stop
+        return Runs(*ends, targets, sources, step=lists.step, segments=segments)
+    start = lists.row.new_zeros(targets).index_copy_(0, lists.row, lists.start)
+    stop = lists.row.new_zeros(targets).index_copy_(0, lists.row, lists.stop)
+    return Intervals(start, stop, sources, step=lists.step, segments=segments)
+
+
+def runs_of_keys(keys: Tensor, width: int) -> Lists:
+    """Sorted distinct ``row * width + source`` as runs of neighbouring sources."""
+    row = torch.div(keys, max(width, 1), rounding_mode="floor")
+    begins = torch.ones_like(keys, dtype=torch.bool)
+    begins[1:] = (keys[1:] != keys[:-1] + 1) | (row[1:] != row[:-1])
+    first = begins.nonzero()[:, 0]
+    last = torch.cat([first[1:], first.new_tensor([keys.numel()])[: first.numel()]]) - 1
+    start = keys[first] - row[first] * width
+    return Lists(row[first], start, start + (last - first) + 1, 1)
+
+
+def overlap(left: Graph, right: Graph) -> Graph | None:
+    """The edges of both, run by run; ``None`` where that cannot be said of runs."""
+    a, b = lists_of(left), lists_of(right)
+    if a is None or b is None:
+        return None
+    segments = left.segments or right.segments
+    if a.step == 1:
+        a, b = b, a
+    return _clipped(a, b, left, segments, others=False)
+
+
+def remainder(graph: Graph, other: Graph) -> Graph | None:
+    """The edges of the first that are not in the second; ``None`` where runs cannot say it."""
+    a, b = lists_of(graph), lists_of(other)
+    if a is None or b is None:
+        return None
+    return _clipped(a, b, graph, graph.segments, others=True)
+
+
+def _clipped(
+    a: Lists, b: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None, *, others: bool
+) -> Graph | None:
+    """What is in both, or (``others``) what of the first is not in the second."""
+    step = math.lcm(a.step, b.step) if b.step > 1 else 1
+    if step > MOST_STEPS and a.step != b.step:
+        return None
+    # Where the second has steps both become runs of neighbours: a row for each remainder.
+    width = like.num_sources + 1
+    a, b = _apart(a, step), _apart(b, step)
+    begin, end = (b.row * width + b.start), (b.row * width + b.stop)
+    order = begin.argsort()
+    begin, end = begin[order], end[order]
+    if others:  # what lies between them
+        zero, far = begin.new_zeros(1), begin.new_full((1,), torch.iinfo(torch.long).max)
+        begin, end = torch.cat([zero, end]), torch.cat([begin, far])
+    return graph_of(_together(_within(a, begin, end, width), step), like, segments)
+
+
+def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
+    """Each run's share in each of the sorted stretches of a line on which rows lie end to end."""
+    ahead = a.row * width
+    first = torch.searchsorted(end, ahead + a.start, right=True)
+    last = torch.searchsorted(begin, ahead + a.stop)
+    run, rank = runs_and_positions((last - first).clamp_(min=0))
+    stretch, run_ahead = first[run] + rank, ahead[run]
+    late = (begin[stretch] - run_ahead - a.start[run]).clamp_(min=0)
+    start = a.start[run] + _lengths(torch.zeros_like(late), late, a.step) * a.step
+    stop = torch.minimum(a.stop[run], end[stretch] - run_ahead)
+    return _filled(Lists(a.row[run], start, stop, a.step))
+
+
+def _apart(a: Lists, step: int) -> Lists:
+    """In units of ``step``, with a row ``row * step + r`` for the sources that leave r."""
+    if step == 1:
+        return a
+    finer = step // a.step
+    shift = a.step * torch.arange(finer, device=a.row.device)
+    start = (a.start[:, None] + shift).flatten()
+    a = Lists(a.row.repeat_interleave(finer), start, a.stop.repeat_interleave(finer), step)
+    a = _filled(a)
+    begin = torch.div(a.start, step, rounding_mode="floor")
+    length = _lengths(a.start, a.stop, step)
+    return Lists(a.row * step + a.start % step, begin, begin + length, 1)
+
+
+def _together(a: Lists, step: int) -> Lists:
+    """What :func:`_apart` has taken apart, in the sources' own numbers."""
+    if step == 1:
+        return a
+    row = torch.div(a.row, step, rounding_mode="floor")
+    start = a.start * step + a.row % step
+    return Lists(row, start, start + (a.stop - a.start - 1) * step + 1, step)
+
+
+def _filled(a: Lists) -> Lists:
+    return a.at(a.start < a.stop)
+
+
+def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
+    """Its runs, sorted, on a line on which rows lie end to end, and how long a row is."""
+    assert isinstance(graph, Runs)
+    step, width = graph.step, graph.num_sources // graph.step + 2
+    begin = _place(graph.row, graph.start, step, width)
+    begin, order = begin.sort()
+    return begin, begin + _lengths(graph.start, graph.stop, step)[order], width
+
+
+def _place(row: Tensor, source: Tensor, step: int, width: int) -> Tensor:
+    return (row * step + source % step) * width + torch.div(source, step, rounding_mode="floor")
