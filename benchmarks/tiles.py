@@ -1,11 +1,14 @@
 """Attention over runs of sources beside ``scaled_dot_product_attention``, side by side.
 
     python benchmarks/tiles.py [--rounds N] [--threads N]
+    python benchmarks/tiles.py --lists [--lengths 4096 16384 65536]
 
-Causal and complete graphs of several lengths, a packed batch beside the padded one, and a window
-beside a mask. Outputs and gradients are compared first. Then both take turns; the figures are
-theirs / ours by the medians of each round, forward and forward with backward: above 1 Edgewise is
-faster. It is wall time, of a machine that does nothing else.
+Causal and complete graphs of several lengths, a packed batch beside the padded one, and windows,
+Longformer's and BigBird's graphs beside a mask. ``--lists`` shows what lists of runs cost beside a
+plain window: time, operations a second, and time a pair, at several lengths. Outputs and gradients
+are compared first. Then both take turns; the figures are theirs / ours by the medians of each
+round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a machine
+that does nothing else.
 """
 
 from __future__ import annotations
@@ -34,6 +37,21 @@ class Problem:
     shape: tuple[int, int, int, int]
     ours: Run
     theirs: Run
+
+
+WINDOW = graphs.window(256)
+LISTS: dict[str, graphs.Pattern] = {
+    "window ±256": WINDOW,
+    "with a hub": WINDOW | graphs.hubs([0]),
+    "with 16 hubs": WINDOW | graphs.hubs(range(16)),
+    "BigBird": WINDOW | graphs.hubs([0]) | graphs.expand(graphs.random(3), 64),
+    "BigBird of blocks": graphs.expand(
+        graphs.window(1) | graphs.hubs([0, -1]) | graphs.random(3), 64
+    ),
+    "causal": graphs.causal() & (WINDOW | graphs.hubs([0])),
+    "4 apart": graphs.window(256, dilation=4),
+}
+"""Longformer base and BigBird base have such windows, blocks of 64 and 12 heads of width 64."""
 
 
 def fused(mask: Tensor | None = None, causal: bool = False) -> Run:
@@ -74,6 +92,9 @@ def problems() -> Iterator[Problem]:
     for n in (1024, 8192):
         window = graphs.window(128).bind(n)
         yield Problem("window ±128", (1, n, 4, 64), ours_on(window), fused(window.dense()))
+    for name, pattern in LISTS.items():
+        bound = pattern.bind(4096)
+        yield Problem(name, (1, 4096, 12, 64), ours_on(bound), fused(bound.dense()))
 
 
 def check(problem: Problem, nodes: list[Tensor]) -> None:
@@ -119,13 +140,50 @@ def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
     return found
 
 
+def lists(lengths: list[int], rounds: int) -> None:
+    """Each graph in turn with the plain window of its length."""
+    print(f"{'graph':<20} {'n':>6} {'forward':>24} {'with backward':>24} {'a pair':>14} growth")
+    shortest: dict[str, float] = {}
+    for n in lengths:
+        nodes = [torch.randn(n, 12, 64, requires_grad=True) for _ in range(3)]
+        gradient = torch.randn_like(nodes[0])
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in LISTS}
+        for _ in range(rounds + 1):
+            for name, pattern in LISTS.items():
+                start = time.perf_counter()
+                with torch.no_grad():
+                    ew.attend(*nodes, pattern, engine="tiles")
+                middle = time.perf_counter()
+                torch.autograd.grad(ew.attend(*nodes, pattern, engine="tiles"), nodes, gradient)
+                taken[name].append((middle - start, time.perf_counter() - middle))
+        plain = [statistics.median(x) for x in zip(*taken["window ±256"][1:], strict=True)]
+        for name, pattern in LISTS.items():
+            pairs = pattern.bind(n).num_edges
+            more = pairs / WINDOW.bind(n).num_edges
+            cells = []
+            for number, products in enumerate((2, 7)):
+                typical = statistics.median(x[number] for x in taken[name][1:])
+                speed = products * 2 * 64 * 12 * pairs / typical / 1e9
+                cells.append(f"{typical * 1e3:9.1f} ms {speed:5.0f} GF/s")
+                cells.append(f"{typical / plain[number] / more:.2f}x")
+            shortest.setdefault(name, typical)
+            longer = f"{typical / shortest[name]:.2f}x"
+            print(f"{name:<20} {n:>6} {cells[0]:>24} {cells[2]:>24}", end="")
+            print(f" {cells[1]:>7} {cells[3]:>6} {longer:>9}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--lists", action="store_true")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384, 65536])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    if options.lists:
+        lists(options.lengths, options.rounds)
+        return
     print(f"{'graph':<22} {'batch, n, H, D':<18} {'forward':>14} {'with backward':>16}")
     for problem in problems():
         cells = []

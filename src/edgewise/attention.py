@@ -35,7 +35,7 @@ from edgewise.engines.merge import merge_attention, merge_seconds
 from edgewise.engines.native.operator import remembered, transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.graphs import Graph, Pattern
-from edgewise.layouts import graph_facts, layout_of
+from edgewise.layouts import graph_facts, layout_of, shares_of
 from edgewise.scores import DOT, Score
 
 Reduce = Literal["sum", "mean", "max", "min"]
@@ -107,7 +107,8 @@ def attend(
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     whole = _choose(call, graph, engine)
-    if engine == "auto" and len(graph.parts) > 1:
+    # Nothing that is merged is faster than one pass over runs of sources.
+    if engine == "auto" and len(graph.parts) > 1 and whole.engine != "tiles":
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
         elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
@@ -265,12 +266,13 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 
 def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
-    """The call for each disjoint part of the graph, with the part's share of the edge tensors."""
-    stops = list(itertools.accumulate(part.num_edges for part in graph.parts))
+    """The call for shares of the graph that have no edge in common, with their edge tensors."""
+    shares = shares_of(graph)
+    stops = list(itertools.accumulate(share.num_edges for share in shares))
     starts = [0, *stops[:-1]]
     return [
-        (call.part(start, stop), part)
-        for start, stop, part in zip(starts, stops, graph.parts, strict=True)
+        (call.part(start, stop), share)
+        for start, stop, share in zip(starts, stops, shares, strict=True)
     ]
 
 

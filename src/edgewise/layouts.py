@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, TypeVar
 
 import torch
@@ -10,10 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.engines.dense import DenseLayout
+from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
-from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.graphs import Graph, Intervals
+from edgewise.engines.tiles.layout import TileRuns, TilesLayout
+from edgewise.graphs import Edges, Graph, Intervals, Runs
+from edgewise.graphs.compose import disjoint_union
+from edgewise.graphs.runs import MOST_STEPS, lists_of
 from edgewise.ragged import boundaries, runs_and_positions, starts
 
 L = TypeVar("L")
@@ -37,6 +41,22 @@ def graph_facts(graph: Graph) -> GraphFacts:
         tiled=graph.derived(_tiled),
         duplicates=lambda: graph.has_duplicates,
     )
+
+
+def shares_of(graph: Graph) -> Sequence[Graph]:
+    """What engines may compute apart, to be merged: runs of sources together, and listed edges.
+
+    A graph that is all of one kind has a share for each of its parts.
+    """
+    return graph.derived(_shares)
+
+
+def _shares(graph: Graph) -> Sequence[Graph]:
+    runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
+    if not 0 < len(runs) < len(graph.parts):
+        return graph.parts
+    others = graph.parts[len(runs) :]  # as a union has its runs first
+    return disjoint_union(runs, graph.num_targets, graph.num_sources), *others
 
 
 class GraphFacts(TypedDict):
@@ -116,11 +136,21 @@ def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | 
 GROUP = 8
 """Targets whose scores are computed together."""
 
+BROUGHT = 16
+"""Pairs that a source costs on its way to a block that reads it, beyond the first."""
+
 
 def _tiled(graph: Graph) -> int | None:
-    """The pairs that groups of targets span, where each target reads one run of sources."""
-    if not isinstance(graph, Intervals) or graph.step != 1:
+    """The pairs that groups of targets span, where each target reads runs of sources."""
+    if isinstance(graph, Edges):
         return None
+    if not isinstance(graph, Intervals) or graph.step != 1:
+        served = graph.device.type == "cpu" and not library.MISSING and _steps(graph) is not None
+        if not served:
+            return None
+        layout = layout_of(graph, TilesLayout)
+        again = max(layout.brought - graph.num_sources, 0)  # sources that several blocks read
+        return layout.spanned + BROUGHT * again
     if graph.num_targets == 1:  # of each step of decoding, which has a graph of its own
         return GROUP * graph.num_edges
     empty = graph.start >= graph.stop
@@ -132,26 +162,142 @@ def _tiled(graph: Graph) -> int | None:
     return GROUP * int((stop - start).clamp(min=0).sum())
 
 
+def _steps(graph: Graph) -> int | None:
+    """The common step of all runs of a graph that is made of runs; else ``None``."""
+    steps = [part.step for part in graph.parts if isinstance(part, Intervals | Runs)]
+    if len(steps) < len(graph.parts):
+        return None
+    common = math.lcm(*steps)
+    return common if common <= MOST_STEPS * min(steps) else None
+
+
 def _tiles_layout(graph: Graph) -> TilesLayout:
-    assert isinstance(graph, Intervals)  # as the engine refuses others
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),
     )
-    blocks = (targets + TilesLayout.BLOCK - 1) // TilesLayout.BLOCK
-    member, rank = runs_and_positions(blocks)
-    first_row = starts(targets)[member] + TilesLayout.BLOCK * rank
-    block = F.pad(first_row, (0, 1), value=graph.num_targets)
-    unit = torch.stack([boundaries(blocks), boundaries(sources)], 1)
-    first_edge = starts(graph.in_degree())
-    return TilesLayout(  # which has no tensor of the graph's own
-        graph.start.to(torch.int32, copy=True),
-        graph.stop.to(torch.int32, copy=True),
-        first_edge,
-        block.int(),
-        unit.int(),
-        pairs=graph.num_edges,
-    )
+    if isinstance(graph, Intervals) and graph.step == 1:
+        runs = _in_order(graph, targets, sources)
+    else:
+        runs = _by_place(graph, targets, sources)
+    return TilesLayout.of(runs)
+
+
+def _in_order(graph: Intervals, targets: Tensor, sources: Tensor) -> TileRuns:
+    """One run a target, all of neighbours."""
+    block, blocks = _divided(targets, TilesLayout.BLOCK)
+    tile, tiles = _divided(sources, TilesLayout.TILE)
+    unit = _units(blocks, tiles, sources)
+    ends = graph.start.long().contiguous(), graph.stop.long().contiguous()
+    first = starts(graph.in_degree())
+    nothing = block.new_empty(0)
+    return TileRuns(nothing, nothing, None, *ends, first, None, block, tile, unit, graph.num_edges)
+
+
+def _units(*sizes: Tensor) -> Tensor:
+    """Where each segment begins, and the last one ends, as blocks, tiles and sources count."""
+    return F.pad(torch.stack(sizes).cumsum(1), (1, 0)).T.int().contiguous()
+
+
+def _divided(sizes: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Where pieces of at most so many begin and the last one ends, and how many each run has."""
+    counts = (sizes + most - 1) // most
+    member, rank = runs_and_positions(counts)
+    first = starts(sizes)[member] + most * rank
+    return F.pad(first, (0, 1), value=int(sizes.sum())).int(), counts
+
+
+def _by_place(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
+    """The runs of all parts together.
+
+    Where some have a step, sources that leave the same remainder become neighbours, and so do the
+    targets that read them: then every run is one of neighbours.
+    """
+    common = _steps(graph)
+    assert common is not None
+    lists, numbers, ahead = [], [], 0
+    for part in graph.parts:
+        found = lists_of(part)
+        assert found is not None  # as the engine refuses others
+        lists.append(found)
+        numbers.append(ahead + starts(found.lengths()))
+        ahead += part.num_edges
+    remainder = torch.zeros(graph.num_targets, dtype=torch.long)
+    if common > 1:
+        widest = max(lists, key=lambda x: x.step)
+        remainder[widest.row] = widest.start % common
+    row_at, block, blocks = _blocks(graph, targets, remainder)
+    column_at = _sorted_within(sources, torch.arange(graph.num_sources) % common)
+    tile, tiles = _divided(sources, TilesLayout.TILE)
+    unit = _units(blocks, tiles, sources)
+    row_place, column_place = _place_of(row_at), _place_of(column_at)
+    runs = []
+    for found, number in zip(lists, numbers, strict=True):
+        finer = common // found.step
+        shift = torch.arange(finer)
+        start = (found.start[:, None] + found.step * shift).flatten()
+        row, stop = found.row.repeat_interleave(finer), found.stop.repeat_interleave(finer)
+        edge = (number[:, None] + shift).flatten()
+        keep = start < stop
+        row, start, stop, edge = row[keep], start[keep], stop[keep], edge[keep]
+        length = (stop - start + common - 1) // common
+        start = column_place[start]
+        ends = start, start + length
+        runs.append(torch.stack([row_place[row], *ends, edge, torch.full_like(row, finer)]))
+    row, *rest = torch.cat(runs, 1).unbind()
+    order = row.argsort(stable=True)
+    counts = torch.zeros(graph.num_targets, dtype=torch.long)
+    pointer = boundaries(counts.index_add_(0, row, torch.ones_like(row)))
+    start, stop, edge, step = (x[order] for x in rest)
+    numbered = pointer, start, stop, edge, step
+    at = _unless_in_order(row_at), _unless_in_order(column_at)
+    return TileRuns(*at, *numbered, block, tile, unit, graph.num_edges)
+
+
+LONG = 4
+"""Targets that read so many times the average have blocks of their own."""
+
+
+def _blocks(graph: Graph, targets: Tensor, remainder: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The target at each place, where blocks begin and end, and how many each segment has.
+
+    Targets are by segment and by remainder. The few that read far more than others, as hubs do,
+    come last in a segment, so that a block with one of them does not read all sources for the
+    others; these stay in the blocks in which they would be, beside those with whom they share most.
+    """
+    at = _sorted_within(targets, remainder)
+    member, rank = runs_and_positions(targets)
+    degree = graph.in_degree()
+    long = (degree * graph.num_targets > LONG * graph.num_edges)[at]
+    ahead = starts(torch.zeros_like(targets).index_add_(0, member, long.long()))
+    long_rank = long.long().cumsum(0) - 1 - ahead[member]
+    block = torch.where(long, long_rank // TilesLayout.BLOCK, rank // TilesLayout.BLOCK)
+    most = int(block.max()) + 1 if block.numel() else 1
+    key = (member * 2 + long) * most + block
+    order = key.argsort(stable=True)
+    key = key[order]
+    new = torch.ones_like(key, dtype=torch.bool)
+    new[1:] = key[1:] != key[:-1]
+    first = new.nonzero()[:, 0]
+    counts = torch.zeros_like(targets).index_add_(0, member[order][first], torch.ones_like(first))
+    return at[order], F.pad(first, (0, 1), value=graph.num_targets).int(), counts
+
+
+def _sorted_within(sizes: Tensor, key: Tensor) -> Tensor:
+    """The nodes of each segment, sorted by a key."""
+    member, _ = runs_and_positions(sizes)
+    return (member * (int(key.max()) + 1 if key.numel() else 1) + key).argsort(stable=True)
+
+
+def _place_of(node_at: Tensor) -> Tensor:
+    """The place of each node."""
+    return torch.empty_like(node_at).index_copy_(0, node_at, torch.arange(node_at.numel()))
+
+
+def _unless_in_order(node_at: Tensor) -> Tensor:
+    """The node at each place, or nothing where that is its number."""
+    in_order = node_at.equal(torch.arange(node_at.numel()))
+    return node_at.new_empty(0, dtype=torch.int32) if in_order else node_at.int()
 
 
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {

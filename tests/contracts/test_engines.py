@@ -33,8 +33,8 @@ PATTERN = pytest.mark.parametrize("name", EXAMPLES)
 ENGINE = pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 
 
-RUNS = {"blocks", "causal", "complete", "empty", "expand", "window"}
-"""Patterns whose targets read one run of neighbouring sources each."""
+RUNS = {"blocks", "causal", "complete", "empty", "expand", "hubs", "virtual", "window"}
+"""Patterns whose targets read runs of sources."""
 
 
 def attend(*given: Any, engine: str, **options: Any) -> Tensor:

@@ -14,7 +14,7 @@ from edgewise.engines.native import library
 from edgewise.engines.rows.layout import PIECE
 from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.graphs import Graph, Intervals
+from edgewise.graphs import Graph, Intervals, Runs
 from tests.engines import oracle
 from tests.engines.arithmetic import Array
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
@@ -175,7 +175,8 @@ def serving(call: Call | Aggregation, graph: Graph, reduce: str = "sum") -> set[
         return engines
     if score != "own":
         engines.add("rows")
-    if score == "dot" and not terms and not vectors and graph in RUNS.values():
+    runs = all(isinstance(part, Intervals | Runs) for part in graph.parts)
+    if score == "dot" and not terms and not vectors and runs:
         engines.add("tiles")
     return engines
 
@@ -255,6 +256,34 @@ RUNS: dict[str, Graph] = {  # each target reads neighbouring sources, as the til
     "backwards": runs([(150 - i, 200 - i) for i in range(150)], 200),
     "any runs": any_runs(150, 290),
 }
+BLOCKS = graphs.expand(graphs.random(2), 16)
+LISTS: dict[str, Graph] = {  # each target reads several runs, or one with a step
+    "dilated": graphs.window(4, 3).bind(2 * BLOCK + 9),
+    "dilated far": graphs.window(2, 50).bind(201),
+    "two steps": (graphs.window(3, 4) | graphs.window(3, 2) | graphs.hubs([1])).bind(150),
+    "hubs": (graphs.window(5) | graphs.hubs([0, 77, 78, -1])).bind(2 * TILE + 3),
+    "many hubs": (graphs.window(1) | graphs.hubs(range(0, 140, 2))).bind(2 * BLOCK + 20),
+    "BigBird of blocks": (graphs.window(9) | graphs.hubs([0]) | BLOCKS).bind(2 * TILE + 50),
+    "small blocks": graphs.expand(graphs.random(3, 5), 3).bind(170),
+    "blocks of one": graphs.expand(graphs.random(3, 2), 1).bind(70),
+    "all kinds": (
+        graphs.window(3) | graphs.hubs([2]) | BLOCKS | graphs.blocks(20) | graphs.window(2, 5)
+    ).bind(TILE + 41),
+    "past of hubs": (graphs.causal() & (graphs.window(30) | graphs.hubs([0, 9]))).bind(300),
+    "holes": (graphs.complete() - graphs.window(3, 2)).bind(80),
+    "packed lists": graphs.batch(
+        graphs.window(4) | graphs.hubs([0]) | graphs.window(2, 3), [70, 1, 9, TILE + 3]
+    ),
+    "packed pairs of lists": graphs.batch(
+        graphs.window(4) | graphs.hubs([0]), [5, 66, 2], [70, 66, 5]
+    ),
+    "packed runs": graphs.batch([BLOCKS.bind(50), BLOCKS.bind(100)]),
+    "decoding a list": (graphs.window(20) | graphs.hubs([0, 60])).bind(2, TILE + 40),
+    "class token before runs": graphs.virtual(graphs.window(2, 2) | graphs.blocks(7)).bind(90),
+    "many chunks": (graphs.window(8) | graphs.hubs([5]) | graphs.expand(graphs.random(1), 64)).bind(
+        18 * BLOCK + 7
+    ),
+}
 UNIONS: dict[str, Graph] = {
     "BigBird": (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(8),
     "half empty": (graphs.hubs([2]) - graphs.window(0) | graphs.window(0)).bind(6),
@@ -268,7 +297,7 @@ EDGES: dict[str, Graph] = {
     "bipartite": edges(7, 19, 50, distinct=True),
     "sparse": edges(40, 40, 6),
     "copies of one edge": edges(1, 1, 3),
-    "hubs": edges(50, 50, 2000, hubs=True),
+    "edges of hubs": edges(50, 50, 2000, hubs=True),
     "no edges": edges(5, 4, 0),
     "isolated": graphs.edges(torch.tensor([[1, 3, 3, 0], [0, 0, 2, 2]]), 5),
     "all pairs in another order": graphs.complete().bind(3).transpose(),
@@ -277,7 +306,7 @@ EDGES: dict[str, Graph] = {
     **dict(long_rows(PIECE + 1)),
     **dict(long_rows(3 * PIECE + 5)),
 }
-GRAPHS = RUNS | UNIONS | EDGES
+GRAPHS = RUNS | LISTS | UNIONS | EDGES
 SMALL = ("copies", "bipartite", "packed pairs, small", "decoding two", "BigBird")
 """One of each form that a layout may have: for every kind of call."""
 MODERATE = [name for name, graph in GRAPHS.items() if graph.num_edges < 4 * PIECE]

@@ -111,7 +111,7 @@ def test_leading_dimensions(call: str, batch: Leads) -> None:
 
 
 @pytest.mark.parametrize(("width", "value_width"), [(1, 1), (3, 5), (16, 16), (32, 64), (64, 7)])
-@pytest.mark.parametrize("name", ["causal, a block and one", "packed pairs", "copies"])
+@pytest.mark.parametrize("name", ["causal, a block and one", "packed pairs", "copies", "hubs"])
 def test_widths_around_a_vector(name: str, width: int, value_width: int) -> None:
     attend(Call(heads=1, width=width, value_width=value_width), GRAPHS[name])
 
@@ -133,7 +133,10 @@ def test_only_the_gradients_that_are_needed(name: str, wanted: tuple[str, ...]) 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("leaf", ["query", "key", "value"])
-@pytest.mark.parametrize("name", ["copies", "bipartite", "window", "packed pairs", "packed unions"])
+@pytest.mark.parametrize(
+    "name",
+    ["copies", "bipartite", "window", "packed pairs", "packed unions", "all kinds", "dilated"],
+)
 def test_what_is_not_finite_stays_with_its_readers(name: str, leaf: str, bad: float) -> None:
     poison = leaf, bad, (5, 1, 2)
     hold(replace(Call(dtype=torch.float32).over(GRAPHS[name]), poison=poison))
@@ -147,14 +150,16 @@ def test_every_call_in_lower_precision(call: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize("name", ["causal, tiles", "packed", "wide window", "any runs", "copies"])
+@pytest.mark.parametrize(
+    "name", ["causal, tiles", "packed", "wide window", "any runs", "copies", "BigBird of blocks"]
+)
 def test_long_rows_in_lower_precision(name: str, dtype: torch.dtype) -> None:
     hold(Call(heads=1, width=8, dtype=dtype).over(GRAPHS[name], lse=True))
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_any_number_of_threads_gives_the_same_bits(call: str) -> None:
-    for name in ("hubs", "packed"):
+    for name in ("edges of hubs", "packed", "packed lists"):
         case = changed(call, dtype=torch.float32).over(GRAPHS[name], lse=True)
         for engine in serving(CALLS[call], GRAPHS[name]) & {"rows", "tiles"}:
             assert not check_threads(case, engine).failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from edgewise import graphs
 from edgewise.engines.native import library
 from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
-from edgewise.engines.tiles.layout import TilesLayout
+from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers.attention import unbind_joint
-from edgewise.layouts import GROUP, graph_facts, layout_of
+from edgewise.layouts import BROUGHT, GROUP, graph_facts, layout_of
 from tests.engines.cases import GRAPHS
 
 pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
@@ -79,7 +80,7 @@ def test_scores_that_grow_along_the_tiles() -> None:
 def test_other_runs_and_edge_terms_are_refused() -> None:
     x = torch.randn(8, 2, 4)
     refused = {
-        "one run of neighbouring": (graphs.window(2, dilation=2), {}),
+        "other sources than runs": (graphs.random(2), {}),
         "Dot, and no other": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
         "no place in its products": (graphs.causal(), {"bias": torch.randn(36, 2)}),
     }
@@ -96,16 +97,30 @@ def test_the_pairs_that_groups_span() -> None:
     assert graph_facts(graphs.causal().bind(16))["tiled"] == 8 * 8 + 8 * 16
     assert graph_facts(graphs.causal().bind(9))["tiled"] == 8 * 8 + 8 * 9
     assert graph_facts(GRAPHS["empty runs"])["tiled"] == 0
-    assert graph_facts(graphs.window(1, dilation=3).bind(9))["tiled"] is None
+    assert graph_facts(graphs.window(1, dilation=3).bind(9))["tiled"] == 8 * 9 + 8 * 2
+    column = graphs.hubs([0], reads=False)
+    assert graph_facts((graphs.blocks(8) | column).bind(16))["tiled"] == 8 * 8 + 8 * 8 + 8
+    again = (graphs.blocks(64) | column).bind(128)  # a source that two blocks read
+    assert graph_facts(again)["tiled"] == 2 * 64 * 64 + 64 + BROUGHT
+    assert graph_facts((graphs.window(1) | graphs.window(1, 16)).bind(99))["tiled"] is not None
+    assert graph_facts((graphs.window(1) | graphs.window(1, 17)).bind(99))["tiled"] is None
     assert graph_facts(graphs.random(2).bind(9))["tiled"] is None
 
 
+LISTS = graphs.batch(graphs.window(2) | graphs.hubs([0]) | graphs.window(1, 3), [20, 9])
+"""Of which every tensor of the layout has something."""
+
+
 def operator_arguments(**changes: Any) -> tuple[Any, ...]:
-    layout = layout_of(graphs.batch(graphs.causal(), [9, 5]), TilesLayout)
-    tensors = [changes.get(n, getattr(layout, n)) for n in ("start", "stop", "edge")]
-    tensors += [changes.get(n, getattr(layout, n)) for n in ("block", "unit")]
-    given = [torch.randn(2, 14, 2, 8, requires_grad=True) for _ in range(3)]
-    return *given, tensors, 60, 0.3, 0.25, 7, 2, True
+    layout = layout_of(LISTS, TilesLayout)
+    tensors = [changes.get(n, getattr(layout, n)) for n in (*TENSORS, *GRADIENT)]
+    given = [torch.randn(2, 29, 2, 8, requires_grad=True) for _ in range(3)]
+    return *given, tensors, 200, 0.3, 0.25, 7, 2, True
+
+
+def run_both_ways(*arguments: Any) -> None:
+    out, *_ = tiles_attend.operator(*arguments)
+    out.sum().backward()
 
 
 def test_the_operator_is_well_formed() -> None:
@@ -133,22 +148,82 @@ def test_compiles_without_a_break() -> None:
         torch.testing.assert_close(a, b)
 
 
-INT = {"dtype": torch.int32}
-HOSTILE = {
-    "a source before the unit": {"start": torch.full((14,), -1, **INT)},
-    "a source after the unit": {"stop": torch.full((14,), 15, **INT)},
-    "another unit's source": {"start": torch.zeros(14, **INT)},
-    "a row that is not there": {"block": torch.tensor([0, 9, 15], **INT)},
-    "rows before the first": {"block": torch.tensor([0, -3, 14], **INT)},
-    "a block that is not there": {"unit": torch.tensor([[0, 0], [3, 9], [2, 14]], **INT)},
-    "too few sources": {"unit": torch.tensor([[0, 0], [1, 9], [2, 13]], **INT)},
+FIELDS = {
+    "row": ("row",),
+    "column": ("column",),
+    "block": ("block",),
+    "block_piece": ("piece",),
+    "piece": ("block", "first", "last", "row", "row", "reach"),
+    "tile": ("column",),
+    "chunk": ("block", "block", "visit", "visit"),
+    "visit": ("tile", "use", "use", "slot"),
+    "use": ("piece",),
 }
+"""What the numbers of each tensor of a layout count; the kernels take none of them on trust."""
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_layout_is_refused(name: str) -> None:
-    with pytest.raises(library.NativeError, match="does not fit"):
-        tiles_attend.operator(*operator_arguments(**HOSTILE[name]))
+@pytest.mark.parametrize("bad", [-2, 2**31 - 1])
+@pytest.mark.parametrize(
+    ("name", "number"), [(n, i) for n, of in FIELDS.items() for i in range(len(of))]
+)
+def test_a_hostile_layout_is_refused(name: str, number: int, bad: int) -> None:
+    """In any place of any tensor, in the pass that reads it."""
+    given = getattr(layout_of(LISTS, TilesLayout), name)
+    for place in range(len(given)):
+        changed = given.clone()
+        changed.view(len(given), -1)[place, number] = bad
+        with pytest.raises(library.NativeError, match="does not fit"):
+            run_both_ways(*operator_arguments(**{name: changed}))
+
+
+def test_a_reach_beyond_its_piece_is_refused() -> None:
+    given = layout_of(LISTS, TilesLayout).reach
+    for place in (given[:, 0] < given[:, 1]).nonzero().flatten():
+        for number, bad in ((0, -2), (1, 99)):
+            changed = given.clone()
+            changed[place, number] = bad
+            with pytest.raises(library.NativeError, match="does not fit"):
+                tiles_attend.operator(*operator_arguments(reach=changed))
+
+
+def test_a_tile_that_chunks_share_is_summed_from_slots_that_exist() -> None:
+    graph = graphs.causal().bind(17 * TilesLayout.BLOCK)
+    layout = layout_of(graph, TilesLayout)
+    assert layout.slots > len(layout.merge) > 0
+    x = torch.randn(1, graph.num_targets, 1, 4, requires_grad=True)
+    for number, bad in itertools.product(range(3), (-2, 2**31 - 1)):
+        merge = layout.merge.clone()
+        merge[0, number] = bad
+        tensors = [merge if n == "merge" else getattr(layout, n) for n in (*TENSORS, *GRADIENT)]
+        with pytest.raises(library.NativeError, match="does not fit"):
+            run_both_ways(x, x, x, tensors, 9, 0.3, 0.0, 7, 0, False)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_one_long_text_is_divided_between_threads(threads: int) -> None:
+    """In both passes, and its gradients are the same bits whoever computes them."""
+    pattern = graphs.window(40) | graphs.hubs([3]) | graphs.expand(graphs.random(1), 64)
+    graph = pattern.bind(3000)
+    assert len(layout_of(graph, TilesLayout).chunk) > 1
+    torch.manual_seed(0)
+    given = [torch.randn(3000, 1, 8, requires_grad=True) for _ in range(3)]
+    before = torch.get_num_threads()
+    outcomes = []
+    for count in (1, threads):
+        torch.set_num_threads(count)
+        out = ew.attend(*given, graph, engine="tiles")
+        outcomes.append([out, *torch.autograd.grad(out.sin().sum(), given)])
+    torch.set_num_threads(before)
+    assert all(a.equal(b) for a, b in zip(*outcomes, strict=True))
+
+
+def test_a_long_text_takes_no_memory_for_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = graphs.window(64) | graphs.hubs([0]) | graphs.expand(graphs.random(3), 64)
+    graph = pattern.bind(20_000)
+    monkeypatch.setattr(type(graph), "edge_index", None)
+    layout = layout_of(graph, TilesLayout)
+    held = sum(x.numel() * x.element_size() for x in layout.tensors)
+    assert held < 200 * graph.num_targets < graph.num_edges
 
 
 @pytest.mark.parametrize("graph", [graphs.causal(), graphs.random(3)], ids=repr)

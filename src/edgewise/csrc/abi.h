@@ -161,7 +161,45 @@ typedef struct {
   void* slots;  // [batch, slots, 2, heads]
 } ew_softmax_args;
 
-// Targets that each read one run of sources: start[i] to stop[i], counted as edges from edge[i].
+// Neighbouring sources that a block of targets reads, at places from `first` to before `last`. Each
+// of the rows from `row_begin` to before `row_end` has a reach, from the number `reach` on.
+typedef struct {
+  int32_t block;
+  int32_t first;
+  int32_t last;
+  int32_t row_begin;
+  int32_t row_end;
+  int32_t reach;
+  int32_t step;  // of the numbers of edges, from one source to the next
+  int32_t reserved;
+} ew_piece;
+
+// What a row reads of a piece: sources from begin to before end; `edge` is the number of the first.
+typedef struct {
+  int32_t begin;
+  int32_t end;
+  int32_t edge;
+} ew_reach;
+
+// Blocks of targets whose gradients one thread computes at a time, and the visits in which it does.
+typedef struct {
+  int32_t block_begin;
+  int32_t block_end;
+  int32_t visit_begin;
+  int32_t visit_end;
+} ew_tiles_chunk;
+
+// A tile of sources, and the pieces of a chunk's blocks that reach into it, by block. Where chunks
+// share a tile its gradients go to slots, one for each, and are summed afterwards, in slot order.
+typedef struct {
+  int32_t tile;
+  int32_t use_begin;
+  int32_t use_end;
+  int32_t slot;  // -1: its only visit
+} ew_visit;
+
+// Blocks of targets, each with the pieces that it reads. Rows and columns are places: `row` and
+// `column` say which target and source is at each.
 typedef struct {
   int64_t size;
   int32_t dtype;
@@ -173,13 +211,25 @@ typedef struct {
   int64_t rows;
   int64_t columns;
   int64_t blocks;
-  int64_t units;
-  const int32_t* start;  // [rows]
-  const int32_t* stop;   // [rows]
-  const int64_t* edge;   // [rows]
-  const int32_t* block;  // [blocks + 1] first row of each
-  const int32_t*
-      unit;  // [units + 1, 2] first block and source; only a unit's rows read its sources
+  int64_t pieces;
+  int64_t reaches;
+  int64_t tiles;
+  int64_t chunks;
+  int64_t visits;
+  int64_t uses;
+  int64_t merges;
+  int64_t slots;
+  const int32_t* row;           // [rows], null: in order
+  const int32_t* column;        // [columns], null: in order
+  const int32_t* block;         // [blocks + 1] first row of each
+  const int32_t* block_piece;   // [blocks + 1] first piece of each
+  const ew_piece* piece;        // [pieces]
+  const ew_reach* reach;        // [reaches]
+  const int32_t* tile;          // [tiles + 1] first column of each
+  const ew_tiles_chunk* chunk;  // [chunks]
+  const ew_visit* visit;        // [visits]
+  const int32_t* use;           // [uses] pieces
+  const ew_merge* merge;        // [merges] of tiles that not one chunk alone visits
   double scale;
   double dropout;
   uint64_t seed;
@@ -195,7 +245,10 @@ typedef struct {
   void* lse;             // A [batch, rows, heads] or null
   void* stats;           // A [batch, rows, 2, heads]: as in ew_attend_args
   const void* grad_lse;  // A [batch, rows, heads] or null
+  void* summed;          // A [batch, heads, slots, EW_TILE, width + value_width]
 } ew_tiles_args;
+
+enum { EW_BLOCK = 64, EW_TILE = 128 };  // targets of a block, sources of a tile, at most
 
 #ifdef __cplusplus
 }

@@ -67,8 +67,15 @@ EW_CALL(softmax, ew_softmax_args)
 EW_CALL(aggregate, ew_aggregate_args)
 EW_CALL(aggregate_grad_rows, ew_aggregate_args)
 EW_CALL(aggregate_grad_columns, ew_aggregate_args)
-EW_CALL(tiles, ew_tiles_args)
-EW_CALL(tiles_grad, ew_tiles_args)
+
+EW_EXPORT int32_t ew_tiles(const ew_tiles_args* args) {
+  const ew::Kernels* k = args->size == sizeof(ew_tiles_args) ? kernels(args->dtype) : nullptr;
+  return k && ew::tiles_fit(*args) ? k->tiles(args) : EW_BAD_ARGUMENT;
+}
+EW_EXPORT int32_t ew_tiles_grad(const ew_tiles_args* args) {
+  const ew::Kernels* k = args->size == sizeof(ew_tiles_args) ? kernels(args->dtype) : nullptr;
+  return k && ew::tiles_grad_fit(*args) ? k->tiles_grad(args) : EW_BAD_ARGUMENT;
+}
 
 // The pass over rows, then (where the edges by source are given) over transposed rows.
 EW_EXPORT int32_t ew_attend_grad(const ew_attend_args* args) {

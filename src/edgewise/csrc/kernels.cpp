@@ -112,9 +112,8 @@ static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
   return run_rows<ExtremeValueGradient>(*args, *args->side);
 }
 
-// Every part (a block or a unit of targets) of every head of every batch member.
+// Every part (a block or a chunk of targets, or a shared tile) of every head of every batch member.
 template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 parts) {
-  if (!fits(args)) return EW_BAD_ARGUMENT;
   const i64 heads = args.heads;
   return run<Stage>(args, args.batch * heads * parts, [&](Stage& stage, i64 item) {
     stage.compute(item / (heads * parts), int(item / parts % heads), item % parts);
@@ -122,7 +121,8 @@ template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 parts) {
 }
 static i32 tiles(const ew_tiles_args* args) { return run_tiles<TilesForward>(*args, args->blocks); }
 static i32 tiles_grad(const ew_tiles_args* args) {
-  return run_tiles<TilesBackward>(*args, args->units);
+  const i32 status = run_tiles<TilesBackward>(*args, args->chunks);
+  return status == EW_OK ? run_tiles<TilesMerge>(*args, args->merges) : status;
 }
 
 }  // namespace EW_NS

@@ -18,4 +18,8 @@ struct Kernels {
   int32_t (*tiles_grad)(const ew_tiles_args*);
 };
 
+// Whether no index of a layout leads out of its array: for the forward pass, and for both.
+bool tiles_fit(const ew_tiles_args& args);
+bool tiles_grad_fit(const ew_tiles_args& args);
+
 }  // namespace ew

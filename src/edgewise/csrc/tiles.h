@@ -1,13 +1,16 @@
-// Attention of targets that each read one run of sources, as small matrix products.
+// Attention of targets that read runs of sources, as small matrix products.
 //
-// A block is up to kBlock targets, a tile up to kTile of the sources that they read. Scores of a
-// block and a tile are a product in registers, kGroup targets at once, and only over the sources
-// that one of these kGroup reads, so that a causal graph costs half of a complete one. Softmax runs
-// along the tiles with a running maximum. Nothing as large as the scores of all pairs is ever held.
+// A block is up to kBlock targets, with a list of pieces: runs of neighbouring sources, and what
+// each target reads of them. A tile is up to kTile of these sources, from one piece or from many.
+// Scores of a block and a tile are a product in registers, kGroup targets at once, and only over
+// vectors of sources of which one of these kGroup reads some, so that a causal graph costs half of a
+// complete one. Softmax runs along the tiles with a running maximum. Nothing as large as the scores
+// of all pairs is ever held.
 //
-// A unit is a range of targets and the range of sources that they alone may read: a member of a
-// packed batch. The backward pass takes a unit and a head at a time, so that every gradient belongs
-// to one thread.
+// The backward pass takes a chunk of blocks and a head at a time: it visits the tiles of sources
+// that the chunk reads, and adds up the gradients of the chunk's queries. Gradients of a tile that
+// several chunks read go to slots and are summed in the order of chunks, so that they are the same
+// for any number of threads.
 #pragma once
 
 #include "dropout.h"
@@ -17,7 +20,7 @@
 namespace EW_NS {
 
 constexpr int kGroup = kVectorBytes == 64 ? 8 : kWidth < 4 ? kWidth : 4;
-constexpr int kBlock = 64, kTile = 128;
+constexpr int kBlock = EW_BLOCK, kTile = EW_TILE;
 
 // ---- products ----
 
@@ -107,12 +110,13 @@ template <int L, int Left> EW_INLINE void transpose(Vec<A, L>* x) {
 
 EW_INLINE int up_to(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// One head of `n` nodes.
+// One head of `n` nodes: those that `node` lists, or neighbours.
 struct HeadRows {
   const T* first;
   i64 stride;
   int n, width;
-  const T* row(int i) const { return first + i * stride; }
+  const i32* node;
+  const T* row(int i) const { return first + (node ? node[i] : i) * stride; }
 };
 
 // to[i, d], with zeros up to whole vectors along d and whole groups along i; whether all is finite
@@ -156,39 +160,58 @@ EW_INLINE void pack_transposed(A* to, HeadRows x) {
 struct Range {
   int begin, end;
   bool empty() const { return begin >= end; }
-  Range from(int first) const { return {begin - first, end - first}; }
   Range within(int low, int high) const {
     return {begin > low ? begin : low, end < high ? end : high};
   }
   // of the vectors that hold it
   Range whole() const { return {begin / kWidth * kWidth, up_to(end, kWidth)}; }
-  bool covers(int first) const { return begin <= first && first + kWidth <= end; }
-  // which of the places from `first` on, a vector of them, are in the range
+};
+
+// A set of the columns of a tile, a bit each.
+struct Columns {
+  u64 word[kTile / 64];
+
+  static EW_INLINE u64 below(int column) {
+    return column <= 0 ? 0 : column >= 64 ? ~u64(0) : (u64(1) << column) - 1;
+  }
+  EW_INLINE void add(Range range) {
+    for (int w = 0; w < kTile / 64; ++w)
+      word[w] |= below(range.end - 64 * w) & ~below(range.begin - 64 * w);
+  }
+  EW_INLINE void add(const Columns& other) {
+    for (int w = 0; w < kTile / 64; ++w) word[w] |= other.word[w];
+  }
+  // those of the `Count` columns from a multiple of it on
+  template <int Count> EW_INLINE u64 of(int first) const {
+    return word[first / 64] >> first % 64 & (~u64(0) >> (64 - Count));
+  }
+  EW_INLINE bool covers(int first) const { return of<kWidth>(first) == ~u64(0) >> (64 - kWidth); }
+  // which of a vector of columns are in the set
   EW_INLINE auto holds(int first) const {
     using I = typename IntOf<A>::type;
-    Vec<I, kWidth> place;
-    EW_EACH (i, kWidth) place[i] = I(i);
-    return (place >= I(begin - first)) & (place < I(end - first));
+    using Ints = Vec<I, kWidth>;
+    Ints bit, all{};
+    EW_EACH (i, kWidth) bit[i] = I(1) << i;
+    all += I(of<kWidth>(first));
+    return (all & bit) != 0;
   }
 };
 
-// Whether no index leads out of its array, and every unit's rows read the unit's sources alone.
-static bool fits(const ew_tiles_args& a) {
-  if (a.blocks < 0 || a.units < 0 || a.unit[0] || a.unit[1] || a.block[0]) return false;
-  if (a.unit[2 * a.units] != a.blocks || a.unit[2 * a.units + 1] != a.columns) return false;
-  if (a.block[a.blocks] != a.rows) return false;
-  for (i64 u = 0; u < a.units; ++u) {
-    const i32 *from = a.unit + 2 * u, *to = from + 2;
-    if (from[0] > to[0] || from[1] > to[1] || to[0] > a.blocks || to[1] > a.columns) return false;
-    for (i32 k = from[0]; k < to[0]; ++k) {
-      const i32 begin = a.block[k], end = a.block[k + 1];
-      if (begin < 0 || end < begin || end - begin > kBlock || end > a.rows) return false;
-      for (i32 i = begin; i < end; ++i)
-        if (a.start[i] < a.stop[i] && (a.start[i] < from[1] || a.stop[i] > to[1])) return false;
-    }
-  }
-  return true;
-}
+// A part of a tile: `count` sources of a piece from the place `first` on, at `column`.
+struct Portion {
+  const ew_piece* piece;
+  int first, column, count;
+};
+
+// What the targets of a group read of a tile: each, all together, and in runs of vectors that are
+// not empty (the first and the last trimmed to what is read). A target with `all` reads
+// all of these vectors.
+struct Reads {
+  Columns own[kGroup], any;
+  bool all[kGroup];
+  int spans;
+  Range span[kTile / kWidth];
+};
 
 // What both passes share, for one head of a batch member at a time.
 struct Tiles {
@@ -198,7 +221,11 @@ struct Tiles {
   // a block of targets, and in [.., width] a tile of sources, or in [width, ..] transposed
   A* query;  // [kBlock, Dp] scaled
   A* key_t;
-  A* weights;  // [kBlock, kTile]: scores, then weights
+  A* weights;        // [kBlock, kTile]: scores, then weights
+  u32* edges;        // [kTile] numbers of a row's edges
+  i32* nodes;        // [kTile] sources of a tile
+  Portion* portion;  // [kTile] what a tile is made of
+  int portions = 0;
   static constexpr bool bad_index = false;
 
   explicit Tiles(const ew_tiles_args& args)
@@ -211,47 +238,97 @@ struct Tiles {
 
   void place_shared(Scratch& to) {
     to.place(query, kBlock * Dp), to.place(key_t, D * kTile), to.place(weights, kBlock * kTile);
+    to.place(edges, kTile), to.place(nodes, kTile), to.place(portion, kTile);
   }
 
   template <class P> P* at(const ew_nodes& x, i64 b, i64 node, int h, int width) const {
     return node_row<P>(x, b, node) + i64(h) * width;
   }
-  HeadRows head(const ew_nodes& x, i64 b, int h, int begin, int end, int width) const {
-    return {at<const T>(x, b, begin, h, width), x.node_stride, end - begin, width};
+  i64 row_node(int place) const { return a.row ? a.row[place] : place; }
+  i64 column_node(int place) const { return a.column ? a.column[place] : place; }
+  // the targets at the places from begin to end
+  HeadRows targets(const ew_nodes& x, i64 b, int h, int begin, int end, int width) const {
+    const T* const first = at<const T>(x, b, a.row ? 0 : begin, h, width);
+    return {first, x.node_stride, end - begin, width, a.row ? a.row + begin : nullptr};
   }
-  A* stats_of(i64 b, i64 row, int h) const {  // 1 / sum is H places on
-    return static_cast<A*>(a.stats) + (b * a.rows + row) * 2 * H + h;
+  // the sources of a tile of `count` columns
+  HeadRows sources(const ew_nodes& x, i64 b, int h, int count, int width) const {
+    const bool listed = a.column || portions != 1;
+    const T* const first = at<const T>(x, b, listed ? 0 : portion[0].first, h, width);
+    return {first, x.node_stride, count, width, listed ? nodes : nullptr};
   }
-  // the sources that the rows [begin, end) read, and those that lie between
-  Range reach(int begin, int end) const {
-    Range all{INT32_MAX, 0};
-    for (int i = begin; i < end; ++i) {
-      if (a.start[i] >= a.stop[i]) continue;
-      if (a.start[i] < all.begin) all.begin = a.start[i];
-      if (a.stop[i] > all.end) all.end = a.stop[i];
+  void list_sources() {
+    if (!a.column && portions == 1) return;
+    for (int p = 0; p < portions; ++p)
+      for (int j = 0; j < portion[p].count; ++j)
+        nodes[portion[p].column + j] = i32(column_node(portion[p].first + j));
+  }
+  // the tile of sources from the place `first` on
+  void fetch(i64 b, int h, int first, int last) const {
+    for (int place = first; place < last && place < first + kTile; ++place) {
+      prefetch(at<const T>(a.key, b, column_node(place), h, D), D);
+      prefetch(at<const T>(a.value, b, column_node(place), h, Dv), Dv);
     }
-    return all;
   }
-  // what one row reads of the sources from first to last, counted from first
-  Range row_reach(int row, int first, int last) const {
-    return Range{a.start[row], a.stop[row]}.within(first, last).from(first);
+  A* stats_of(i64 b, i64 node, int h) const {  // 1 / sum is H places on
+    return static_cast<A*>(a.stats) + (b * a.rows + node) * 2 * H + h;
+  }
+  // what the row at a place reads of a portion, as columns
+  Range reach(const Portion& p, int row) const {
+    const ew_reach& x = a.reach[p.piece->reach + row - p.piece->row_begin];
+    const Range found = Range{x.begin, x.end}.within(p.first, p.first + p.count);
+    return {found.begin - p.first + p.column, found.end - p.first + p.column};
+  }
+  // what the `count` rows from the place `row` on read of the first `columns` columns of the tile
+  EW_OUTLINE void look(Reads& to, int row, int count, int columns) const {
+    for (int r = 0; r < kGroup; ++r) to.own[r] = Columns{};
+    for (int i = 0; i < portions; ++i) {
+      const Portion& p = portion[i];
+      const Range rows = Range{p.piece->row_begin, p.piece->row_end}.within(row, row + count);
+      for (int r = rows.begin; r < rows.end; ++r) to.own[r - row].add(reach(p, r));
+    }
+    to.any = to.own[0];
+    for (int r = 1; r < count; ++r) to.any.add(to.own[r]);
+    to.spans = 0;
+    Columns wide{};
+    for (int j = 0; j < columns; j += kWidth) {
+      const u64 here = to.any.template of<kWidth>(j);
+      if (!here) continue;
+      wide.word[j / 64] |= ~u64(0) >> (64 - kWidth) << j % 64;
+      const int last = j + 64 - __builtin_clzll(here);
+      if (to.spans && up_to(to.span[to.spans - 1].end, kWidth) == j)
+        to.span[to.spans - 1].end = last;
+      else to.span[to.spans++] = {j + __builtin_ctzll(here), last};
+    }
+    for (int r = 0; r < kGroup; ++r)
+      to.all[r] = !__builtin_memcmp(&to.own[r], &wide, sizeof(Columns));
   }
 
-  // Dropout's factors of a vector of edges, by the number of the first
+  // Dropout's factors of a vector of edges
   struct Mask : Dropout {
     u32 head;
-    EW_INLINE Vector of(u32 edge) const {
+    EW_INLINE Vector of(const u32* edges) const {
       using Words = Vec<u32, kWidth>;
-      Words place;
-      EW_EACH (i, kWidth) place[i] = u32(i);
-      return factor<kWidth>(edge_word<Words>(place + edge) ^ head);
+      Words edge;
+      __builtin_memcpy(&edge, edges, sizeof(Words));
+      return factor<kWidth>(edge_word<Words>(edge) ^ head);
     }
   };
   Mask mask(i64 b, int h) const {
     return {{a.seed, a.dropout, a.first_edge, b}, Dropout::head_word(u32(h))};
   }
-  // the number of the edge from source j to target i, counted on where there is none
-  u32 edge(int i, int j) const { return u32(a.edge[i]) + u32(j - a.start[i]); }
+  // the numbers of a row's edges, by column
+  void list_edges(int row) {
+    for (int i = 0; i < portions; ++i) {
+      const Portion& p = portion[i];
+      if (row < p.piece->row_begin || row >= p.piece->row_end) continue;
+      const ew_reach& x = a.reach[p.piece->reach + row - p.piece->row_begin];
+      const Range own = reach(p, row);
+      const u32 step = u32(p.piece->step);
+      const u32 base = u32(x.edge) + step * u32(p.first - x.begin - p.column);
+      for (int j = own.begin; j < own.end; ++j) edges[j] = base + step * u32(j);
+    }
+  }
 };
 
 struct TilesForward : Tiles {
@@ -272,48 +349,71 @@ struct TilesForward : Tiles {
 
   EW_OUTLINE void compute(i64 b, int h, i64 block) {
     const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
-    const Range all = reach(begin, end);
-    pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
+    pack(query, Dp, targets(a.query, b, h, begin, end, D), A(a.scale));
     zero(out, i64(up_to(n, kGroup)) * Vp);
     for (int i = 0; i < kBlock; ++i) most[i] = -kInf<A>, total[i] = 0;
-    for (int first = all.begin; first < all.end; first += kTile) {
-      const int last = first + kTile < all.end ? first + kTile : all.end;
-      pack_transposed(key_t, head(a.key, b, h, first, last, D));
-      finite_value = pack(value, Vp, head(a.value, b, h, first, last, Dv), 1);
-      for (int g = 0; g < n; g += kGroup)
-        group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, first, last, first > all.begin);
+    int filled = 0;
+    bool more = false;
+    const auto finish = [&] {
+      tile(b, h, begin, n, filled, more);
+      filled = portions = 0;
+      more = true;
+    };
+    for (i32 i = a.block_piece[block]; i < a.block_piece[block + 1]; ++i) {
+      const ew_piece& p = a.piece[i];
+      for (int first = p.first; first < p.last;) {
+        const int room = kTile - filled, count = p.last - first < room ? p.last - first : room;
+        portion[portions++] = {&p, first, filled, count};
+        first += count, filled += count;
+        // Where few rows read much there is little to do until the next tile comes from memory.
+        if (p.row_end - p.row_begin <= kGroup) fetch(b, h, first, p.last);
+        if (filled == kTile) finish();
+      }
     }
+    if (filled) finish();
     for (int i = 0; i < n; ++i) {
+      const i64 node = row_node(begin + i);
       const A inverse = total[i] == 0 ? A(0) : 1 / total[i];
-      narrow_row(at<T>(a.out, b, begin + i, h, Dv), out + i * Vp, Dv, inverse);
-      A* const stats = stats_of(b, begin + i, h);
+      narrow_row(at<T>(a.out, b, node, h, Dv), out + i * Vp, Dv, inverse);
+      A* const stats = stats_of(b, node, h);
       stats[0] = most[i] == -kInf<A> ? A(0) : most[i];
       stats[H] = inverse;
       if (!a.lse) continue;
-      A* const lse = static_cast<A*>(a.lse) + (b * a.rows + begin + i) * H + h;
+      A* const lse = static_cast<A*>(a.lse) + (b * a.rows + node) * H + h;
       *lse = total[i] == 0 ? -kInf<A> : most[i] + log_of(total[i]);
     }
   }
 
+  // the `n` rows from the place `begin` on, and a tile of sources
+  void tile(i64 b, int h, int begin, int n, int columns, bool more) {
+    list_sources();
+    pack_transposed(key_t, sources(a.key, b, h, columns, D));
+    finite_value = pack(value, Vp, sources(a.value, b, h, columns, Dv), 1);
+    for (int g = 0; g < n; g += kGroup)
+      group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, columns, more);
+  }
+
   // kGroup targets from g on, `count` of them real, and a tile of sources
-  EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int first, int last, bool more) {
-    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first);
-    const Range wide = read.whole();
-    if (read.empty()) return;
+  EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int columns, bool more) {
+    Reads read;
+    look(read, begin + g, count, columns);
+    if (!read.spans) return;
     A* const s = weights + g * kTile;
-    product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
-                   wide.end - wide.begin, D);
     Vector lanes[kGroup];
-    for (int r = 0; r < kGroup; ++r) {
-      const Range own = r < count ? row_reach(begin + g + r, first, last) : Range{0, 0};
-      lanes[r] = splat<A, kWidth>(-kInf<A>);
-      for (int j = wide.begin; j < wide.end; j += kWidth) {
-        Vector x = load<kWidth>(s + r * kTile + j);
-        if (!own.covers(j)) {
-          x = own.holds(j) ? x : splat<A, kWidth>(-kInf<A>);
-          store<kWidth>(s + r * kTile + j, x);
+    for (int r = 0; r < kGroup; ++r) lanes[r] = splat<A, kWidth>(-kInf<A>);
+    for (int i = 0; i < read.spans; ++i) {
+      const Range wide = read.span[i].whole();
+      product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+                     wide.end - wide.begin, D);
+      for (int r = 0; r < kGroup; ++r) {
+        for (int j = wide.begin; j < wide.end; j += kWidth) {
+          Vector x = load<kWidth>(s + r * kTile + j);
+          if (!read.all[r] && !read.own[r].covers(j)) {
+            x = read.own[r].holds(j) ? x : splat<A, kWidth>(-kInf<A>);
+            store<kWidth>(s + r * kTile + j, x);
+          }
+          lanes[r] = x > lanes[r] ? x : lanes[r];
         }
-        lanes[r] = x > lanes[r] ? x : lanes[r];
       }
     }
     using Each = Vec<A, kGroup>;  // a number for each row of the group
@@ -323,30 +423,41 @@ struct TilesForward : Tiles {
     const Each shift = now == -kInf<A> ? Each{} : now, fade = exp_vec<kGroup>(before - shift);
     for (int r = 0; r < kGroup; ++r) {
       lanes[r] = Vector{};
-      for (int j = wide.begin; j < wide.end; j += kWidth) {
-        const Vector w = exp_vec<kWidth>(load<kWidth>(s + r * kTile + j) - shift[r]);
-        lanes[r] += w;
-        store<kWidth>(s + r * kTile + j, w);
+      for (int i = 0; i < read.spans; ++i) {
+        const Range wide = read.span[i].whole();
+        for (int j = wide.begin; j < wide.end; j += kWidth) {
+          const Vector w = exp_vec<kWidth>(load<kWidth>(s + r * kTile + j) - shift[r]);
+          lanes[r] += w;
+          store<kWidth>(s + r * kTile + j, w);
+        }
       }
     }
     store<kGroup>(most + g, now);
     const Each sums = fold_each<Plus, A, kWidth, kGroup>(lanes);
     store<kGroup>(total + g, load<kGroup>(total + g) * fade + sums);
-    if (a.dropout > 0) drop(b, h, begin + g, count, first, wide, s);
+    if (a.dropout > 0) drop(b, h, begin + g, count, read, s);
     for (int r = 0; more && r < kGroup; ++r) {
       A* const to = out + (g + r) * Vp;
       for (int d = 0; d < Vp; d += kWidth) store<kWidth>(to + d, load<kWidth>(to + d) * fade[r]);
     }
-    add_product(TileRows{s + read.begin}, {value + read.begin * Vp, Vp}, {out + g * Vp, Vp}, Vp,
-                read.end - read.begin, finite_value);
+    for (int i = 0; i < read.spans; ++i) {
+      const Range own = read.span[i];
+      add_product(TileRows{s + own.begin}, {value + own.begin * Vp, Vp}, {out + g * Vp, Vp}, Vp,
+                  own.end - own.begin, finite_value);
+    }
   }
-  void drop(i64 b, int h, int row, int count, int first, Range wide, A* s) const {
+  void drop(i64 b, int h, int row, int count, const Reads& read, A* s) {
     const Mask kept = mask(b, h);
-    for (int r = 0; r < count; ++r)
-      for (int j = wide.begin; j < wide.end; j += kWidth) {
-        A* const to = s + r * kTile + j;
-        store<kWidth>(to, load<kWidth>(to) * kept.of(edge(row + r, first + j)));
+    for (int r = 0; r < count; ++r) {
+      list_edges(row + r);
+      for (int i = 0; i < read.spans; ++i) {
+        const Range wide = read.span[i].whole();
+        for (int j = wide.begin; j < wide.end; j += kWidth) {
+          A* const to = s + r * kTile + j;
+          store<kWidth>(to, load<kWidth>(to) * kept.of(edges + j));
+        }
       }
+    }
   }
 };
 
@@ -357,15 +468,16 @@ struct TilesBackward : Tiles {
   A* grads;                // [kBlock, kTile] of the scores
   A* grad_key;             // [kTile, Dp]
   A* grad_value;           // [kTile, Vp]
-  A* grad_query;           // [targets of a unit, Dp]
-  A* delta;                // [targets of a unit] grad . out, less the gradient of the log-sum-exp
+  A* grad_query;           // [targets of a chunk, Dp]
+  A* delta;                // [targets of a chunk] grad . out, less the gradient of the log-sum-exp
+  Reads* reads;            // [kBlock / kGroup]
   bool finite_key = true;  // of the tile at hand
 
   EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
   EW_COLD bool prepare() {
     i64 rows = 0;
-    for (i64 u = 0; u < a.units; ++u) {
-      const i64 count = a.block[a.unit[2 * u + 2]] - a.block[a.unit[2 * u]];
+    for (i64 c = 0; c < a.chunks; ++c) {
+      const i64 count = a.block[a.chunk[c].block_end] - a.block[a.chunk[c].block_begin];
       rows = count > rows ? count : rows;
     }
     return memory.allocate([&](Scratch& to) {
@@ -374,121 +486,180 @@ struct TilesBackward : Tiles {
       to.place(grad, kBlock * Vp), to.place(grads, kBlock * kTile);
       to.place(grad_key, kTile * Dp), to.place(grad_value, kTile * Vp);
       to.place(grad_query, (rows + kGroup) * Dp), to.place(delta, rows);
+      to.place(reads, kBlock / kGroup);
     });
   }
 
-  EW_OUTLINE void compute(i64 b, int h, i64 u) {
-    const i64 block_begin = a.unit[2 * u], block_end = a.unit[2 * u + 2];
-    const int first_row = a.block[block_begin], last_row = a.block[block_end];
-    const int first_column = a.unit[2 * u + 1], last_column = a.unit[2 * u + 3];
+  EW_OUTLINE void compute(i64 b, int h, i64 c) {
+    const ew_tiles_chunk& chunk = a.chunk[c];
+    const int first_row = a.block[chunk.block_begin], last_row = a.block[chunk.block_end];
     zero(grad_query, i64(last_row - first_row + kGroup) * Dp);
     const A* const grad_lse = static_cast<const A*>(a.grad_lse);
     for (int i = first_row; i < last_row; ++i) {
-      const T *o = at<const T>(a.out, b, i, h, Dv), *go = at<const T>(a.grad_out, b, i, h, Dv);
+      const i64 node = row_node(i);
+      const T *o = at<const T>(a.out, b, node, h, Dv),
+              *go = at<const T>(a.grad_out, b, node, h, Dv);
       Vector sum{};
       int d = 0;
       for (; d + kWidth <= Dv; d += kWidth) sum += load<kWidth>(o + d) * load<kWidth>(go + d);
       if (d < Dv) sum += load_some<kWidth>(o + d, Dv - d) * load_some<kWidth>(go + d, Dv - d);
-      const A lse = grad_lse ? grad_lse[(b * a.rows + i) * H + h] : A(0);
+      const A lse = grad_lse ? grad_lse[(b * a.rows + node) * H + h] : A(0);
       delta[i - first_row] = sum_lanes<kWidth, A>(sum) - lse;
     }
-    for (int first = first_column; first < last_column; first += kTile) {
-      const int last = first + kTile < last_column ? first + kTile : last_column;
-      tile(b, h, block_begin, block_end, first, last);
+    for (i32 v = chunk.visit_begin; v < chunk.visit_end; ++v) {
+      if (v + 1 < chunk.visit_end)
+        fetch(b, h, a.tile[a.visit[v + 1].tile], a.tile[a.visit[v + 1].tile + 1]);
+      visit(b, h, first_row, a.visit[v]);
     }
     for (int i = first_row; a.grad_query.data && i < last_row; ++i)
-      narrow_row(at<T>(a.grad_query, b, i, h, D), grad_query + i64(i - first_row) * Dp, D,
+      narrow_row(at<T>(a.grad_query, b, row_node(i), h, D), grad_query + i64(i - first_row) * Dp, D,
                  A(a.scale));
   }
 
-  EW_OUTLINE void tile(i64 b, int h, i64 block_begin, i64 block_end, int first, int last) {
-    const int first_row = a.block[block_begin];
+  // A tile of sources, and all blocks of a chunk that read of it.
+  EW_OUTLINE void visit(i64 b, int h, int first_row, const ew_visit& v) {
+    const int first = a.tile[v.tile], last = a.tile[v.tile + 1], columns = last - first;
+    portions = 1, portion[0] = {nullptr, first, 0, columns};
+    list_sources();
+    pack_transposed(key_t, sources(a.key, b, h, columns, D));
+    pack_transposed(value_t, sources(a.value, b, h, columns, Dv));
+    finite_key = pack(key, Dp, sources(a.key, b, h, columns, D), 1);
     zero(grad_key, i64(kTile) * Dp);
     zero(grad_value, i64(kTile) * Vp);
-    bool packed = false;
-    for (i64 block = block_begin; block < block_end; ++block) {
-      const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
-      if (reach(begin, end).within(first, last).empty()) continue;
-      if (!packed) {
-        pack_transposed(key_t, head(a.key, b, h, first, last, D));
-        pack_transposed(value_t, head(a.value, b, h, first, last, Dv));
-        finite_key = pack(key, Dp, head(a.key, b, h, first, last, D), 1);
-        packed = true;
-      }
-      const bool finite_query = pack(query, Dp, head(a.query, b, h, begin, end, D), A(a.scale));
-      const bool finite_grad = pack(grad, Vp, head(a.grad_out, b, h, begin, end, Dv), 1);
-      Range read[kBlock / kGroup];
-      for (int g = 0; g < n; g += kGroup) {
-        const int count = n - g < kGroup ? n - g : kGroup;
-        read[g / kGroup] = group(b, h, begin, g, count, first, last, first_row);
-      }
-      for (int j = 0; j < last - first; j += kGroup) {
-        const auto reads = [&](int g) {
-          return read[g / kGroup].begin < j + kGroup && read[g / kGroup].end > j;
-        };
-        for (int g = 0, run = 0; g < n;
-             g = run) {  // runs of groups that read some of these sources
-          for (run = g + kGroup; run < n && reads(run) == reads(g); run += kGroup) {
-          }
-          if (!reads(g)) continue;
-          const int depth = (run < n ? run : n) - g;
-          add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
-                      {grad_value + j * Vp, Vp}, Vp, depth, finite_grad);
-          add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
-                      {grad_key + j * Dp, Dp}, Dp, depth, finite_query);
+    for (i32 u = v.use_begin; u < v.use_end;) {
+      const i32 block = a.piece[a.use[u]].block;
+      portions = 0;
+      while (u < v.use_end && a.piece[a.use[u]].block == block) {
+        const ew_piece& p = a.piece[a.use[u++]];
+        const Range own = Range{p.first, p.last}.within(first, last);
+        if (own.empty()) continue;
+        if (portions == kTile) {  // as many as there is room for
+          block_of(b, h, first_row, block, columns);
+          portions = 0;
         }
+        portion[portions++] = {&p, own.begin, own.begin - first, own.end - own.begin};
       }
+      block_of(b, h, first_row, block, columns);
     }
-    for (int j = first; j < last; ++j) {
-      if (a.grad_key.data)
-        narrow_row(at<T>(a.grad_key, b, j, h, D), grad_key + (j - first) * Dp, D);
-      if (a.grad_value.data)
-        narrow_row(at<T>(a.grad_value, b, j, h, Dv), grad_value + (j - first) * Vp, Dv);
+    A* const slot = static_cast<A*>(a.summed) + ((b * H + h) * a.slots + v.slot) * kTile * (D + Dv);
+    for (int j = 0; j < columns; ++j) {
+      A *const of_key = grad_key + j * Dp, *const of_value = grad_value + j * Vp;
+      if (v.slot >= 0) {
+        copy(slot + j * (D + Dv), of_key, D);
+        copy(slot + j * (D + Dv) + D, of_value, Dv);
+        continue;
+      }
+      const i64 node = column_node(first + j);
+      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, h, D), of_key, D);
+      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, h, Dv), of_value, Dv);
     }
   }
 
-  // Weights after dropout and gradients of the scores of a group, zero where a row does not read;
-  // the sources read.
-  EW_OUTLINE Range group(i64 b, int h, int begin, int g, int count, int first, int last,
-                         int first_row) {
-    const Range read = reach(begin + g, begin + g + count).within(first, last).from(first);
-    const Range wide = read.whole();
-    if (read.empty()) return {0, 0};
-    A *const s = weights + g * kTile, *const ds = grads + g * kTile;
-    const int columns = wide.end - wide.begin;
-    product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
-                   columns, D);
-    product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile}, {ds + wide.begin, kTile},
-                   columns, Dv);
-    const Mask kept = mask(b, h);
-    for (int r = 0; r < count; ++r) {
-      const int i = begin + g + r;
-      const Range own = row_reach(i, first, last);
-      const A* const stats = stats_of(b, i, h);
-      const A shift = stats[0], inverse = stats[H], mean = delta[i - first_row];
-      for (int j = wide.begin; j < wide.end; j += kWidth) {
-        A *const to_weight = s + r * kTile + j, *const to_grad = ds + r * kTile + j;
-        Vector w = exp_vec<kWidth>(load<kWidth>(to_weight) - shift) * inverse;
-        Vector by = load<kWidth>(to_grad), after = w;
-        if (a.dropout > 0) {
-          const Vector keep = kept.of(edge(i, first + j));
-          by *= keep;
-          after *= keep;
+  // What a block adds to the gradients of a tile, and a tile to those of a block.
+  EW_OUTLINE void block_of(i64 b, int h, int first_row, i32 block, int columns) {
+    const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
+    Range in{n, 0};  // the groups that read
+    for (int g = 0; g < n; g += kGroup) {
+      Reads& read = reads[g / kGroup];
+      look(read, begin + g, n - g < kGroup ? n - g : kGroup, columns);
+      if (read.spans) in = {in.begin < g ? in.begin : g, g + kGroup < n ? g + kGroup : n};
+    }
+    if (in.empty()) return;
+    const int some = begin + in.begin, rest = begin + in.end;
+    const bool finite_query =
+        pack(query + in.begin * Dp, Dp, targets(a.query, b, h, some, rest, D), A(a.scale));
+    const bool finite_grad =
+        pack(grad + in.begin * Vp, Vp, targets(a.grad_out, b, h, some, rest, Dv), 1);
+    for (int g = in.begin; g < in.end; g += kGroup)
+      group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, first_row, reads[g / kGroup]);
+    for (int j = 0; j < columns; j += kGroup) {
+      const auto reads_some = [&](int g) {
+        return reads[g / kGroup].any.template of<kGroup>(j) != 0;
+      };
+      for (int g = in.begin, run = 0; g < in.end; g = run) {  // runs of groups that read some
+        for (run = g + kGroup; run < in.end && reads_some(run) == reads_some(g); run += kGroup) {
         }
-        by = w * (by - mean);
-        if (!own.covers(j)) {
-          const auto reads = own.holds(j);
-          after = reads ? after : Vector{};
-          by = reads ? by : Vector{};
-        }
-        store<kWidth>(to_weight, after);
-        store<kWidth>(to_grad, by);
+        if (!reads_some(g)) continue;
+        const int depth = (run < in.end ? run : in.end) - g;
+        add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
+                    {grad_value + j * Vp, Vp}, Vp, depth, finite_grad);
+        add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
+                    {grad_key + j * Dp, Dp}, Dp, depth, finite_query);
       }
     }
-    add_product(TileRows{ds + read.begin}, {key + read.begin * Dp, Dp},
-                {grad_query + i64(begin - first_row + g) * Dp, Dp}, Dp, read.end - read.begin,
-                finite_key);
-    return read;
+  }
+
+  // Weights after dropout and gradients of the scores of a group, zero where a row does not read.
+  EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int first_row,
+                        const Reads& read) {
+    A *const s = weights + g * kTile, *const ds = grads + g * kTile;
+    for (int i = 0; i < read.spans; ++i) {
+      const Range wide = read.span[i].whole();
+      const int columns = wide.end - wide.begin;
+      product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
+                     columns, D);
+      product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
+                     {ds + wide.begin, kTile}, columns, Dv);
+    }
+    const Mask kept = mask(b, h);
+    for (int r = 0; r < count; ++r) {
+      const int place = begin + g + r;
+      const A* const stats = stats_of(b, row_node(place), h);
+      const A shift = stats[0], inverse = stats[H], mean = delta[place - first_row];
+      if (a.dropout > 0) list_edges(place);
+      for (int i = 0; i < read.spans; ++i) {
+        const Range wide = read.span[i].whole();
+        for (int j = wide.begin; j < wide.end; j += kWidth) {
+          A *const to_weight = s + r * kTile + j, *const to_grad = ds + r * kTile + j;
+          Vector w = exp_vec<kWidth>(load<kWidth>(to_weight) - shift) * inverse;
+          Vector by = load<kWidth>(to_grad), after = w;
+          if (a.dropout > 0) {
+            const Vector keep = kept.of(edges + j);
+            by *= keep;
+            after *= keep;
+          }
+          by = w * (by - mean);
+          if (!read.all[r] && !read.own[r].covers(j)) {
+            const auto own = read.own[r].holds(j);
+            after = own ? after : Vector{};
+            by = own ? by : Vector{};
+          }
+          store<kWidth>(to_weight, after);
+          store<kWidth>(to_grad, by);
+        }
+      }
+    }
+    for (int i = 0; i < read.spans; ++i) {
+      const Range own = read.span[i];
+      for (int r = count; r < kGroup; ++r)  // these are in the place of the next block's
+        zero(ds + r * kTile + own.begin, own.end - own.begin);
+      add_product(TileRows{ds + own.begin}, {key + own.begin * Dp, Dp},
+                  {grad_query + i64(begin - first_row + g) * Dp, Dp}, Dp, own.end - own.begin,
+                  finite_key);
+    }
+  }
+};
+
+// The gradients of a tile that several chunks read, or none, from their slots.
+struct TilesMerge : Tiles {
+  A* sum;  // [D + Dv]
+
+  EW_COLD explicit TilesMerge(const ew_tiles_args& args) : Tiles(args) {}
+  EW_COLD bool prepare() {
+    return memory.allocate([&](Scratch& to) { to.place(sum, D + Dv); });
+  }
+  EW_OUTLINE void compute(i64 b, int h, i64 m) {
+    const ew_merge& merge = a.merge[m];
+    const int width = D + Dv;
+    const A* const slots = static_cast<const A*>(a.summed) + (b * H + h) * a.slots * kTile * width;
+    for (int j = 0, place = a.tile[merge.row]; place < a.tile[merge.row + 1]; ++j, ++place) {
+      zero(sum, width);
+      for (i64 s = merge.slot_begin; s < merge.slot_end; ++s)
+        add_scaled(sum, slots + (s * kTile + j) * width, 1, width);
+      const i64 node = column_node(place);
+      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, h, D), sum, D);
+      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, h, Dv), sum + D, Dv);
+    }
   }
 };
 

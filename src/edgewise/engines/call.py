@@ -85,7 +85,7 @@ class Problem:
 
     ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
     edges or that the mask is causal, so that no mask is needed. ``tiled`` counts the pairs that
-    groups of neighbouring targets span, where each target reads one run of sources; else it is
+    groups of neighbouring targets span, where each target reads runs of sources; else it is
     ``None``. ``duplicates()``, whether an edge is there twice, takes a sort.
     """
 

@@ -118,6 +118,12 @@ class DisjointUnion(Graph):
     def num_edges(self) -> int:
         return sum(part.num_edges for part in self._parts)
 
+    def in_degree(self) -> Tensor:
+        return self.cached("in_degree", self._degrees)
+
+    def _degrees(self) -> Tensor:
+        return torch.stack([part.in_degree() for part in self._parts]).sum(0)
+
     @property
     def device(self) -> torch.device:
         return self._parts[0].device

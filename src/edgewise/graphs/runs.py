@@ -100,6 +100,10 @@ class Lists:
     stop: Tensor
     step: int
 
+    def lengths(self) -> Tensor:
+        """How many sources each run has."""
+        return _lengths(self.start, self.stop, self.step)
+
     def at(self, index: Tensor) -> Lists:
         """These of the runs, by number or by mask."""
         return Lists(self.row[index], self.start[index], self.stop[index], self.step)

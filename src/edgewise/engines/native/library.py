@@ -45,13 +45,15 @@ def library() -> ctypes.CDLL | None:
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
-        for kernel in KERNELS:
-            getattr(loaded, kernel)
+        for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
+            getattr(loaded, function)
     except (OSError, AttributeError):  # damaged, or of another version
         return None
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
     loaded.ew_sum.restype = None
+    loaded.ew_tiles_pieces.argtypes = (*[c_int64] * 3, *[c_void_p] * 10)
+    loaded.ew_tiles_visits.argtypes = (c_int64, *[c_void_p] * 3, c_int64, *[c_void_p] * 5)
     loaded.ew_set_team.argtypes = (c_void_p,)
     loaded.ew_set_team(_openmp_team())
     return loaded

@@ -1,4 +1,4 @@
-"""Runs of neighbouring sources on the CPU: small matrix products over tiles, in C++."""
+"""Lists of runs of sources on the CPU: small matrix products over tiles, in C++."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ TILE = 128  # sources at a time
 
 
 class Tiles:
-    """Complete, causal and windowed graphs, and packed batches of them, without an n×n matrix.
+    """Windows, hubs, blocks, dilated windows, what ``|``, ``&`` and ``-`` make of these, batches.
 
-    Every output belongs to one thread: results are bitwise the same for any number of threads.
+    One pass forward and one backward, without an n×n matrix and without a list of edges: memory
+    grows with the number of runs. A long text is divided between threads in both passes. Every
+    output belongs to one thread: results are bitwise the same for any number of threads.
     16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
     reference's are.
     """
@@ -36,7 +38,7 @@ class Tiles:
         if problem.bias or problem.gain or problem.edge_vectors:
             reasons.append("bias, gain and edge vectors have no place in its products")
         if problem.tiled is None:
-            reasons.append("a target reads other than one run of neighbouring sources")
+            reasons.append("a target reads other sources than runs of them")
         if problem.operation == "attend" and not problem.width:
             reasons.append("keys of width 0 have no products")
         return reasons

@@ -26,11 +26,20 @@ from edgewise.engines.native.operator import (
     remembered,
     threads_for,
 )
-from edgewise.engines.tiles.layout import TilesLayout
+from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 
 DENSE = torch.contiguous_format
 NUMBERS = ("scale", "dropout", "seed", "first_edge")
 """Arguments that are members of the structure as they are."""
+COUNTED = {
+    "piece": "pieces",
+    "reach": "reaches",
+    "chunk": "chunks",
+    "visit": "visits",
+    "use": "uses",
+    "merge": "merges",
+}
+"""How the structure calls the numbers of these."""
 
 
 class TilesAttend(KernelOperator):
@@ -82,6 +91,10 @@ class TilesAttend(KernelOperator):
         if grad_lse is not None and given["with_lse"]:
             job.array("grad_lse", grad_lse)
         made = _gradients(job, given, needed)
+        members, heads, slots = job.members["batch"], job.members["heads"], job.members["slots"]
+        if slots:
+            width = out.shape[-1] + given["query"].shape[-1]
+            job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
         job.run("ew_tiles_grad")
         return made
 
@@ -90,8 +103,7 @@ class TilesAttend(KernelOperator):
         value: Tensor = given["value"]
         layout = given["layout"]
         if not isinstance(layout, TilesLayout):  # its tensors, as the operator gets them
-            start, stop, edge, block, unit = layout
-            layout = TilesLayout(start, stop, edge, block, unit, given["pairs"])
+            layout = TilesLayout(given["pairs"], *layout)
         members = remembered(
             layout.members,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
@@ -118,13 +130,14 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
         "rows": rows,
         "columns": columns,
         "blocks": layout.block.shape[0] - 1,
-        "units": layout.unit.shape[0] - 1,
-        "start": layout.start.data_ptr(),
-        "stop": layout.stop.data_ptr(),
-        "edge": layout.edge.data_ptr(),
-        "block": layout.block.data_ptr(),
-        "unit": layout.unit.data_ptr(),
+        "tiles": layout.tile.shape[0] - 1,
+        "slots": layout.slots,
     }
+    for name in (*TENSORS, *GRADIENT):
+        x: Tensor = getattr(layout, name)
+        if name in COUNTED:
+            sizes[COUNTED[name]] = x.shape[0]
+        sizes[name] = x.data_ptr() if x.numel() else 0
     results = {
         "out": (rows, values),
         "grad_query": (rows, keys),

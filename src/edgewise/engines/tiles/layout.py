@@ -1,49 +1,141 @@
-"""Runs of sources in blocks of targets: what the tiles kernels read."""
+"""Lists of runs of sources, in blocks of targets: what the tiles kernels read."""
 
 from __future__ import annotations
 
+from ctypes import c_int64
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from edgewise.engines.native import library
 from edgewise.engines.native.operator import Members
+
+TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
+GRADIENT = ("tile", "chunk", "visit", "use", "merge")
+"""Those that the backward pass alone reads."""
+
+
+class TileRuns(NamedTuple):
+    """Runs of sources by target, both at places of their own, which nobody else counts by.
+
+    Attributes:
+        row, column: the target and the source at each place, int32; empty where they are in order.
+        pointer: ``[rows + 1]``, int64: which runs each row has; ``None``: one each.
+        start, stop: ``[R]``, int64; nothing is read where ``start >= stop``.
+        edge: ``[R]``, int64, the number of each run's first edge.
+        step: ``[R]``, int64, of the numbers of edges from one source to the next; ``None``: 1.
+        block: ``[blocks + 1]``, int32: first row of blocks of at most ``TilesLayout.BLOCK``.
+        tile: ``[tiles + 1]``, int32: first column of tiles of at most ``TilesLayout.TILE``.
+        unit: ``[units + 1, 3]``, int32: first block, first tile and first column of each unit, a
+            range of targets and the range of sources that they alone read.
+        pairs: how many pairs of a target and a source there are.
+
+    """
+
+    row: Tensor
+    column: Tensor
+    pointer: Tensor | None
+    start: Tensor
+    stop: Tensor
+    edge: Tensor
+    step: Tensor | None
+    block: Tensor
+    tile: Tensor
+    unit: Tensor
+    pairs: int
 
 
 @dataclass(frozen=True, eq=False)
 class TilesLayout:
-    """Targets that each read one run of neighbouring sources, ``start`` to ``stop``.
+    """Blocks of targets, each with the pieces that it reads: see ``ew_tiles_args`` in ``abi.h``.
 
     Attributes:
-        start, stop: ``[num_targets]``, int32; ``start >= stop`` where nothing is read.
-        edge: ``[num_targets]``, int64, the number of each target's first edge.
-        block: ``[blocks + 1]``, int32: the targets in blocks of at most ``BLOCK``, none of which
-            goes beyond its unit.
-        unit: ``[units + 1, 2]``, int32: first block and first source of each unit, a range of
-            targets and the range of sources that they alone read.
         pairs: how many pairs of a target and a source there are, to choose threads by.
+        row, column, block: as in :class:`TileRuns`.
+        block_piece: ``[blocks + 1]``, the first piece of each block.
+        piece, reach: runs of neighbouring sources, and what each row reads of them.
+        tile, chunk, visit, use, merge: the order of the backward pass.
+        spanned: pairs that groups of targets compute for these.
+        brought: sources that are brought to blocks.
         members: what the operator remembers of calls on these targets, by their kind.
 
     """
 
     BLOCK: ClassVar[int] = 64
+    TILE: ClassVar[int] = 128
 
-    start: Tensor
-    stop: Tensor
-    edge: Tensor
-    block: Tensor
-    unit: Tensor
     pairs: int
+    row: Tensor
+    column: Tensor
+    block: Tensor
+    block_piece: Tensor
+    piece: Tensor
+    reach: Tensor
+    tile: Tensor
+    chunk: Tensor
+    visit: Tensor
+    use: Tensor
+    merge: Tensor
+    spanned: int = 0
+    brought: int = 0
     members: dict[Any, Members] = field(default_factory=dict, repr=False)
 
     @property
     def tensors(self) -> list[Tensor]:
         """Its tensors, in the order of the attributes."""
-        return [self.start, self.stop, self.edge, self.block, self.unit]
+        return [getattr(self, name) for name in (*TENSORS, *GRADIENT)]
+
+    @property
+    def slots(self) -> int:
+        """How many tiles of gradients chunks compute of sources that they share."""
+        return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def __reduce__(self) -> tuple[type[TilesLayout], tuple[Any, ...]]:
         """A copy, or one in another process, remembers no addresses of this one.
 
         Sending a tensor to a process moves it into shared memory; those here stay where they are.
         """
-        return TilesLayout, (*[x.clone() for x in self.tensors], self.pairs)
+        tensors = [x.clone() for x in self.tensors]
+        return TilesLayout, (self.pairs, *tensors, self.spanned, self.brought)
+
+    @classmethod
+    def of(cls, runs: TileRuns) -> TilesLayout:
+        """Pieces, and the order of the backward pass, by the native library."""
+        loaded = library.library()
+        if loaded is None:
+            raise library.NativeError(library.MISSING)
+        rows, columns, blocks = int(runs.block[-1]), int(runs.tile[-1]), len(runs.block) - 1
+        ends = runs.start.data_ptr(), runs.stop.data_ptr(), runs.edge.data_ptr()
+        pointer = None if runs.pointer is None else runs.pointer.data_ptr()
+        step = None if runs.step is None else runs.step.data_ptr()
+        (block_piece,) = _numbers((blocks + 1,))
+        first = block_piece.data_ptr()
+        given = rows, columns, blocks, runs.block.data_ptr(), pointer, *ends, step, first
+        counts = (c_int64 * 4)()
+        status = loaded.ew_tiles_pieces(*given, None, None, counts)
+        pieces, reaches, spanned, brought = counts
+        piece, reach = _numbers((pieces, 8), (reaches, 3))
+        pieces_at = piece.data_ptr()
+        status = status or loaded.ew_tiles_pieces(*given, pieces_at, reach.data_ptr(), counts)
+        if status:
+            raise library.NativeError(library.STATUS[status])
+
+        units = len(runs.unit) - 1, runs.unit.data_ptr(), first, pieces_at
+        counts = (c_int64 * 6)()
+        status = loaded.ew_tiles_visits(*units, 0, None, None, None, None, counts)
+        together, chunks, visits, uses, merges, _ = counts
+        chunk, visit, use, merge = _numbers((chunks, 4), (visits, 4), (uses,), (merges, 3))
+        made = chunk.data_ptr(), visit.data_ptr(), use.data_ptr(), merge.data_ptr()
+        status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
+        if status:
+            raise library.NativeError(library.STATUS[status])
+        parts = runs.row, runs.column, runs.block, block_piece, piece, reach, runs.tile
+        return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
+
+
+def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
+    """Memory to write to. It is NumPy's: ``torch.jit.trace`` keeps that as it is."""
+    return [torch.from_numpy(np.empty(shape, np.int32)) for shape in shapes]

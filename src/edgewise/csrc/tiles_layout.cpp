@@ -1,0 +1,306 @@
+// Makes the layout of tiles.h from runs of sources, and checks it before any kernel trusts it.
+//
+// Runs of a block of targets that lie side by side become a piece, in which each target has at most
+// one run. Blocks are grouped into chunks for the backward pass, and a chunk visits the tiles of
+// sources that its pieces reach into. All of it follows from the graph alone, never from the number
+// of threads.
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "kernels.h"
+
+#define EW_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int32_t kGap = 16;    // sources between two runs of one piece, at most
+constexpr int kOpen = 8;        // pieces that grow at a time
+constexpr int64_t kGroup = 8;   // targets computed together, where the cost is estimated
+constexpr int64_t kChunk = 16;  // blocks of a chunk, at least
+constexpr int64_t kShare = 3;   // slots for a tile, on average, at most
+
+// Memory that is there for the length of a call.
+template <class P> struct Array {
+  P* data;
+  explicit Array(int64_t count) : data(static_cast<P*>(malloc(size_t(count + 1) * sizeof(P)))) {}
+  Array(const Array&) = delete;
+  ~Array() { free(data); }
+  P& operator[](int64_t i) const { return data[i]; }
+};
+
+struct Run {
+  int32_t start, stop, row;
+  int64_t number;
+};
+
+}  // namespace
+
+// Runs by row: those of row i are numbers ptr[i] to ptr[i + 1], or i alone where ptr is null; `edge`
+// is the number of a run's first edge, `step` (null: 1) how far apart its edges are. Pieces of each
+// block; with `piece` null it only counts: pieces, reaches, pairs of targets and sources computed,
+// sources brought to blocks.
+EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
+                                  const int32_t* block, const int64_t* ptr, const int64_t* start,
+                                  const int64_t* stop, const int64_t* edge, const int64_t* step,
+                                  int32_t* block_piece, ew_piece* piece, ew_reach* reach,
+                                  int64_t* counts) {
+  const auto first_of = [&](int64_t row) { return ptr ? ptr[row] : row; };
+  int64_t pieces = 0, reaches = 0, pairs = 0, brought = 0, most = 0;
+  for (int64_t k = 0; k < blocks; ++k) {
+    if (block[k] < 0 || block[k + 1] < block[k] || block[k + 1] > rows) return EW_BAD_INDEX;
+    most = std::max(most, first_of(block[k + 1]) - first_of(block[k]));
+  }
+  Array<Run> run(most);
+  Array<int32_t> owner(most);
+  Array<ew_piece> made(most);
+  Array<uint64_t> taken(most);
+  Array<int32_t> span(2 * kGroup * most);  // of the groups of the pieces of a block
+  if (!run.data || !owner.data || !made.data || !taken.data || !span.data) return EW_NO_MEMORY;
+  if (block_piece) block_piece[0] = 0;
+  for (int64_t k = 0; k < blocks; ++k) {
+    int64_t count = 0;
+    for (int64_t row = block[k]; row < block[k + 1]; ++row)
+      for (int64_t r = first_of(row); r < first_of(row + 1); ++r) {
+        if (start[r] >= stop[r]) continue;
+        if (start[r] < 0 || stop[r] > columns) return EW_BAD_INDEX;
+        run[count++] = {int32_t(start[r]), int32_t(stop[r]), int32_t(row), r};
+      }
+    std::sort(run.data, run.data + count, [](const Run& a, const Run& b) {
+      return a.start != b.start ? a.start < b.start : a.row < b.row;
+    });
+    int64_t own = 0;
+    int64_t open[kOpen];
+    int opened = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      const Run& x = run[r];
+      const uint64_t bit = uint64_t(1) << (x.row - block[k]);
+      const int32_t apart = step ? int32_t(step[x.number]) : 1;
+      int still = 0;
+      for (int i = 0; i < opened; ++i)
+        if (x.start <= made[open[i]].last + kGap) open[still++] = open[i];
+      opened = still;
+      int64_t into = -1;
+      for (int i = 0; i < opened && into < 0; ++i)
+        if (!(taken[open[i]] & bit) && made[open[i]].step == apart) into = open[i];
+      if (into < 0) {
+        if (opened == kOpen) {
+          for (int i = 1; i < kOpen; ++i) open[i - 1] = open[i];
+          --opened;
+        }
+        into = open[opened++] = own++;
+        made[into] = {int32_t(k), x.start, x.stop, x.row, x.row + 1, 0, apart, 0};
+        taken[into] = 0;
+      }
+      ew_piece& p = made[into];
+      p.last = std::max(p.last, x.stop);
+      p.row_begin = std::min(p.row_begin, x.row), p.row_end = std::max(p.row_end, x.row + 1);
+      taken[into] |= bit;
+      owner[r] = int32_t(into);
+    }
+    for (int64_t i = 0; i < own; ++i) {
+      ew_piece& p = made[i];
+      p.reach = int32_t(reaches);
+      reaches += p.row_end - p.row_begin;
+      brought += p.last - p.first;
+      for (int64_t g = 0; g < kGroup; ++g)
+        span[2 * (kGroup * i + g)] = INT32_MAX, span[2 * (kGroup * i + g) + 1] = 0;
+      if (!piece) continue;
+      piece[pieces + i] = p;
+      for (int32_t row = p.row_begin; row < p.row_end; ++row)
+        reach[p.reach + row - p.row_begin] = {0, 0, 0};
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      const Run& x = run[r];
+      const ew_piece& p = made[owner[r]];
+      int32_t* const in = &span[2 * (kGroup * owner[r] + (x.row - block[k]) / kGroup)];
+      in[0] = std::min(in[0], x.start), in[1] = std::max(in[1], x.stop);
+      if (piece) reach[p.reach + x.row - p.row_begin] = {x.start, x.stop, int32_t(edge[x.number])};
+    }
+    for (int64_t i = 0; i < kGroup * own; ++i)
+      if (span[2 * i] < span[2 * i + 1]) pairs += kGroup * (span[2 * i + 1] - span[2 * i]);
+    pieces += own;
+    if (block_piece) block_piece[k + 1] = int32_t(pieces);
+    if (pieces >= INT32_MAX || reaches >= INT32_MAX) return EW_BAD_ARGUMENT;
+  }
+  counts[0] = pieces, counts[1] = reaches, counts[2] = pairs, counts[3] = brought;
+  return EW_OK;
+}
+
+namespace {
+
+// Numbers first block, first tile and first column of each unit: targets and the sources that they
+// alone may read.
+struct Units {
+  int64_t count;
+  const int32_t* unit;
+  const int32_t* block_piece;
+  const ew_piece* piece;
+
+  // Calls at_chunk(first block, last block) and then visit(tile, piece) for what the chunk reads.
+  template <class AtChunk, class Visit>
+  void each(int64_t blocks, const AtChunk& at_chunk, const Visit& visit) const {
+    for (int64_t u = 0; u < count; ++u) {
+      const int32_t *from = unit + 3 * u, *to = from + 3;
+      for (int64_t k = from[0]; k < to[0]; k += blocks) {
+        const int64_t end = std::min(k + blocks, int64_t(to[0]));
+        at_chunk(k, end);
+        for (int32_t p = block_piece[k]; p < block_piece[end]; ++p)
+          for (int32_t t = (piece[p].first - from[2]) / EW_TILE;
+               t <= (piece[p].last - 1 - from[2]) / EW_TILE; ++t)
+            visit(from[1] + t, p);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+// Chunks, visits, their uses of pieces, and merges. `blocks` is how many blocks make a chunk; where
+// it is 0 it is chosen, and all is only counted: blocks of a chunk, chunks, visits, uses, merges,
+// slots.
+EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int32_t* block_piece,
+                                  const ew_piece* piece, int64_t blocks, ew_tiles_chunk* chunk,
+                                  ew_visit* visit, int32_t* use, ew_merge* merge, int64_t* counts) {
+  const Units all{units, unit, block_piece, piece};
+  const int64_t tiles = unit[3 * units + 1], total = unit[3 * units];
+  Array<int32_t> visitors(tiles), seen(tiles), last(tiles), place(tiles);
+  if (!visitors.data || !seen.data || !last.data || !place.data) return EW_NO_MEMORY;
+  int64_t chunks, visits, uses, merges, slots;
+  const auto count = [&] {
+    chunks = visits = uses = merges = slots = 0;
+    for (int64_t t = 0; t < tiles; ++t) visitors[t] = 0, last[t] = -1;
+    all.each(
+        blocks, [&](int64_t, int64_t) { ++chunks; },
+        [&](int32_t t, int32_t) {
+          ++uses;
+          if (last[t] != chunks) last[t] = int32_t(chunks), ++visitors[t], ++visits;
+        });
+    for (int64_t t = 0; t < tiles; ++t)
+      if (visitors[t] != 1) ++merges, slots += visitors[t];
+  };
+  const bool fill = blocks > 0;
+  if (fill) count();
+  else
+    for (blocks = kChunk; count(), slots > kShare * tiles && blocks < total;) blocks *= 2;
+  counts[0] = blocks, counts[1] = chunks, counts[2] = visits, counts[3] = uses;
+  counts[4] = merges, counts[5] = slots;
+  if (!fill) return EW_OK;
+
+  // The first slot of each tile that is shared, and of each merge.
+  for (int64_t t = 0, slot = 0, m = 0; t < tiles; ++t) {
+    seen[t] = visitors[t] == 1 ? -1 : int32_t(slot);
+    if (visitors[t] == 1) continue;
+    merge[m++] = {int32_t(t), int32_t(slot), int32_t(slot + visitors[t])};
+    slot += visitors[t];
+  }
+  // Uses are sorted by tile within a chunk, by counting.
+  Array<int32_t> tile_of(uses), piece_of(uses);
+  if (!tile_of.data || !piece_of.data) return EW_NO_MEMORY;
+  for (int64_t t = 0; t < tiles; ++t) last[t] = -1, place[t] = 0;
+  int64_t c = -1, v = 0, u = 0, first_use = 0;
+  const auto finish = [&] {  // the chunk whose uses are first_use to u
+    if (c < 0) return;
+    const int64_t first_visit = v;
+    for (int64_t i = first_use; i < u; ++i) ++place[tile_of[i]];
+    for (int64_t i = first_use; i < u; ++i) {
+      const int32_t t = tile_of[i];
+      if (last[t] == c) continue;
+      last[t] = int32_t(c);
+      visit[v++] = {t, 0, 0, seen[t] < 0 ? -1 : seen[t]++};
+    }
+    std::sort(visit + first_visit, visit + v,
+              [](const ew_visit& a, const ew_visit& b) { return a.tile < b.tile; });
+    int64_t at = first_use;
+    for (int64_t i = first_visit; i < v; ++i) {
+      const int32_t t = visit[i].tile;
+      visit[i].use_begin = int32_t(at), visit[i].use_end = int32_t(at + place[t]);
+      at += place[t];
+      place[t] = visit[i].use_begin;
+    }
+    for (int64_t i = first_use; i < u; ++i) use[place[tile_of[i]]++] = piece_of[i];
+    for (int64_t i = first_visit; i < v; ++i) place[visit[i].tile] = 0;
+    chunk[c].visit_begin = int32_t(first_visit), chunk[c].visit_end = int32_t(v);
+    first_use = u;
+  };
+  all.each(
+      blocks,
+      [&](int64_t begin, int64_t end) {
+        finish();
+        chunk[++c] = {int32_t(begin), int32_t(end), 0, 0};
+      },
+      [&](int32_t t, int32_t p) { tile_of[u] = t, piece_of[u++] = p; });
+  finish();
+  return EW_OK;
+}
+
+namespace ew {
+
+namespace {
+
+bool all_within(const int32_t* index, int64_t count, int64_t end) {
+  uint32_t most = 0;
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, uint32_t(index[i]));
+  return !count || int64_t(most) < end;
+}
+// Rises from 0 to `end`, by at most `step` at a time.
+bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
+  if (x[0] != 0 || x[count] != end) return false;
+  bool good = true;
+  for (int64_t i = 0; i < count; ++i) good &= x[i + 1] >= x[i] && int64_t(x[i + 1]) - x[i] <= step;
+  return good;
+}
+
+}  // namespace
+
+bool tiles_fit(const ew_tiles_args& a) {
+  const int64_t sizes[] = {a.rows,   a.columns, a.blocks, a.pieces, a.reaches, a.tiles,
+                           a.chunks, a.visits,  a.uses,   a.merges, a.slots};
+  for (const int64_t size : sizes)
+    if (size < 0 || size > INT32_MAX) return false;
+  if (a.row && !all_within(a.row, a.rows, a.rows)) return false;
+  if (a.column && !all_within(a.column, a.columns, a.columns)) return false;
+  if (!rises(a.block, a.blocks, a.rows, EW_BLOCK)) return false;
+  if (!rises(a.block_piece, a.blocks, a.pieces, a.pieces)) return false;
+  for (int64_t k = 0; k < a.blocks; ++k)
+    for (int32_t i = a.block_piece[k]; i < a.block_piece[k + 1]; ++i) {
+      const ew_piece& p = a.piece[i];
+      if (p.block != k || p.first < 0 || p.last < p.first || p.last > a.columns) return false;
+      if (p.row_begin < a.block[k] || p.row_end < p.row_begin || p.row_end > a.block[k + 1])
+        return false;
+      if (p.reach < 0 || int64_t(p.reach) + p.row_end - p.row_begin > a.reaches) return false;
+      for (int32_t row = 0; row < p.row_end - p.row_begin; ++row) {
+        const ew_reach& r = a.reach[p.reach + row];
+        if (r.begin < r.end && (r.begin < p.first || r.end > p.last)) return false;
+      }
+    }
+  return true;
+}
+
+bool tiles_grad_fit(const ew_tiles_args& a) {
+  if (!tiles_fit(a) || !rises(a.tile, a.tiles, a.columns, EW_TILE)) return false;
+  for (int64_t c = 0; c < a.chunks; ++c) {
+    const ew_tiles_chunk& x = a.chunk[c];
+    if (x.block_begin < 0 || x.block_end < x.block_begin || x.block_end > a.blocks) return false;
+    if (x.visit_begin < 0 || x.visit_end < x.visit_begin || x.visit_end > a.visits) return false;
+    for (int32_t v = x.visit_begin; v < x.visit_end; ++v) {
+      const ew_visit& y = a.visit[v];
+      if (y.tile < 0 || y.tile >= a.tiles || y.slot < -1 || y.slot >= a.slots) return false;
+      if (y.use_begin < 0 || y.use_end < y.use_begin || y.use_end > a.uses) return false;
+      for (int32_t u = y.use_begin; u < y.use_end; ++u) {
+        if (a.use[u] < 0 || a.use[u] >= a.pieces) return false;
+        const int32_t block = a.piece[a.use[u]].block;
+        if (block < x.block_begin || block >= x.block_end) return false;
+      }
+    }
+  }
+  for (int64_t m = 0; m < a.merges; ++m) {
+    const ew_merge& x = a.merge[m];
+    if (x.row < 0 || x.row >= a.tiles || x.slot_begin < 0 || x.slot_end < x.slot_begin ||
+        x.slot_end > a.slots)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace ew
