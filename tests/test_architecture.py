@@ -55,6 +55,7 @@ EXTRAS = [
     "torch_geometric",
     "torchmetrics",
     "transformers",
+    "triton",
 ]
 
 
