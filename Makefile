@@ -66,7 +66,8 @@ bench-picture: install
 # Triton's interpreter, compiled for three machines, and what they move through memory is counted.
 gpu-check: install
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/pytest tests/triton --numprocesses $(WORKERS)
-	$(BIN)/python -m tests.triton.compiled --workers $(WORKERS)
+	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
+	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
 
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.

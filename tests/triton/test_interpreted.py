@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import triton_rows
 from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.triton_rows.launch import recorded
 from edgewise.engines.triton_rows.layout import Side, TritonLayout, sort_edges
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
@@ -197,6 +200,58 @@ def test_the_order_of_pieces_is_that_of_their_places() -> None:
 def piece_sum(piece: Tensor) -> Tensor:
     """As a program sums it: in tiles of 16 (there is one), by NumPy's pairwise sum."""
     return torch.from_numpy(piece.numpy().sum(keepdims=True))[0]
+
+
+WAITS = ("item", "tolist", "nonzero", "cpu", "numpy", "__bool__", "__int__", "__float__")
+"""Methods of tensors for which a GPU's host waits."""
+
+
+class Unread(TorchDispatchMode):
+    """No operation whose result the host reads, or whose size depends on numbers."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select", "_unique2"), name
+        return func(*args, **(kwargs or {}))
+
+
+def a_step(case: Case) -> Callable[[], object]:
+    """Forward and backward; what would be launched is listed, as interpreting it reads numbers."""
+    leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
+    nodes = [leaves[name] for name in ("query", "key", "value")]
+    options = case.options(leaves)
+
+    def step() -> object:
+        with recorded() as launches:
+            out = ew.attend(*nodes, case.over.given, engine="rows", **options)
+            torch.autograd.grad(out, list(leaves.values()), torch.ones_like(out), allow_unused=True)
+        return launches
+
+    return step
+
+
+@pytest.mark.parametrize("call", [name for name in SERVED if not CALLS[name].dropout])
+def test_a_warm_step_does_not_wait_for_the_device(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for dropout, whose seed is drawn on the host."""
+    step = a_step(CALLS[call].over(MIXED))
+    step()
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the host waits")
+
+    for name in WAITS:
+        monkeypatch.setattr(Tensor, name, refuse)
+    assert step()
+
+
+@pytest.mark.parametrize("call", ["plain", "everything", "tanh, projected, gain"])
+def test_nor_do_its_operators(call: str) -> None:
+    step = a_step(CALLS[call].over(MIXED))
+    step()
+    with Unread():
+        assert step()
 
 
 def test_sides_are_sorted_and_divided() -> None:

@@ -165,7 +165,17 @@ class _Call:
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """The words of :mod:`edgewise.engines.dropout`."""
+        """The words of :mod:`edgewise.engines.dropout`.
+
+        Raises:
+            RuntimeError: a CUDA graph is being captured, which would keep one mask for ever.
+
+        """
+        if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "a CUDA graph that is captured with dropout would drop the same weights in every "
+                "replay; capture with dropout=0.0 (model.eval()), or train without CUDA graphs"
+            )
         self.job.put(
             seed=seed & WORD,
             member_seed=(seed >> 32) & WORD,
