@@ -1,10 +1,11 @@
-# make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | sanitize
+# make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
+#      sanitize
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: gpu-check install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -60,6 +61,13 @@ bench: install
 # Time and memory against the number of edges and of nodes, as a PNG.
 bench-picture: install
 	$(BIN)/python -m benchmarks.cpu.picture benchmarks/scaling.png
+
+# All that can be known of the GPU's kernels without a GPU, in ten minutes on two cores: they are run by
+# Triton's interpreter, compiled for three machines, and what they move through memory is counted.
+gpu-check: install
+	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/pytest tests/triton --numprocesses $(WORKERS)
+	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
+	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
 
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.

@@ -54,6 +54,7 @@ EXTRAS = [
     "torch_geometric",
     "torchmetrics",
     "transformers",
+    "triton",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.errors import ArgumentError
 
@@ -106,6 +107,21 @@ def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
     return sum(others, first)
 
 
+_RANGES = WeakTensorKeyDictionary()
+
+
+def _range(index: Tensor) -> tuple[int, int]:
+    """The least and the greatest class; of an index on a GPU once, as to read them waits for it."""
+    if not index.numel():
+        return 0, -1
+    if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():
+        return int(index.min()), int(index.max())
+    known: tuple[object, tuple[int, int]] | None = _RANGES.get(index)
+    if known is None or known[0] != index._version:
+        known = _RANGES[index] = index._version, (int(index.min()), int(index.max()))
+    return known[1]
+
+
 def _check_index(index: Tensor, table: Tensor) -> None:
     if index.dtype.is_floating_point or index.dtype == torch.bool or index.dim() != 1:
         raise ArgumentError(
@@ -130,7 +146,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
         )
     if index.is_meta:  # shapes alone, no classes to look at
         return
-    low, high = (int(index.min()), int(index.max())) if index.numel() else (0, -1)
+    low, high = _range(index)
     if low < 0 or high >= table.shape[0]:
         raise ArgumentError(
             "TableBias.index",

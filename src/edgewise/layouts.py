@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.engines import triton_rows
 from edgewise.engines.dense import DenseLayout
 from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
+from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.graphs import Edges, Graph, Intervals, Runs
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.runs import MOST_STEPS, lists_of
@@ -76,7 +78,9 @@ def _edge_layout(graph: Graph) -> EdgeLayout:
 
 
 def _rows_layout(graph: Graph) -> RowsLayout:
-    return RowsLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
+    on_cpu = graph.device.type == "cpu" and not triton_rows.INTERPRETED
+    kind = RowsLayout if on_cpu or not triton_rows.serves(graph.device) else TritonLayout
+    return kind(graph.source, graph.target, graph.num_targets, graph.num_sources)
 
 
 def _grid(graph: Graph) -> tuple[int, bool]:

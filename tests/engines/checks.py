@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
@@ -59,8 +59,8 @@ class Report:
     closest: tuple[float, str] = (0.0, "")
 
 
-def check_case(case: Case) -> Report:
-    """All that must hold of this case."""
+def check_case(case: Case, engines: Sequence[str] = (*ENGINES, "auto", "merge")) -> Report:
+    """All that must hold of this case, on these engines."""
     report = Report()
     checks = {"attend": _check_attend, "aggregate": _check_aggregate}
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -70,18 +70,18 @@ def check_case(case: Case) -> Report:
                 check_graph(case.over.graph, case.over.matrix)
             report.ran.append("pattern")
         if not report.failures:
-            checks.get(case.operation, _check_steps)(case, report)
+            checks.get(case.operation, _check_steps)(case, report, engines)
     return report
 
 
-def _check_attend(case: Case, report: Report) -> None:
+def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
     clean = {name: leaf.tensor for name, leaf in case.leaves.items()}
     refusals = _refusals(case, clean, report)
     if refusals is None:
         return
     grads = _cotangents(case)
     known: dict[str, oracle.Attention] = {}  # where no mask of an engine's own is in it
-    for engine in [name for name, why in refusals.items() if not why] + ["auto"]:
+    for engine in [name for name in engines if name != "merge" and not refusals.get(name)]:
         if case.dropout and engine == "auto" and not refusals["dense"]:
             continue  # it may choose the engine that draws another mask
         with _Watch(report, engine):
@@ -100,7 +100,7 @@ def _check_attend(case: Case, report: Report) -> None:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
             if case.poison is not None:
                 _check_poison(case, engine, wanted, grads, report)
-    if not case.dropout and len(case.over.graph.parts) > 1:
+    if "merge" in engines and not case.dropout and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, grads, report)
     if case.meta:
@@ -480,14 +480,14 @@ def _check_meta(
     report.ran.append("meta")
 
 
-def _check_aggregate(case: Case, report: Report) -> None:
+def _check_aggregate(case: Case, report: Report, engines: Sequence[str]) -> None:
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
     rounding = ROUNDINGS[case.dtype]
     grads = {"out": _cotangents(case)["out"]}
     weight = case.leaves["weight"].exact if "weight" in case.leaves else None
     messages = _messages(case)
     refused = []
-    for engine in [*ENGINES, "auto"]:
+    for engine in [name for name in engines if name != "merge"]:
         with _Watch(report, engine):
             try:
                 result = _run_aggregate(case, engine, leaves, grads)
@@ -540,8 +540,8 @@ def _run_aggregate(
     return Result({"out": out}, _gradients(case, {"out": out}, grads, given))
 
 
-def _check_steps(case: Case, report: Report) -> None:
-    """Scores and weights of the edges, in the caller's order."""
+def _check_steps(case: Case, report: Report, _engines: Sequence[str]) -> None:
+    """Scores and weights of the edges, in the caller's order, by the engine that is chosen."""
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
     graph = case.over.graph
     shape = (*case.batch, graph.num_edges, case.heads)

@@ -33,6 +33,7 @@ EXTRAS = {
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),
+    "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
 """Every package of an extra: which, and what it is for."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}

@@ -30,6 +30,8 @@ PLAIN = (Tensor, Parameter)
 LARGEST = 2**31 - 1
 """Edges and nodes are counted in 32 bits."""
 
+BAD_CLASS = "the index of a TableBias has entries out of range of its table"
+
 NO_SECOND_DERIVATIVE = (
     "The kernels give first derivatives alone. For second derivatives run the forward pass with "
     'edgewise.using_engine("reference"), which has them.'
@@ -116,7 +118,7 @@ class Job:
             raise library.NativeError(library.MISSING)
         status = getattr(loaded, function)(self.structure.packed.pack(*self.members.values()))
         if status == 2:
-            raise IndexError("the index of a TableBias has entries out of range of its table")
+            raise IndexError(BAD_CLASS)
         if status:
             raise library.NativeError(library.STATUS[status])
 
@@ -173,6 +175,7 @@ class KernelOperator(ABC):
         arguments: its arguments in order; the first ``differentiable`` of them have gradients.
         results: names of its results; of these the first ``with_gradient`` may be differentiated,
             the others are for the backward pass.
+        devices: the types of devices that its kernels run on.
 
     """
 
@@ -181,6 +184,7 @@ class KernelOperator(ABC):
     differentiable: ClassVar[int]
     results: ClassVar[tuple[str, ...]]
     with_gradient: ClassVar[int] = 1
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
 
     @abstractmethod
     def allocate(self, given: Given) -> Results:
@@ -212,7 +216,7 @@ class KernelOperator(ABC):
             f"edgewise::{self.name}",
             self._run,
             mutates_args=(),
-            device_types="cpu",
+            device_types=self.devices,
             schema=f"({schema}) -> ({made})",
         )
         self.operator.register_fake(self._fake)
@@ -222,7 +226,7 @@ class KernelOperator(ABC):
             f"edgewise::{self.name}_backward",
             self._run_backward,
             mutates_args=(),
-            device_types="cpu",
+            device_types=self.devices,
             schema=f"(bool[] needs, {', '.join(saved + grads)}, {schema}) -> Tensor[]",
         )
         self.gradient.register_fake(self._fake_backward)
@@ -439,10 +443,12 @@ def node_sizes(x: Tensor) -> Sequence[int]:
     return x.shape if x.dim() == 4 else (1, *x.shape)
 
 
-def refusals(problem: Problem, largest: int) -> list[str]:
-    """What keeps every kernel from serving a problem in which this is the largest number."""
+def refusals(
+    problem: Problem, largest: int, *, device: str = "cpu", missing: str = library.MISSING
+) -> list[str]:
+    """What keeps all kernels of a device from serving a problem with this largest number."""
     reasons = []
-    if problem.device.type != "cpu":
+    if problem.device.type != device:
         reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
     if problem.dtype not in library.DTYPES:
         reasons.append(f"it has no kernels for {problem.dtype}")
@@ -452,6 +458,6 @@ def refusals(problem: Problem, largest: int) -> list[str]:
         reasons.append("values of width 0 have no place in memory")
     if transformed():
         reasons.append("torch.func and forward-mode derivatives do not see into its kernels")
-    if library.MISSING:
-        reasons.append(library.MISSING)
+    if missing:
+        reasons.append(missing)
     return reasons

@@ -1,21 +1,50 @@
-"""Arbitrary edges on the CPU: fused kernels over the rows of the graph, in C++."""
+"""Arbitrary edges: fused kernels over the rows of the graph, in C++ or, on a GPU, in Triton."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.engines import triton_rows
 from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem, accumulator
-from edgewise.engines.native.operator import flat, refusals, unflat, wants_gradient
+from edgewise.engines.native.operator import (
+    KernelOperator,
+    flat,
+    refusals,
+    unflat,
+    wants_gradient,
+)
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.rows.softmax import rows_softmax
+from edgewise.engines.triton_rows.aggregate import triton_rows_aggregate
+from edgewise.engines.triton_rows.attend import triton_rows_attend, triton_rows_scores
+from edgewise.engines.triton_rows.layout import TritonLayout
+from edgewise.engines.triton_rows.softmax import triton_rows_softmax
 from edgewise.scores import Additive, Dot
+
+
+class Operators(NamedTuple):
+    """What computes: the same arguments and results, whatever the kernels are written in."""
+
+    attend: KernelOperator
+    scores: KernelOperator
+    softmax: KernelOperator
+    aggregate: KernelOperator
+
+
+OPERATORS = {
+    RowsLayout: Operators(rows_attend, rows_scores, rows_softmax, rows_aggregate),
+    TritonLayout: Operators(
+        triton_rows_attend, triton_rows_scores, triton_rows_softmax, triton_rows_aggregate
+    ),
+}
+
 
 # Kernel and slope below zero of each activation: leaky ReLU covers the piecewise linear ones.
 ACTIVATIONS = {
@@ -38,7 +67,10 @@ class Rows:
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
         counts = problem.num_edges, problem.num_targets, problem.num_sources
-        reasons = refusals(problem, max(counts))
+        if problem.device.type == "cuda" or triton_rows.INTERPRETED:
+            reasons = triton_rows.refuses(problem, max(counts))
+        else:
+            reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
             reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
         return reasons
@@ -62,26 +94,29 @@ class Rows:
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
         widened = _widened(call)
-        out = unflat(rows_attend(*_arguments(widened, layout))["out"], call.batch)
+        out = unflat(
+            OPERATORS[type(layout)].attend(*_arguments(widened, layout))["out"], call.batch
+        )
         return out if widened is call else out.to(call.value.dtype)
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
-        results = rows_attend(*_arguments(_widened(call), layout, with_lse=True))
+        results = OPERATORS[type(layout)].attend(*_arguments(_widened(call), layout, with_lse=True))
         out = unflat(results["out"], call.batch).to(call.value.dtype)
         return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: score · gain + bias."""
         call = _widened(replace(call, edge_value=None))
-        return unflat(rows_scores(*_arguments(call, layout))["scores"], call.batch)
+        scores = OPERATORS[type(layout)].scores(*_arguments(call, layout))["scores"]
+        return unflat(scores, call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
         members = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
         members = members.to(accumulator(scores))
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
-        weights = rows_softmax({"scores": members}, side)["weights"]
+        weights = OPERATORS[type(layout)].softmax({"scores": members}, side)["weights"]
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -104,7 +139,7 @@ class Rows:
             "by_target": layout.by_target,
             "by_source": layout.by_source if wants_gradient(leaves.values()) else [],
         }
-        out = rows_aggregate(leaves, others)["out"]
+        out = OPERATORS[type(layout)].aggregate(leaves, others)["out"]
         return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
 
 

@@ -29,7 +29,7 @@ from edgewise.engines.native.operator import (
     remembered,
     threads_for,
 )
-from edgewise.engines.rows.layout import Side, num_rows, side_of
+from edgewise.engines.rows.layout import Side, num_edges, num_rows, side_of
 
 MOST_GROUPS = 64
 """Partial sums of a parameter's gradient: enough for as many threads, few enough to be small."""
@@ -142,7 +142,7 @@ class RowsAttend(KernelOperator):
             job.array("grad_lse", grad_lse)
         if "key" in needed or "value" in needed:  # what the pass over sources reads of the first
             batch, _, heads, _ = node_sizes(given["value"])
-            if _one_sided(given):
+            if one_sided(given):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
                 job.members["per_edge"] = record.data_ptr()
             else:
@@ -165,8 +165,7 @@ class RowsScores(KernelOperator):
     def allocate(self, given: Given) -> Results:
         value: Tensor = given["value"]
         *batch, _, heads, _ = value.shape
-        by_target = given["by_target"]
-        edges = by_target.edges if isinstance(by_target, Side) else by_target[1].shape[0]
+        edges = num_edges(given["by_target"])
         return {"scores": value.new_empty(*batch, edges, heads, dtype=ACCUMULATORS[value.dtype])}
 
     def forward(self, given: Given, results: Results) -> None:
@@ -239,7 +238,7 @@ def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
     job.scratch("slots", batch * slots, 2 * heads + heads * (width + value_width))
 
 
-def _one_sided(given: Given) -> bool:
+def one_sided(given: Given) -> bool:
     """Whether an edge's score cannot be computed from its source's end.
 
     See ``csrc/attend_backward_columns.h``.

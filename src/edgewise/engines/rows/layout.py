@@ -31,14 +31,9 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
     loaded = library.library()
     if loaded is None:
         raise library.NativeError(library.MISSING)
-    if max(rows, columns, row.numel()) >= LARGEST:
-        raise ArgumentError(
-            "graph",
-            expected="fewer than 2³¹ nodes and edges",
-            got=f"{rows} × {columns} nodes, {row.numel()} edges",
-            remedy="divide the graph into parts",
-        )
     edges = row.numel()
+    if max(rows, columns, edges) >= LARGEST:
+        raise too_large(rows, columns, edges)
     row, column = row.contiguous(), column.contiguous()
     pointer = torch.empty(rows + 1, dtype=torch.int32, device="cpu")
     sorted_column = torch.empty(edges, dtype=torch.int32, device="cpu")
@@ -54,8 +49,18 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
         c_void_p(edge.data_ptr()),
     )
     if status:
-        raise _bad_layout(f"an edge outside of {rows} × {columns} nodes")
+        raise bad_layout(f"an edge outside of {rows} × {columns} nodes")
     return pointer, sorted_column, edge
+
+
+def too_large(rows: int, columns: int, edges: int) -> ArgumentError:
+    """Kernels count in 32 bits."""
+    return ArgumentError(
+        "graph",
+        expected="fewer than 2³¹ nodes and edges",
+        got=f"{rows} × {columns} nodes, {edges} edges",
+        remedy="divide the graph into parts",
+    )
 
 
 _sort_operator = torch.library.custom_op(
@@ -73,11 +78,27 @@ def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[
     return tuple(row.new_empty(size, dtype=torch.int32) for size in sizes)
 
 
-class Side:
-    """The edges seen from one end: checked, divided, and as the kernels' ``ew_side``.
+class SortedEdges:
+    """The edges seen from one end, checked and divided for kernels of one kind.
 
     Attributes:
         tensors: pointer, column and edge, as :func:`sort_edges` gives them.
+        rows: at this end.
+        columns: nodes at the other.
+        edges: in all rows.
+
+    """
+
+    tensors: list[Tensor]
+    rows: int
+    columns: int
+    edges: int
+
+
+class Side(SortedEdges):
+    """The edges as the C++ kernels' ``ew_side``.
+
+    Attributes:
         slots: pieces of rows that are cut, each of which needs room for its part of the result.
         members: what operators remember of calls on these edges, by their kind.
 
@@ -96,15 +117,15 @@ class Side:
         assert loaded is not None
         for x in self.tensors:
             if x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1:
-                raise _bad_layout("arrays that are not contiguous int32")
+                raise bad_layout("arrays that are not contiguous int32")
         if pointer.numel() < 1 or column.numel() != edge.numel():
-            raise _bad_layout("arrays of lengths that do not fit")
+            raise bad_layout("arrays of lengths that do not fit")
         self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
         sizes = (self.rows, columns, self.edges)
         starts = c_void_p(pointer.data_ptr())
         arrays = (starts, c_void_p(column.data_ptr()), c_void_p(edge.data_ptr()))
         if loaded.ew_check_side(*map(c_int64, sizes), *arrays):
-            raise _bad_layout("pointers that fall, or an index out of range")
+            raise bad_layout("pointers that fall, or an index out of range")
         counts = (c_int64 * 4)()
         rows, piece = c_int64(self.rows), c_int32(PIECE)
         loaded.ew_divide(rows, starts, piece, None, None, counts)
@@ -142,6 +163,10 @@ class Side:
         return Side, ([x.clone() for x in self.tensors], self.columns)
 
 
+Sides = SortedEdges | Sequence[Tensor]
+"""The edges from one end; or their tensors, as an operator gets them."""
+
+
 class RowsLayout:
     """The edges sorted by target, and (made when first asked for) sorted by source.
 
@@ -153,18 +178,25 @@ class RowsLayout:
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
         self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
         self._source, self._target = source, target
-        self.by_target = _side(target, source, num_targets, num_sources)
-        self._by_source: Side | Sequence[Tensor] | None = None
+        self.by_target = self.make_side(target, source, num_targets, num_sources)
+        self._by_source: Sides | None = None
+
+    def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
+        """A side; or its tensors, where compiled code makes it: checked when they exist."""
+        if torch.compiler.is_compiling():
+            return tuple(_sort_operator(row, column, rows, columns))
+        with outside_modes():  # as a layout keeps what is made here
+            return Side(sort_edges(row, column, rows, columns), columns)
 
     @property
-    def by_source(self) -> Side | Sequence[Tensor]:
+    def by_source(self) -> Sides:
         """For gradients of keys and values."""
         if not _sorts_by_source(self) or self._by_source is None:
             return self._sorted_by_source()
         return self._by_source
 
-    def _sorted_by_source(self) -> Side | Sequence[Tensor]:
-        return _side(self._source, self._target, self.num_sources, self.num_targets)
+    def _sorted_by_source(self) -> Sides:
+        return self.make_side(self._source, self._target, self.num_sources, self.num_targets)
 
 
 @while_tracing
@@ -177,24 +209,17 @@ def _sorts_by_source(layout: RowsLayout) -> bool:
     return True
 
 
-def _side(row: Tensor, column: Tensor, rows: int, columns: int) -> Side | Sequence[Tensor]:
-    """A side; or, where compiled code makes it, its tensors, which are checked when they exist."""
-    if torch.compiler.is_compiling():
-        return tuple(_sort_operator(row, column, rows, columns))
-    with outside_modes():  # as a layout keeps what is made here
-        return Side(sort_edges(row, column, rows, columns), columns)
-
-
 _KNOWN = WeakTensorKeyDictionary()
 
 
-def side_of(given: Side | Sequence[Tensor], columns: int) -> Side:
+def side_of(given: Sides, columns: int) -> Side:
     """The side itself, or that of tensors as an operator gets them.
 
     Those are checked and divided once; again only if one of them was replaced or written to.
     """
     if isinstance(given, Side):
         return given
+    assert not isinstance(given, SortedEdges)  # another kind's
     stamp = (columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in given))
     known: tuple[object, Side] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
@@ -203,7 +228,8 @@ def side_of(given: Side | Sequence[Tensor], columns: int) -> Side:
     return known[1]
 
 
-def _bad_layout(got: str) -> ArgumentError:
+def bad_layout(got: str) -> ArgumentError:
+    """What is wrong with the arrays of a side."""
     return ArgumentError(
         "layout",
         expected="rows of edges with rising pointers and indices in range",
@@ -212,6 +238,11 @@ def _bad_layout(got: str) -> ArgumentError:
     )
 
 
-def num_rows(given: Side | Sequence[Tensor]) -> int:
+def num_rows(given: Sides) -> int:
     """How many rows there are, also where tensors have no numbers."""
-    return given.rows if isinstance(given, Side) else given[0].shape[0] - 1
+    return given.rows if isinstance(given, SortedEdges) else given[0].shape[0] - 1
+
+
+def num_edges(given: Sides) -> int:
+    """How many edges there are, likewise."""
+    return given.edges if isinstance(given, SortedEdges) else given[1].shape[0]

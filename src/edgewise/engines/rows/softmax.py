@@ -39,7 +39,7 @@ class RowsSoftmax(KernelOperator):
         return {"weights": scores.new_empty(scores.shape)}
 
     def forward(self, given: Given, results: Results) -> None:
-        self._run_softmax(given, given["scores"], results["weights"])
+        self.run_softmax(given, given["scores"], results["weights"])
 
     def backward(
         self,
@@ -50,10 +50,10 @@ class RowsSoftmax(KernelOperator):
     ) -> dict[str, Tensor]:
         weights = results["weights"]
         made = weights.new_empty(weights.shape)
-        self._run_softmax(given, weights, made, grads["weights"])
+        self.run_softmax(given, weights, made, grads["weights"])
         return {"scores": made}
 
-    def _run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
+    def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
         side = side_of(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape

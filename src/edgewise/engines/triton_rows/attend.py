@@ -1,0 +1,330 @@
+"""``edgewise::triton_rows_attend`` and ``triton_rows_scores``: attention over rows, in Triton.
+
+The operators, their arguments and results are those of :mod:`edgewise.engines.rows.attend`; only
+what runs is another. A projection of edge features is moved from the edges to the nodes by a matrix
+product before and after the kernels: q · (W e) = (Wᵀq) · e, and Σ w (W e) = W (Σ w e). Inside an
+additive score, which is not linear in it, the kernels expand it edge by edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise.engines.dropout import WORD
+from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
+from edgewise.engines.rows.attend import RowsAttend, RowsScores, one_sided
+from edgewise.engines.triton_rows.aggregate import sum_rows
+from edgewise.engines.triton_rows.launch import Job, Tiles, padded
+from edgewise.engines.triton_rows.layout import Side, classes_of, side_of
+
+SCORES = {"none": 0, "dot": 1, "additive": 2}
+SHARE = 256
+"""Places, at least, over which a program sums the gradient of a projection."""
+MOST_PROGRAMS = 512
+"""Partial sums of that gradient."""
+FEATURES = 4
+"""Features at a time, there."""
+
+
+class TritonAttend(RowsAttend):
+    """See the base class."""
+
+    name = "triton_rows_attend"
+    devices = ("cpu", "cuda")
+
+    def forward(self, given: Given, results: Results) -> None:
+        call = _Call(given)
+        job, side, members = call.job, call.side, call.members
+        out = results["out"]
+        projected = "edge_value_features" in given
+        if projected:  # rounded once, when the projection is added
+            out = out.new_empty(out.shape, dtype=job.accumulator)
+            job.put(sums=job.empty(members, side.rows, call.heads, call.value_features))
+        job.put(out=out, stats=results["stats"], lse=results.get("lse"))
+        values, features = call.heads * call.value_width, call.heads * call.value_features
+        job.results(side, members, slot_stats=2 * call.heads, slot_out=values)
+        if projected:
+            job.results(side, members, slot_sums=features)
+        job.over_rows("attend_forward", side, members, call.tiles, call.tiles.blocks)
+        job.merge("attend_merge", side, members, call.tiles, call.tiles.blocks)
+        if projected:
+            sums = job.arguments["sums"].view(*out.shape[:-1], -1)
+            out += torch.einsum("...hf,hdf->...hd", sums, given["edge_value_weight"])
+            results["out"].copy_(out)
+
+    def backward(
+        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+    ) -> dict[str, Tensor]:
+        call = _Call(given)
+        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
+        grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+        call.job.nodes("grad_out", grad_out, "grad")
+        call.job.array("out", out)
+        call.job.array("stats", results["stats"])
+        call.job.put(delta=call.job.empty(call.members, call.side.rows, call.heads))
+        if grad_lse is not None and given["with_lse"]:
+            call.job.array("grad_lse", grad_lse)
+        if "edge_value_features" in given:
+            wide = grad_out.to(call.job.accumulator)
+            weight = given["edge_value_weight"]
+            call.job.put(projected_grad=torch.einsum("...hd,hdf->...hf", wide, weight).contiguous())
+        made = call.gradients(needed, one_sided=one_sided(given))
+        if "edge_value_weight" in needed:
+            sums = call.job.arguments["sums"].view(*out.shape[:-1], -1)
+            wide = grad_out.to(call.job.accumulator)
+            made["edge_value_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, sums)
+        return made
+
+
+class TritonScores(RowsScores):
+    """See the base class."""
+
+    name = "triton_rows_scores"
+    devices = ("cpu", "cuda")
+
+    def forward(self, given: Given, results: Results) -> None:
+        call = _Call(given)
+        call.job.put(scores=results["scores"])
+        tiles = call.tiles
+        call.job.over_rows("attend_forward", call.side, call.members, tiles, tiles.blocks)
+
+    def backward(
+        self,
+        given: Given,
+        results: Results,  # noqa: ARG002 - scores are linear in what comes after them
+        grads: Grads,
+        needed: Sequence[str],
+    ) -> dict[str, Tensor]:
+        call = _Call(given)
+        grad = grads["scores"]
+        assert grad is not None
+        call.job.array("given", grad)
+        made = call.gradients([name for name in needed if name != "value"], one_sided=False)
+        if "value" in needed:
+            made["value"] = given["value"].new_zeros(given["value"].shape)
+        return made
+
+
+class _Call:
+    """The arguments of all kernels of a call, in either direction."""
+
+    def __init__(self, given: Given) -> None:
+        value: Tensor = given["value"]
+        self.given = given
+        self.members, self.sources, self.heads, self.value_width = node_sizes(value)
+        self.width = given["query"].shape[-1] if "query" in given else 1
+        self.side = side_of(given["by_target"], self.sources)
+        self.job = job = Job(value)
+        self.key_features = self._features("edge_key")
+        self.value_features = self._features("edge_value")
+        expanded = given["score"] == SCORES["additive"]
+        sizes = {
+            "D": self.width,
+            "DV": self.value_width,
+            "FK": self.key_features,
+            "FV": self.value_features,
+        }
+        blocks = {f"B{name}": padded(size) for name, size in sizes.items()}
+        if expanded:
+            blocks["BFK"] = 1
+        self.tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
+        carries = any(name.startswith("edge_") for name in given)  # a third vector an edge
+        self.backward_tiles = self.tiles.halved if carries else self.tiles
+        job.put(H=self.heads, **sizes, **blocks)
+        job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
+        job.put(scale=given["scale"], slope=given["slope"], DROPOUT=given["dropout"] > 0)
+        self._dropout(given["dropout"], given["seed"], given["first_edge"])
+        for name in ("query", "key", "value"):
+            if name in given:
+                job.nodes(name, given[name])
+        for name in ("bias", "gain"):
+            if name in given:
+                self._term(name, given[name], given.get(f"{name}_index"))
+        for name in ("edge_key", "edge_value"):
+            if name in given:
+                x = job.array(name, given[name])
+                job.put(**{f"{name}_batch": self.side.edges if x.shape[0] > 1 else 0})
+        if "edge_key_features" in given:
+            job.array("key_features", given["edge_key_features"])
+            weight: Tensor = given["edge_key_weight"]
+            if expanded:
+                job.array("key_weight", weight.permute(2, 0, 1))
+            else:
+                wide = given["query"].to(job.accumulator)
+                job.array("projected_query", torch.einsum("...hd,hdf->...hf", wide, weight))
+        if "edge_value_features" in given:
+            job.array("value_features", given["edge_value_features"])
+        if "score_weight" in given:
+            job.array("score_weight", given["score_weight"])
+
+    def _features(self, name: str) -> int:
+        features: Tensor | None = self.given.get(f"{name}_features")
+        return 1 if features is None else features.shape[-1]
+
+    def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
+        """The words of :mod:`edgewise.engines.dropout`.
+
+        Raises:
+            RuntimeError: a CUDA graph is being captured, which would keep one mask for ever.
+
+        """
+        if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "a CUDA graph that is captured with dropout would drop the same weights in every "
+                "replay; capture with dropout=0.0 (model.eval()), or train without CUDA graphs"
+            )
+        self.job.put(
+            seed=seed & WORD,
+            member_seed=(seed >> 32) & WORD,
+            first_edge=first_edge & WORD,
+            threshold=int(rate * 2**32) if rate < 1 else 0,
+            keep=1.0 / (1.0 - rate) if rate < 1 else 0.0,
+        )
+
+    def _term(self, name: str, x: Tensor, index: Tensor | None) -> None:
+        """A bias or gain, by edge or by class."""
+        self.job.array(name, x)
+        self.job.put(**{name.upper(): x.shape[-1]})
+        self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
+        if index is not None:
+            classes_of(index, x.shape[-2])  # which looks whether there are such classes
+            self.job.array(f"{name}_index", index)
+
+    def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
+        """Both passes: over rows, then over transposed rows for key and value."""
+        job, given, edges = self.job, self.given, self.side.edges
+        additive = given["score"] == SCORES["additive"]
+        weighs = additive and "edge_key_weight" in needed
+        gained = "given" in job.arguments and "gain" in given
+        if (one_sided or weighs or gained) and given["score"]:
+            job.put(edge_grad=job.empty(self.members, edges, self.heads))
+        if one_sided:
+            job.put(edge_weight=job.empty(self.members, edges, self.heads))
+        sums = self._sums(needed, additive=additive)
+        copies = self._copies(needed)
+        self._over_rows(sums)
+        made = {name: self._summed(name, each, given[name]) for name, each in copies.items()}
+        if "query" in needed:
+            made["query"] = sums["query"]
+        if "projected" in sums:
+            self._move_back(sums["projected"], made, needed)
+        if weighs:
+            made["edge_key_weight"] = self._projection_gradient()
+        if "key" in needed or "value" in needed:
+            self._over_columns(made, needed, one_sided=one_sided)
+        return made
+
+    def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
+        """Results of rows, which may be in pieces.
+
+        Gradients of the query, itself and projected, and features of edges, summed by weight.
+        """
+        job, rows, given = self.job, self.side.rows, self.given
+        sums: dict[str, Tensor] = {}
+        moved = "edge_key_features" in given and not additive
+        if "query" in needed:  # rounded once, when what was projected is added
+            dtype = job.accumulator if moved else job.like.dtype
+            sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
+        if moved and ("query" in needed or "edge_key_weight" in needed):
+            sums["projected"] = job.empty(self.members, rows, self.heads, self.key_features)
+        if "edge_value_weight" in needed:
+            sums["sums"] = job.empty(self.members, rows, self.heads, self.value_features)
+        return sums
+
+    def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
+        """Gradients of which each member, block of heads or program writes a copy."""
+        job, given, members = self.job, self.given, self.members
+        copies: dict[str, Tensor] = {}
+        for name in needed:
+            x: Tensor = given[name]
+            if name in ("bias", "gain"):
+                copies[name] = job.empty(members, self.side.edges, self.heads)
+            elif name in ("edge_key", "edge_value"):
+                copies[name] = x.new_empty(members, *x.shape[1:])
+            elif name.endswith("_features"):
+                copies[name] = job.empty(members * self.backward_tiles.blocks, *x.shape)
+            elif name == "score_weight":
+                programs = len(self.side.long) - (-len(self.side.short) // self.backward_tiles.rows)
+                copies[name] = job.empty(programs * members, *x.shape)
+        job.put(**{f"grad_{name}": x for name, x in copies.items()})
+        return copies
+
+    def _over_rows(self, sums: dict[str, Tensor]) -> None:
+        job, side = self.job, self.side
+        names = {"query": "grad_query", "projected": "grad_projected", "sums": "sums"}
+        job.put(**{names[name]: x for name, x in sums.items()})
+        slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in sums.items()}
+        job.results(side, self.members, **slots)
+        tiles = self.backward_tiles
+        job.over_rows("attend_backward_rows", side, self.members, tiles, tiles.blocks)
+        self._add_pieces(side, sums)
+
+    def _over_columns(
+        self, made: dict[str, Tensor], needed: Sequence[str], *, one_sided: bool
+    ) -> None:
+        job, given = self.job, self.given
+        side = side_of(given["by_source"], self.side.rows)
+        results: dict[str, Tensor] = {}
+        for name in ("key", "value"):
+            if name in needed:
+                made[name] = results[name] = given[name].new_empty(given[name].shape)
+                job.put(**{f"grad_{name}": made[name]})
+        if "given" in job.arguments and "gain" not in given:
+            job.put(edge_grad=job.arguments["given"])
+        elif not one_sided and "given" not in job.arguments:
+            job.put(edge_grad=None)
+        slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
+        job.results(side, self.members, **slots)
+        tiles = self.tiles.halved
+        job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
+        self._add_pieces(side, results)
+
+    def _add_pieces(self, side: Side, results: dict[str, Tensor]) -> None:
+        for name, out in results.items():
+            slots = self.job.arguments.get(f"slot_{name}")
+            self.job.merge_flat("add_merge", side, self.members, slots, out)
+
+    def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
+        """The gradient of a leaf from those of its copies, in their order."""
+        index: Tensor | None = self.given.get(f"{name}_index")
+        if index is not None:
+            classes = classes_of(index, like.shape[-2])
+            copies = sum_rows(copies[..., None, :], classes)[..., 0, :]
+        if name in ("bias", "gain") and like.shape[-1] == 1:
+            copies = copies.sum(-1, keepdim=True)
+        if copies.shape != like.shape:
+            copies = copies.sum(0)
+        return copies.view(like.shape)
+
+    def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
+        """From the gradient of a projected query to those of the query and the projection."""
+        query, weight = self.given["query"], self.given["edge_key_weight"]
+        grad = grad.view(*query.shape[:-1], -1)
+        if "query" in needed:
+            back = torch.einsum("...hf,hdf->...hd", grad, weight)
+            made["query"] = (made["query"] + back).to(query.dtype)
+        if "edge_key_weight" in needed:
+            wide = query.to(grad.dtype)
+            made["edge_key_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, grad)
+
+    def _projection_gradient(self) -> Tensor:
+        """Inside an additive score: summed by programs over their places, then over programs."""
+        job, side = self.job, self.side
+        share = max(SHARE, -(-side.edges // MOST_PROGRAMS))
+        programs = -(-side.edges // share) * self.members
+        parts = job.empty(programs, self.key_features, self.heads, self.width)
+        widest = padded(self.width)
+        tiles = Tiles.of(self.heads, widest, job.like.dtype)
+        features = min(padded(self.key_features), FEATURES)
+        job.put(row=side.row, share=share, grad_weight=parts, BF=features)
+        blocks = tiles.blocks * -(-self.key_features // features)
+        slots = max(1, tiles.slots // features)
+        job.run("projection_gradient", programs * blocks, tiles, E=slots)
+        return parts.sum(0).permute(1, 2, 0)
+
+
+triton_rows_attend = TritonAttend()
+triton_rows_scores = TritonScores()

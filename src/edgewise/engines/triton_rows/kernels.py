@@ -1,0 +1,1061 @@
+"""The kernels, in Triton: attention, softmax and sums over the rows of a graph.
+
+A program has ``R`` rows and takes ``E`` edges of each at a time, all heads of a block at once: its
+tiles are ``[R, E, BH, BD]`` (rows, edges, heads, width of a head, the last two padded to powers of
+two). Short rows go several to a program and one edge at a time, so that none waits for another;
+longer ones are alone in theirs. What a program is to do stands in ``items [count, 4]``: a row, the
+places of its first and last edge, and a slot, -1 but for pieces of a row that is longer than a
+piece. Pieces write what they have found into their slots, and a second kernel merges the slots of a
+row in their order. Every number is written by one program: there are no atomic operations, and runs
+repeat bit for bit.
+
+The semantics are those of ``csrc`` (see ``attend_forward.h``, ``attend_backward_rows.h`` and
+``attend_backward_columns.h``): scores are computed again backward from the saved greatest score and
+inverse sum; an argument that is absent is ``None``, and is left out when the kernel is compiled.
+Strides come divided by ``ALIGN``, so that the compiler knows how they are aligned. Sizes of the
+graph are never compiled in.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+ACCUMULATORS = {torch.float32: tl.float32, torch.float64: tl.float64}
+
+# Names of whole numbers that follow from the graph or from where tensors lie.
+SIZES = (
+    *("count", "edges", "members", "rows", "columns", "slot_count", "first_program", "share"),
+    *("query_batch", "query_node", "key_batch", "key_node", "value_batch", "value_node"),
+    *("out_batch", "out_node", "grad_batch", "grad_node"),
+    *("bias_batch", "gain_batch", "edge_key_batch", "edge_value_batch", "weight_batch"),
+    *("seed", "member_seed", "first_edge", "threshold"),
+)
+
+
+# ---- where a program is, and what it reads ----
+
+
+@triton.jit
+def _program(members, BLOCKS: tl.constexpr):
+    """Block of items, member of the batch and block of heads; heavy items come first."""
+    number = tl.program_id(0)
+    rest = number // BLOCKS
+    return rest // members, rest % members, number % BLOCKS
+
+
+@triton.jit
+def _items(items, count, block, R: tl.constexpr):
+    """Rows, first places, last places and slots of ``R`` items, and which of them there are."""
+    at = block * R + tl.arange(0, R)
+    known = at < count
+    from_ = items + at.to(tl.int64) * 4
+    row = tl.load(from_, mask=known, other=0)
+    begin = tl.load(from_ + 1, mask=known, other=0)
+    end = tl.load(from_ + 2, mask=known, other=0)
+    slot = tl.load(from_ + 3, mask=known, other=-1)
+    return row, begin, end, slot, known
+
+
+@triton.jit
+def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
+    """Where a block of heads lies in a node's numbers ``[BH, BD]``, and which of it is there."""
+    head = block * BH + tl.arange(0, BH)
+    width = tl.arange(0, BD)
+    inside = (head < H)[:, None] & (width < D)[None, :]
+    return head[:, None] * D + width[None, :], inside
+
+
+@triton.jit
+def _own(x, row, known, stride, inner, inside, ACC: tl.constexpr):
+    """The rows' own vectors ``[R, BH, BD]``."""
+    at = row.to(tl.int64)[:, None, None] * stride + inner[None]
+    return tl.load(x + at, mask=known[:, None, None] & inside[None], other=0).to(ACC)
+
+
+@triton.jit
+def _gathered(x, node, live, stride, inner, inside, ACC: tl.constexpr):
+    """The vectors of these nodes, or edges ``[R, E, BH, BD]``."""
+    at = node.to(tl.int64)[:, :, None, None] * stride + inner[None, None]
+    return tl.load(x + at, mask=live[:, :, None, None] & inside[None, None], other=0).to(ACC)
+
+
+@triton.jit
+def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.constexpr):
+    """Features of edges ``[R, E, BF]``."""
+    column = tl.arange(0, BF)
+    at = number.to(tl.int64)[:, :, None] * F + column[None, None]
+    return tl.load(x + at, mask=live[:, :, None] & (column < F)[None, None], other=0).to(ACC)
+
+
+@triton.jit
+def _by_head(x, node, live, head, H: tl.constexpr, ACC: tl.constexpr):
+    """Numbers of nodes or edges, one a head ``[R, E, BH]``."""
+    at = node.to(tl.int64)[:, :, None] * H + head[None, None]
+    return tl.load(x + at, mask=live[:, :, None] & (head < H)[None, None], other=0).to(ACC)
+
+
+@triton.jit
+def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr, ACC: tl.constexpr):
+    """A bias or gain of edges ``[R, E, BH]``, by edge or by class; for one head or for all."""
+    at = number.to(tl.int64)
+    if index is not None:
+        at = tl.load(index + at, mask=live, other=0).to(tl.int64)
+    at = (start + at)[:, :, None] * W + head[None, None] * (0 if W == 1 else 1)
+    return tl.load(x + at, mask=live[:, :, None] & (head < H)[None, None], other=0).to(ACC)
+
+
+# ---- dropout: see engines/dropout.py and csrc/dropout.h ----
+
+
+@triton.jit
+def _mix(word):
+    """Spread every bit of a word (the constants are lowbias32's)."""
+    word = word ^ (word >> 16)
+    word = word * tl.cast(0x7FEB352D, tl.uint32)
+    word = word ^ (word >> 15)
+    word = word * tl.cast(0x846CA68B, tl.uint32)
+    return word ^ (word >> 16)
+
+
+@triton.jit
+def _kept(number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr):
+    """1 / (1 - p) where a weight is kept and 0 where it is dropped ``[R, E, BH]``."""
+    low, high = tl.cast(seed, tl.uint32), tl.cast(member_seed, tl.uint32)
+    word = _mix(low ^ _mix(number.to(tl.uint32) + tl.cast(first_edge, tl.uint32)))
+    golden = tl.cast(0x9E3779B9, tl.uint32)
+    word = _mix(word[:, :, None] ^ _mix(head.to(tl.uint32) + golden)[None, None])
+    word = _mix(word ^ _mix(member.to(tl.uint32) + high))
+    return tl.where(word >= tl.cast(threshold, tl.uint32), tl.full((), keep, ACC), 0.0)
+
+
+# ---- scores ----
+
+
+@triton.jit
+def _tanh(z):
+    return 1 - 2 / (1 + tl.exp(2 * z))
+
+
+@triton.jit
+def _activated(z, slope, ACTIVATION: tl.constexpr):
+    """Leaky ReLU (also ReLU and the identity, by the slope), tanh, GELU or SiLU."""
+    if ACTIVATION == 0:
+        return tl.where(z > 0, z, z * slope)
+    elif ACTIVATION == 1:
+        return _tanh(z)
+    elif ACTIVATION == 2:
+        return z * (0.5 * (1 + tl.math.erf(z * 0.7071067811865476)))
+    else:
+        return z / (1 + tl.exp(-z))
+
+
+@triton.jit
+def _steepness(z, slope, ACTIVATION: tl.constexpr):
+    """The derivative of the activation."""
+    if ACTIVATION == 0:
+        return tl.where(z > 0, 1.0, slope)
+    elif ACTIVATION == 1:
+        t = _tanh(z)
+        return 1 - t * t
+    elif ACTIVATION == 2:
+        normal = 0.5 * (1 + tl.math.erf(z * 0.7071067811865476))
+        return normal + z * tl.exp(-0.5 * z * z) * 0.3989422804014327
+    else:
+        g = 1 / (1 + tl.exp(-z))
+        return g * (1 + z * (1 - g))
+
+
+@triton.jit
+def _expanded(
+    z, features, weight, number, live, inner, inside, F: tl.constexpr, SIZE: tl.constexpr
+):
+    """``z`` plus projected features: ``weight [F, H, D]`` times ``features [E, F]``."""
+    from_ = features + number.to(tl.int64) * F
+    for f in range(F):
+        x = tl.load(from_ + f, mask=live, other=0)
+        w = tl.load(weight + f * SIZE + inner, mask=inside, other=0)
+        z += x[:, :, None, None] * w[None, None]
+    return z
+
+
+# ---- attention, forward ----
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attend_forward(
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, projected_query,
+    edge_value, edge_value_batch: "i64", value_features,
+    score_weight,
+    scores, out, stats, lse, sums, slot_count: "i64", slot_stats, slot_out, slot_sums,
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Output, greatest score and inverse sum, log-sum-exp; or the scores alone, by edge."""
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    inner, inside = _inner(heads, H, D, BH, BD)
+    inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
+    inner_fk, inside_fk = _inner(heads, H, FK, BH, BFK)
+    inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
+    slope_ = tl.full((), slope, ACC)
+    bias_start, gain_start = member * bias_batch, member * gain_batch
+    if SCORE != 0:
+        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
+                 inside, ACC)
+        keys = key + member * (key_batch * ALIGN)
+    if projected_query is not None:
+        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
+                  inside_fk, ACC)
+    if SCORE == 2:
+        if score_weight is not None:
+            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
+        else:
+            a = inside.to(ACC)
+    if out is not None:
+        values = value + member * (value_batch * ALIGN)
+        most = tl.full((R, BH), float("-inf"), ACC)
+        total = tl.zeros((R, BH), ACC)
+        result = tl.zeros((R, BH, BDV), ACC)
+        if value_features is not None:
+            result_f = tl.zeros((R, BH, BFV), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        # ---- scores ----
+        if SCORE == 0:
+            s = tl.zeros((R, E, BH), ACC)
+        else:
+            k = _gathered(keys, node, live, key_node * ALIGN, inner, inside, ACC)
+            if edge_key is not None:
+                k += _gathered(edge_key + member * edge_key_batch * (H * D), number, live, H * D,
+                               inner, inside, ACC)
+            if SCORE == 1:
+                s = tl.sum(q[:, None] * k, axis=3)
+                if projected_query is not None:
+                    x = _features(key_features, number, live, FK, BFK, ACC)
+                    s += tl.sum(x[:, :, None, :] * pq[:, None], axis=3)
+                s *= tl.full((), scale, ACC)
+            else:
+                z = q[:, None] + k
+                if key_weight is not None:
+                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
+                                  H * D)
+                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            if gain is not None:
+                s *= _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
+        if bias is not None:
+            s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
+        if scores is not None:
+            at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+            tl.store(scores + at, s, mask=live[:, :, None] & (head < H)[None, None])
+        if out is not None:
+            # ---- softmax ----
+            s = tl.where(live[:, :, None], s, float("-inf"))
+            greater = tl.maximum(most, tl.max(s, axis=1))
+            shift = tl.where(greater == float("-inf"), 0.0, greater)
+            w = tl.exp(s - shift[:, None])
+            before = tl.exp(most - shift)
+            total = total * before + tl.sum(w, axis=1)
+            most = greater
+            # ---- sum of values ----
+            if DROPOUT:
+                w *= _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                           ACC)
+            v = _gathered(values, node, live, value_node * ALIGN, inner_v, inside_v, ACC)
+            if edge_value is not None:
+                v += _gathered(edge_value + member * edge_value_batch * (H * DV), number, live,
+                               H * DV, inner_v, inside_v, ACC)
+            result = result * before[:, :, None] + tl.sum(w[:, :, :, None] * v, axis=1)
+            if value_features is not None:
+                x = _features(value_features, number, live, FV, BFV, ACC)
+                result_f = result_f * before[:, :, None] + tl.sum(
+                    w[:, :, :, None] * x[:, :, None, :], axis=1
+                )
+    if out is not None:
+        shift = tl.where(most == float("-inf"), 0.0, most)
+        inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
+        mine = known[:, None] & (head < H)[None, :]
+        whole = mine & (slot < 0)[:, None]
+        node = member * rows + row.to(tl.int64)
+        at = node[:, None] * (2 * H) + head[None, :]
+        tl.store(stats + at, shift, mask=whole)
+        tl.store(stats + at + H, inverse, mask=whole)
+        if lse is not None:
+            sum_ = tl.where(total == 0, 1.0, total)
+            log = tl.where(total == 0, float("-inf"), shift + tl.log(sum_))
+            tl.store(lse + node[:, None] * H + head[None, :], log, mask=whole)
+        if slot_stats is not None:
+            piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
+            part = mine & (slot >= 0)[:, None]
+            at = piece[:, None] * (2 * H) + head[None, :]
+            tl.store(slot_stats + at, shift, mask=part)
+            tl.store(slot_stats + at + H, total, mask=part)
+            at = piece[:, None, None] * (H * DV) + inner_v[None]
+            tl.store(slot_out + at, result, mask=part[:, :, None] & inside_v[None])
+            if value_features is not None:
+                at = piece[:, None, None] * (H * FV) + inner_fv[None]
+                tl.store(slot_sums + at, result_f, mask=part[:, :, None] & inside_fv[None])
+        at = node[:, None, None] * (H * DV) + inner_v[None]
+        result *= inverse[:, :, None]
+        tl.store(out + at, result, mask=whole[:, :, None] & inside_v[None])
+        if value_features is not None:
+            at = node[:, None, None] * (H * FV) + inner_fv[None]
+            result_f *= inverse[:, :, None]
+            tl.store(sums + at, result_f, mask=whole[:, :, None] & inside_fv[None])
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attend_merge(
+    items, members: "i64", rows: "i64", slot_count: "i64", slot_stats, slot_out, slot_sums,
+    out, stats, lse, sums,
+    H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
+):
+    """The pieces of a row, in their order. An item is a row, its first slot and its last."""
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row = tl.load(items + block * 3)
+    begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    there = head < H
+    inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
+    inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
+    most = tl.zeros((BH,), ACC)
+    total = tl.zeros((BH,), ACC)
+    if out is not None:
+        result = tl.zeros((BH, BDV), ACC)
+    if sums is not None:
+        result_f = tl.zeros((BH, BFV), ACC)
+    for slot in range(begin, end):
+        piece = member * slot_count + slot
+        at = piece * (2 * H) + head
+        shift = tl.load(slot_stats + at, mask=there, other=0)
+        more = tl.load(slot_stats + at + H, mask=there, other=0)
+        # A piece that may read nothing has 0 for its greatest score, which then must not count.
+        greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))
+        before = tl.where(total == 0, 0.0, tl.exp(most - greater))
+        by = tl.where(more == 0, 0.0, tl.exp(shift - greater))
+        total = total * before + more * by
+        most = greater
+        if out is not None:
+            x = tl.load(slot_out + piece * (H * DV) + inner_v, mask=inside_v, other=0)
+            result = result * before[:, None] + x * by[:, None]
+        if sums is not None:
+            x = tl.load(slot_sums + piece * (H * FV) + inner_fv, mask=inside_fv, other=0)
+            result_f = result_f * before[:, None] + x * by[:, None]
+    inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
+    node = member * rows + row.to(tl.int64)
+    at = node * (2 * H) + head
+    tl.store(stats + at, most, mask=there)
+    tl.store(stats + at + H, inverse, mask=there)
+    if lse is not None:
+        log = most + tl.log(tl.where(total == 0, 1.0, total))
+        tl.store(lse + node * H + head, tl.where(total == 0, float("-inf"), log), mask=there)
+    if out is not None:
+        tl.store(out + node * (H * DV) + inner_v, result * inverse[:, None], mask=inside_v)
+    if sums is not None:
+        tl.store(sums + node * (H * FV) + inner_fv, result_f * inverse[:, None], mask=inside_fv)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def add_merge(
+    items, members: "i64", rows: "i64", slot_count: "i64", slots, out,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
+):
+    """Sums over the pieces of a row, in their order, ``SIZE`` numbers a row."""
+    block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
+    row = tl.load(items + block * 3)
+    begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
+    member = member.to(tl.int64)
+    at = part * BLOCK + tl.arange(0, BLOCK)
+    result = tl.zeros((BLOCK,), ACC)
+    for slot in range(begin, end):
+        piece = member * slot_count + slot
+        result += tl.load(slots + piece * SIZE + at, mask=at < SIZE, other=0)
+    node = member * rows + row.to(tl.int64)
+    tl.store(out + node * SIZE + at, result, mask=at < SIZE)
+
+
+# ---- attention, backward ----
+
+
+@triton.jit
+def _put(
+    x, out, slots, member, rows, slot_count, row, slot, known, inner, inside, SIZE: tl.constexpr
+):
+    """A row's result ``[R, BH, BD]`` into its place; of a piece, into its slot."""
+    mine = known[:, None, None] & inside[None]
+    node = member * rows + row.to(tl.int64)
+    at = node[:, None, None] * SIZE + inner[None]
+    tl.store(out + at, x, mask=mine & (slot < 0)[:, None, None])
+    if slots is not None:
+        piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
+        at = piece[:, None, None] * SIZE + inner[None]
+        tl.store(slots + at, x, mask=mine & (slot >= 0)[:, None, None])
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attend_backward_rows(
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
+    first_program: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    out, grad_out, grad_batch: "i64", grad_node: "i64", grad_lse, stats, delta, given,
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, projected_query,
+    edge_value, edge_value_batch: "i64", value_features, projected_grad,
+    score_weight,
+    grad_query, slot_query, grad_projected, slot_projected, sums, slot_sums, slot_count: "i64",
+    grad_bias, grad_gain, grad_edge_key, grad_edge_value,
+    grad_edge_key_features, grad_edge_value_features,
+    grad_score_weight, edge_grad, edge_weight,
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr, FV: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Gradients of what belongs to a row or to an edge, each of which enters one row.
+
+    With ``given``, the gradients of the scores, there is no softmax in between. ``delta [B, rows,
+    H]`` is the average of the weights' gradients, for the pass over columns; ``edge_grad`` and
+    ``edge_weight`` ``[B, E, H]`` are what that pass cannot compute from its end.
+    """
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    there = (head < H)[None, None]
+    inner, inside = _inner(heads, H, D, BH, BD)
+    inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
+    inner_fk, inside_fk = _inner(heads, H, FK, BH, BFK)
+    inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
+    slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
+    bias_start, gain_start = member * bias_batch, member * gain_batch
+    # Copies of the gradients of features: a member and a block of heads each has one.
+    copy = (member * ((H + BH - 1) // BH) + heads) * edges
+    if SCORE != 0:
+        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
+                 inside, ACC)
+        keys = key + member * (key_batch * ALIGN)
+        result = tl.zeros((R, BH, BD), ACC)
+    if projected_query is not None:
+        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
+                  inside_fk, ACC)
+        result_fk = tl.zeros((R, BH, BFK), ACC)
+    if SCORE == 2:
+        if score_weight is not None:
+            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
+        else:
+            a = inside.to(ACC)
+    if grad_score_weight is not None:
+        result_a = tl.zeros((R, BH, BD), ACC)
+    if given is None:
+        values = value + member * (value_batch * ALIGN)
+        g = _own(grad_out + member * (grad_batch * ALIGN), row, known, grad_node * ALIGN, inner_v,
+                 inside_v, ACC)
+        o = _own(out + member * rows * (H * DV), row, known, H * DV, inner_v, inside_v, ACC)
+        own = (member * rows + row.to(tl.int64))[:, None]
+        known_head = known[:, None] & (head < H)[None, :]
+        mean = tl.sum(g * o, axis=2)
+        if grad_lse is not None:
+            mean -= tl.load(grad_lse + own * H + head[None, :], mask=known_head, other=0)
+        tl.store(delta + own * H + head[None, :], mean, mask=known_head)
+        own_stats = stats + own * (2 * H) + head[None, :]
+        most = tl.load(own_stats, mask=known_head, other=0)
+        inverse = tl.load(own_stats + H, mask=known_head, other=0)
+        if projected_grad is not None:
+            pg = _own(projected_grad + member * rows * (H * FV), row, known, H * FV, inner_fv,
+                      inside_fv, ACC)
+            result_fv = tl.zeros((R, BH, BFV), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        edge_at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+        mine = live[:, :, None] & there
+        # ---- scores again ----
+        if SCORE == 0:
+            s = tl.zeros((R, E, BH), ACC)
+        else:
+            k = _gathered(keys, node, live, key_node * ALIGN, inner, inside, ACC)
+            if edge_key is not None:
+                k += _gathered(edge_key + member * edge_key_batch * (H * D), number, live, H * D,
+                               inner, inside, ACC)
+            if SCORE == 1:
+                s = tl.sum(q[:, None] * k, axis=3)
+                if projected_query is not None:
+                    xk = _features(key_features, number, live, FK, BFK, ACC)
+                    s += tl.sum(xk[:, :, None, :] * pq[:, None], axis=3)
+                s *= scale_
+            else:
+                z = q[:, None] + k
+                if key_weight is not None:
+                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
+                                  H * D)
+                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            raw = s
+            if gain is not None:
+                by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
+                s *= by
+        # ---- gradients of the scores ----
+        if given is not None:
+            ds = tl.load(given + edge_at, mask=mine, other=0).to(ACC)
+        else:
+            if bias is not None:
+                s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
+            p = tl.where(mine, tl.exp(s - most[:, None]) * inverse[:, None], 0.0)
+            v = _gathered(values, node, live, value_node * ALIGN, inner_v, inside_v, ACC)
+            if edge_value is not None:
+                v += _gathered(edge_value + member * edge_value_batch * (H * DV), number, live,
+                               H * DV, inner_v, inside_v, ACC)
+            dw = tl.sum(g[:, None] * v, axis=3)
+            if projected_grad is not None:
+                xv = _features(value_features, number, live, FV, BFV, ACC)
+                dw += tl.sum(xv[:, :, None, :] * pg[:, None], axis=3)
+            w = p
+            if DROPOUT:
+                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                             ACC)
+                dw *= kept
+                w = p * kept
+            ds = tl.where(mine, p * (dw - mean[:, None]), 0.0)
+            # ---- gradients of what the values carry ----
+            if grad_edge_value is not None:
+                at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * DV)
+                tl.store(grad_edge_value + at + inner_v[None, None], w[:, :, :, None] * g[:, None],
+                         mask=live[:, :, None, None] & inside_v[None, None])
+            if projected_grad is not None:
+                result_fv += tl.sum(w[:, :, :, None] * xv[:, :, None, :], axis=1)
+                if grad_edge_value_features is not None:
+                    dx = tl.sum(w[:, :, :, None] * pg[:, None], axis=2)
+                    f = tl.arange(0, BFV)[None, None]
+                    at = (copy + number.to(tl.int64))[:, :, None] * FV + f
+                    tl.store(grad_edge_value_features + at, dx, mask=live[:, :, None] & (f < FV))
+            if edge_weight is not None:
+                tl.store(edge_weight + edge_at, w, mask=mine)
+        # ---- gradients of the terms ----
+        if grad_bias is not None:
+            tl.store(grad_bias + edge_at, ds, mask=mine)
+        if SCORE != 0:
+            if grad_gain is not None:
+                tl.store(grad_gain + edge_at, ds * raw, mask=mine)
+            if gain is not None:
+                ds *= by
+            if edge_grad is not None:
+                tl.store(edge_grad + edge_at, ds, mask=mine)
+            # ---- gradients through the score ----
+            at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * D)
+            at = at + inner[None, None]
+            stored = live[:, :, None, None] & inside[None, None]
+            if SCORE == 1:
+                ds *= scale_
+                result += tl.sum(ds[:, :, :, None] * k, axis=1)
+                if grad_edge_key is not None:
+                    tl.store(grad_edge_key + at, ds[:, :, :, None] * q[:, None], mask=stored)
+                if projected_query is not None:
+                    result_fk += tl.sum(ds[:, :, :, None] * xk[:, :, None, :], axis=1)
+                    if grad_edge_key_features is not None:
+                        dx = tl.sum(ds[:, :, :, None] * pq[:, None], axis=2)
+                        f = tl.arange(0, BFK)[None, None]
+                        to = (copy + number.to(tl.int64))[:, :, None] * FK + f
+                        tl.store(grad_edge_key_features + to, dx, mask=live[:, :, None] & (f < FK))
+            else:
+                dz = ds[:, :, :, None] * (a[None, None] * _steepness(z, slope_, ACTIVATION))
+                result += tl.sum(dz, axis=1)
+                if grad_score_weight is not None:
+                    da = ds[:, :, :, None] * _activated(z, slope_, ACTIVATION)
+                    result_a += tl.sum(da, axis=1)
+                if grad_edge_key is not None:
+                    tl.store(grad_edge_key + at, dz, mask=stored)
+                if grad_edge_key_features is not None:
+                    to = grad_edge_key_features + (copy + number.to(tl.int64)) * FK
+                    for f in range(FK):
+                        w_f = tl.load(key_weight + f * (H * D) + inner, mask=inside, other=0)
+                        dx = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)
+                        tl.store(to + f, dx, mask=live)
+    if grad_query is not None:
+        _put(result, grad_query, slot_query, member, rows, slot_count, row, slot, known, inner,
+             inside, H * D)
+    if grad_projected is not None:
+        _put(result_fk, grad_projected, slot_projected, member, rows, slot_count, row, slot, known,
+             inner_fk, inside_fk, H * FK)
+    if sums is not None:
+        _put(result_fv, sums, slot_sums, member, rows, slot_count, row, slot, known, inner_fv,
+             inside_fv, H * FV)
+    if grad_score_weight is not None:
+        at = (first_program + block * members + member).to(tl.int64) * (H * D) + inner
+        tl.store(grad_score_weight + at, tl.sum(result_a, axis=0), mask=inside)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attend_backward_columns(
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64", columns: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    value, value_batch: "i64", value_node: "i64",
+    grad_out, grad_batch: "i64", grad_node: "i64", stats, delta,
+    bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
+    edge_key, edge_key_batch: "i64", key_features, key_weight, score_weight,
+    edge_grad, edge_weight,
+    grad_key, slot_key, grad_value, slot_value, slot_count: "i64",
+    scale: "fp64", slope: "fp64", keep: "fp64",
+    seed: "i64", member_seed: "i64", first_edge: "i64", threshold: "i64",
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, GAIN: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, FK: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Gradients of key and value: here a row is a source, and its edges lead to its readers.
+
+    ``rows`` counts the sources and ``columns`` the targets. Scores and weights are computed again
+    from this end, unless ``edge_grad`` and ``edge_weight`` give their gradients and the weights.
+    """
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    inner, inside = _inner(heads, H, D, BH, BD)
+    inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
+    slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
+    bias_start, gain_start = member * bias_batch, member * gain_batch
+    if SCORE != 0:
+        queries = query + member * (query_batch * ALIGN)
+        k = _own(key + member * (key_batch * ALIGN), row, known, key_node * ALIGN, inner, inside,
+                 ACC)
+    if SCORE == 2:
+        if score_weight is not None:
+            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
+        else:
+            a = inside.to(ACC)
+    if grad_out is not None:
+        grads = grad_out + member * (grad_batch * ALIGN)
+        v = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner_v,
+                 inside_v, ACC)
+    if grad_key is not None:
+        result = tl.zeros((R, BH, BD), ACC)
+    if grad_value is not None:
+        result_v = tl.zeros((R, BH, BDV), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        mine = live[:, :, None] & (head < H)[None, None]
+        if SCORE != 0:
+            q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
+            if SCORE == 2:
+                z = k[:, None] + q
+                if edge_key is not None:
+                    z += _gathered(edge_key + member * edge_key_batch * (H * D), number, live,
+                                   H * D, inner, inside, ACC)
+                if key_weight is not None:
+                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
+                                  H * D)
+        if grad_out is not None:
+            g = _gathered(grads, node, live, grad_node * ALIGN, inner_v, inside_v, ACC)
+        if edge_grad is not None or edge_weight is not None:
+            at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+            if edge_grad is not None:
+                ds = tl.load(edge_grad + at, mask=mine, other=0).to(ACC)
+            if edge_weight is not None:
+                w = tl.load(edge_weight + at, mask=mine, other=0)
+        else:
+            # ---- weights again, seen from the source ----
+            if SCORE == 0:
+                s = tl.zeros((R, E, BH), ACC)
+            elif SCORE == 1:
+                s = tl.sum(k[:, None] * q, axis=3) * scale_
+            else:
+                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            if SCORE != 0 and gain is not None:
+                by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
+                s *= by
+            if bias is not None:
+                s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
+            twice = 2 * node
+            most = _by_head(stats + member * columns * (2 * H), twice, live, head, H, ACC)
+            inverse = _by_head(stats + member * columns * (2 * H), twice + 1, live, head, H, ACC)
+            w = tl.where(mine, tl.exp(s - most) * inverse, 0.0)
+            if DROPOUT:
+                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
+                             ACC)
+            if grad_key is not None:
+                dw = tl.sum(v[:, None] * g, axis=3)
+                if DROPOUT:
+                    dw *= kept
+                mean = _by_head(delta + member * columns * H, node, live, head, H, ACC)
+                ds = tl.where(mine, w * (dw - mean), 0.0)
+                if gain is not None:
+                    ds *= by
+            if DROPOUT:
+                w *= kept
+        if grad_key is not None:
+            if SCORE == 1:
+                result += tl.sum((ds * scale_)[:, :, :, None] * q, axis=1)
+            else:
+                dz = ds[:, :, :, None] * (a[None, None] * _steepness(z, slope_, ACTIVATION))
+                result += tl.sum(dz, axis=1)
+        if grad_value is not None:
+            result_v += tl.sum(w[:, :, :, None] * g, axis=1)
+    if grad_key is not None:
+        _put(result, grad_key, slot_key, member, rows, slot_count, row, slot, known, inner, inside,
+             H * D)
+    if grad_value is not None:
+        _put(result_v, grad_value, slot_value, member, rows, slot_count, row, slot, known, inner_v,
+             inside_v, H * DV)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def projection_gradient(
+    row, column, edge, edges: "i64", members: "i64", share: "i64",
+    query, query_batch: "i64", query_node: "i64",
+    key, key_batch: "i64", key_node: "i64",
+    key_features, key_weight, score_weight, edge_grad, grad_weight,
+    slope: "fp64", ACTIVATION: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, FK: tl.constexpr,
+    BH: tl.constexpr, BD: tl.constexpr, BF: tl.constexpr,
+    E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """The gradient of the projection of features inside an additive score.
+
+    A program sums over ``share`` places, which need not be of one row, for ``BF`` features:
+    ``grad_weight [programs, F, H, D]``.
+    """
+    block, member, part = _program(members, ((H + BH - 1) // BH) * ((FK + BF - 1) // BF))
+    heads, first_f = part % ((H + BH - 1) // BH), part // ((H + BH - 1) // BH) * BF
+    number_of = block * members + member
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    f = first_f + tl.arange(0, BF)
+    inner, inside = _inner(heads, H, D, BH, BD)
+    slope_ = tl.full((), slope, ACC)
+    a = inside.to(ACC)
+    if score_weight is not None:
+        a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
+    result = tl.zeros((BF, BH, BD), ACC)
+    for first in range(0, share, E):
+        place = block.to(tl.int64) * share + first + tl.arange(0, E)
+        live = (first + tl.arange(0, E) < share) & (place < edges)
+        target = tl.load(row + place, mask=live, other=0)[None, :]
+        source = tl.load(column + place, mask=live, other=0)[None, :]
+        number = tl.load(edge + place, mask=live, other=0)[None, :]
+        alive = live[None, :]
+        z = _gathered(query + member * (query_batch * ALIGN), target, alive, query_node * ALIGN,
+                      inner, inside, ACC)
+        z += _gathered(key + member * (key_batch * ALIGN), source, alive, key_node * ALIGN, inner,
+                       inside, ACC)
+        z = _expanded(z, key_features, key_weight, number, alive, inner, inside, FK, H * D)
+        at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+        ds = tl.load(edge_grad + at, mask=alive[:, :, None] & (head < H)[None, None], other=0)
+        dz = ds.to(ACC)[:, :, :, None] * (a[None, None] * _steepness(z, slope_, ACTIVATION))
+        dz = tl.reshape(dz, (E, BH, BD))
+        at = tl.reshape(number, (E,)).to(tl.int64)[:, None] * FK + f[None, :]
+        x = tl.load(key_features + at, mask=live[:, None] & (f < FK)[None, :], other=0)
+        result += tl.sum(x[:, :, None, None] * dz[:, None], axis=0)
+    at = (number_of.to(tl.int64) * FK + f[:, None, None]) * (H * D) + inner[None]
+    tl.store(grad_weight + at, result, mask=(f < FK)[:, None, None] & inside[None])
+
+
+# ---- softmax of given scores ----
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax_totals(
+    items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats,
+    slot_count: "i64", slot_stats,
+    H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
+):
+    """Greatest score and inverse sum of a row; with ``grad``, where scores are weights, the sum of
+    weight times gradient.
+    """
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    most = tl.full((R, BH), float("-inf"), ACC)
+    total = tl.zeros((R, BH), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        number = tl.load(edge + place, mask=live, other=0)
+        s = _by_head(scores + member * edges * H, number, live, head, H, ACC)
+        if grad is not None:
+            total += tl.sum(s * _by_head(grad + member * edges * H, number, live, head, H, ACC), 1)
+        else:
+            s = tl.where(live[:, :, None], s, float("-inf"))
+            greater = tl.maximum(most, tl.max(s, axis=1))
+            shift = tl.where(greater == float("-inf"), 0.0, greater)
+            total = total * tl.exp(most - shift) + tl.sum(tl.exp(s - shift[:, None]), axis=1)
+            most = greater
+    shift = tl.where(most == float("-inf"), 0.0, most)
+    mine = known[:, None] & (head < H)[None, :]
+    at = (member * rows + row.to(tl.int64))[:, None] * (2 * H) + head[None, :]
+    whole = mine & (slot < 0)[:, None]
+    if slot_stats is not None:
+        piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
+        to = piece[:, None] * (2 * H) + head[None, :]
+        part = mine & (slot >= 0)[:, None]
+        tl.store(slot_stats + to, shift, mask=part)
+        tl.store(slot_stats + to + H, total, mask=part)
+    if grad is not None:
+        tl.store(stats + at + H, total, mask=whole)
+    else:
+        inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
+        tl.store(stats + at, shift, mask=whole)
+        tl.store(stats + at + H, inverse, mask=whole)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def softmax_edges(
+    items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats, out,
+    H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
+):
+    """Weights of edges; with ``grad``, where scores are weights, the gradients of the scores."""
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, _, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    mine = known[:, None] & (head < H)[None, :]
+    own = stats + (member * rows + row.to(tl.int64))[:, None] * (2 * H) + head[None, :]
+    total = tl.load(own + H, mask=mine, other=0)
+    if grad is None:
+        most = tl.load(own, mask=mine, other=0)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        number = tl.load(edge + place, mask=live, other=0)
+        s = _by_head(scores + member * edges * H, number, live, head, H, ACC)
+        if grad is not None:
+            x = _by_head(grad + member * edges * H, number, live, head, H, ACC)
+            s = s * (x - total[:, None])
+        else:
+            s = tl.exp(s - most[:, None]) * total[:, None]
+        to = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+        tl.store(out + to, s, mask=live[:, :, None] & (head < H)[None, None])
+
+
+# ---- sums, means and extremes ----
+
+
+@triton.jit
+def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
+    """As :func:`_inner`, where heads are so wide that they too are divided."""
+    head = part // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
+    width = part % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)
+    inside = (head < H)[:, None] & (width < D)[None, :]
+    return head, head[:, None] * D + width[None, :], inside
+
+
+@triton.jit
+def _weights(weight, start, number, live, head, H: tl.constexpr, E: tl.constexpr, R: tl.constexpr,
+             BH: tl.constexpr, ACC: tl.constexpr):
+    """Weights of edges ``[R, E, BH]``, 1 where none are given."""
+    if weight is None:
+        return tl.full((R, E, BH), 1.0, ACC)
+    else:
+        return _by_head(weight + start * H, number, live, head, H, ACC)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def aggregate(
+    items, count: "i64", column, edge, members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    out, slots, slot_count: "i64",
+    REDUCE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Sum (0), mean (1), greatest (2) or least (3) of weight times value over a row."""
+    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head, inner, inside = _part(part, H, D, BH, BD)
+    values = value + member * (value_batch * ALIGN)
+    if REDUCE < 2:
+        result = tl.zeros((R, BH, BD), ACC)
+    else:  # of the least, by the sign: the greatest of what is negated
+        result = tl.full((R, BH, BD), float("-inf"), ACC)
+        bad = tl.zeros((R, BH, BD), tl.int32)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
+        if weight is not None:
+            number = tl.load(edge + place, mask=live, other=0)
+            w = _by_head(weight + member * weight_batch * H, number, live, head, H, ACC)
+            x *= w[:, :, :, None]
+        if REDUCE < 2:
+            result += tl.sum(x, axis=1)
+        else:
+            bad = tl.maximum(bad, tl.max((x != x).to(tl.int32), axis=1))  # NaN wins
+            if REDUCE == 3:
+                x = -x
+            x = tl.where(live[:, :, None, None], x, float("-inf"))
+            result = tl.maximum(result, tl.max(x, axis=1))
+    if REDUCE >= 2:
+        result = tl.where(bad > 0, float("nan"), result)
+        if REDUCE == 3:
+            result = -result
+        result = tl.where((end > begin)[:, None, None], result, 0.0)
+    if slots is not None:
+        piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
+        at = piece[:, None, None] * (H * D) + inner[None]
+        tl.store(slots + at, result, mask=(known & (slot >= 0))[:, None, None] & inside[None])
+    if REDUCE == 1:
+        result /= tl.maximum(end - begin, 1).to(ACC)[:, None, None]
+    at = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
+    tl.store(out + at, result, mask=(known & (slot < 0))[:, None, None] & inside[None])
+
+
+@triton.jit(do_not_specialize=SIZES)
+def aggregate_merge(
+    items, pointer, members: "i64", rows: "i64", slot_count: "i64", slots, out,
+    REDUCE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
+):
+    """The pieces of a row, in their order."""
+    block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
+    row = tl.load(items + block * 3)
+    begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
+    member = member.to(tl.int64)
+    at = part * BLOCK + tl.arange(0, BLOCK)
+    result = tl.load(slots + (member * slot_count + begin) * SIZE + at, mask=at < SIZE, other=0)
+    for slot in range(begin + 1, end):
+        x = tl.load(slots + (member * slot_count + slot) * SIZE + at, mask=at < SIZE, other=0)
+        if REDUCE < 2:
+            result += x
+        else:
+            bad = (x != x) | (result != result)
+            result = tl.maximum(result, x) if REDUCE == 2 else tl.minimum(result, x)
+            result = tl.where(bad, float("nan"), result)
+    if REDUCE == 1:
+        degree = tl.load(pointer + row + 1) - tl.load(pointer + row)
+        result /= degree.to(ACC)
+    node = member * rows + row.to(tl.int64)
+    tl.store(out + node * SIZE + at, result, mask=at < SIZE)
+
+
+@triton.jit
+def _reaches(x, extreme, ACC: tl.constexpr):
+    """Whether these numbers, as they would be stored, are the extreme."""
+    return x.to(extreme.dtype).to(ACC) == extreme.to(ACC)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def aggregate_ties(
+    items, count: "i64", column, edge, members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    out, ties, slots, slot_count: "i64",
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """How many edges reach a row's extreme ``[B, rows, H, D]``."""
+    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head, inner, inside = _part(part, H, D, BH, BD)
+    values = value + member * (value_batch * ALIGN)
+    own = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
+    extreme = tl.load(out + own, mask=known[:, None, None] & inside[None], other=0)
+    result = tl.zeros((R, BH, BD), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
+        start = member * weight_batch
+        x *= _weights(weight, start, number, live, head, H, E, R, BH, ACC)[:, :, :, None]
+        reached = _reaches(x, extreme[:, None], ACC) & live[:, :, None, None]
+        result += tl.sum(reached.to(ACC), axis=1)
+    _put(result, ties, slots, member, rows, slot_count, row, slot, known, inner, inside, H * D)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def aggregate_weight_gradient(
+    items, count: "i64", column, edge, edges: "i64", members: "i64", rows: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64",
+    grad_out, grad_batch: "i64", grad_node: "i64", out, grad_weight,
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Gradients of weights ``[B, E, H]``: gradient times value; of an extreme (``out``), where it
+    is reached.
+    """
+    block, member, heads = _program(members, (H + BH - 1) // BH)
+    row, begin, end, _, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head = heads * BH + tl.arange(0, BH)
+    values = value + member * (value_batch * ALIGN)
+    grads = grad_out + member * (grad_batch * ALIGN)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        result = tl.zeros((R, E, BH), ACC)
+        for wide in range((D + BD - 1) // BD):
+            _, inner, inside = _part(heads * ((D + BD - 1) // BD) + wide, H, D, BH, BD)
+            g = _own(grads, row, known, grad_node * ALIGN, inner, inside, ACC)
+            x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
+            part = g[:, None] * x
+            if out is not None:
+                own = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
+                extreme = tl.load(out + own, mask=known[:, None, None] & inside[None], other=0)
+                w = _by_head(weight + member * weight_batch * H, number, live, head, H, ACC)
+                reached = _reaches(w[:, :, :, None] * x, extreme[:, None], ACC)
+                part = tl.where(reached, part, 0.0)
+            result += tl.sum(part, axis=3)
+        at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
+        tl.store(grad_weight + at, result, mask=live[:, :, None] & (head < H)[None, None])
+
+
+@triton.jit(do_not_specialize=SIZES)
+def aggregate_extreme_gradient(
+    items, count: "i64", column, edge, members: "i64", rows: "i64", columns: "i64",
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64", out, grad_share,
+    grad_value, slots, slot_count: "i64",
+    H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
+):
+    """Gradients of values, over transposed rows: the share of each extreme that is reached."""
+    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, known = _items(items, count, block, R)
+    member = member.to(tl.int64)
+    head, inner, inside = _part(part, H, D, BH, BD)
+    x = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner, inside,
+             ACC)
+    result = tl.zeros((R, BH, BD), ACC)
+    for first in range(0, tl.max(end - begin), E):
+        place = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = place < end[:, None]
+        node = tl.load(column + place, mask=live, other=0)
+        number = tl.load(edge + place, mask=live, other=0)
+        start = member * weight_batch
+        w = _weights(weight, start, number, live, head, H, E, R, BH, ACC)[:, :, :, None]
+        at = (member * columns + node.to(tl.int64))[:, :, None, None] * (H * D) + inner[None, None]
+        there = live[:, :, None, None] & inside[None, None]
+        extreme = tl.load(out + at, mask=there, other=0)
+        share = tl.load(grad_share + at, mask=there, other=0)
+        result += tl.sum(tl.where(_reaches(w * x[:, None], extreme, ACC), w * share, 0.0), axis=1)
+    _put(result, grad_value, slots, member, rows, slot_count, row, slot, known, inner, inside,
+         H * D)

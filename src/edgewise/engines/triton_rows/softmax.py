@@ -1,0 +1,40 @@
+"""``edgewise::triton_rows_softmax``: softmax over the edges of a target, in Triton."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from edgewise.engines.native.operator import Given
+from edgewise.engines.rows.softmax import RowsSoftmax
+from edgewise.engines.triton_rows.launch import Job, Tiles
+from edgewise.engines.triton_rows.layout import side_of
+
+
+class TritonSoftmax(RowsSoftmax):
+    """See the base class."""
+
+    name = "triton_rows_softmax"
+    devices = ("cpu", "cuda")
+
+    def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
+        side = side_of(given["by_target"], given["columns"])
+        members, _, heads = scores.shape
+        job, tiles = Job(scores), Tiles.of(heads, 1, scores.dtype)
+        job.put(H=heads, stats=job.empty(members, side.rows, 2, heads), out=out)
+        job.array("scores", scores)
+        if grad is not None:
+            job.array("grad", grad)
+        job.results(side, members, slot_stats=2 * heads)
+        job.over_rows("softmax_totals", side, members, tiles, tiles.blocks)
+        if grad is None:
+            own = {"DV": 1, "FV": 1, "BDV": 1, "BFV": 1, "out": None}
+            job.merge("attend_merge", side, members, tiles, tiles.blocks, **own)
+        else:
+            slots = job.arguments.get("slot_stats")
+            job.merge_flat("add_merge", side, members, slots, job.arguments["stats"])
+        job.over_rows("softmax_edges", side, members, tiles, tiles.blocks)
+
+
+triton_rows_softmax = TritonSoftmax()

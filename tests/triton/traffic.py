@@ -1,0 +1,164 @@
+"""What the kernels move through memory, counted where their index arithmetic leads.
+
+    TRITON_INTERPRET=1 EDGEWISE_TRITON=1 python -m tests.triton.traffic
+
+Triton's interpreter runs the kernels, and every load and store is counted: the bytes that were
+asked for, and the sectors of 32 bytes that they lie in, which is what a GPU fetches. Beside them
+stands the least: vectors gathered once an edge, vectors and two numbers a head of each node once.
+Loads that nobody uses are counted here and left out by the compiler.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+import edgewise as ew
+from edgewise import graphs
+from edgewise.engines.triton_rows import launch
+from edgewise.graphs import Graph
+
+NODES, DEGREE = 48, 16
+BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
+"""Bytes a second of their memory, by their data sheets."""
+REACHED = 0.6
+"""The share of it that gathers are to reach."""
+MOST = 1.35
+"""Times the least that a pass may fetch."""
+SECTOR = 32
+
+
+@dataclass
+class Traffic:
+    """Bytes by kernel."""
+
+    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    fetched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    kernel: str = ""
+
+    def count(self, pointers: Any, mask: Any, size: int) -> None:
+        """One load or store of a program."""
+        places = np.unique(np.asarray(pointers)[np.asarray(mask, dtype=bool)])
+        self.asked[self.kernel] += size * len(places)
+        self.fetched[self.kernel] += SECTOR * len(np.unique(places // SECTOR))
+
+
+@contextmanager
+def counted() -> Iterator[Traffic]:
+    """Count all that kernels move within this context."""
+    from triton.runtime.interpreter import InterpreterBuilder, _get_np_dtype
+
+    traffic = Traffic()
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+    run = launch.Job.run
+
+    def counting_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        size = np.dtype(_get_np_dtype(pointers.get_element_ty())).itemsize
+        traffic.count(pointers.data, mask.data, size)
+        return load(self, pointers, mask, *rest)
+
+    def counting_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        traffic.count(pointers.data, mask.data, value.data.dtype.itemsize)
+        return store(self, pointers, value, mask, *rest)
+
+    def named_run(self: launch.Job, kernel: str, *rest: Any, **own: Any) -> None:
+        traffic.kernel = kernel
+        run(self, kernel, *rest, **own)
+
+    with (
+        patch.object(InterpreterBuilder, "create_masked_load", counting_load),
+        patch.object(InterpreterBuilder, "create_masked_store", counting_store),
+        patch.object(launch.Job, "run", named_run),
+    ):
+        yield traffic
+
+
+def regular() -> Graph:
+    """Every node reads and is read by so many others."""
+    node = torch.arange(NODES)
+    source = (node[:, None] * 5 + torch.arange(DEGREE) * 3) % NODES
+    return graphs.edges(torch.stack([source.flatten(), node.repeat_interleave(DEGREE)]), NODES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, and the least that each of its passes must move, in bytes an edge."""
+
+    name: str
+    heads: int
+    width: int
+    value_width: int
+    dtype: torch.dtype
+    additive: bool = False
+
+    def least(self, kernel: str) -> float:
+        """Gathered vectors and an index; and of each node its vectors and numbers a head."""
+        size = self.dtype.itemsize
+        key, value = (size * self.heads * n for n in (self.width, self.value_width))
+        head = 4 * self.heads
+        edge, node = {
+            "attend_forward": (key + value, key + value + 2 * head),
+            "attend_backward_rows": (key + value, 2 * key + 2 * value + 3 * head),
+            "attend_backward_columns": (key + value + 3 * head, 2 * key + 2 * value),
+        }[kernel]
+        return edge + 4 + (node + 12) / DEGREE
+
+    def run(self, over: Graph) -> Traffic:
+        """Forward and backward."""
+        widths = (self.width, self.width, self.value_width)
+        nodes = [
+            torch.randn(NODES, self.heads, n, dtype=self.dtype, requires_grad=True) for n in widths
+        ]
+        score: Any = ew.Dot()
+        if self.additive:
+            weight = torch.randn(self.heads, self.width) if self.width > 1 else None
+            score = ew.Additive(weight=weight)
+        with counted() as traffic:
+            ew.attend(*nodes, over, score=score, engine="rows").sum().backward()
+        return traffic
+
+
+CASES = (
+    Case("dot 8×16 float32", 8, 16, 16, torch.float32),
+    Case("dot 8×16 bfloat16", 8, 16, 16, torch.bfloat16),
+    Case("GATv2 4×32 bfloat16", 4, 32, 32, torch.bfloat16, additive=True),
+    Case("GAT 8×1, values 8×8", 8, 1, 8, torch.float32, additive=True),
+)
+
+
+def main() -> None:
+    over = regular()
+    gpu = "H200"
+    print(
+        f"Bytes an edge, of a graph of degree {DEGREE}; milliseconds for a million edges at "
+        f"{REACHED:.0%} of an {gpu}'s {BANDWIDTH[gpu] / 1e12} TB/s, nothing in its caches."
+    )
+    print(
+        f"{'call':<20} {'kernel':<24} {'asked':>7} {'fetched':>8} {'least':>7} "
+        f"{'times':>6} {'ms':>6}"
+    )
+    wasteful = 0
+    for case in CASES:
+        traffic = case.run(over)
+        for kernel in ("attend_forward", "attend_backward_rows", "attend_backward_columns"):
+            asked, fetched = (x[kernel] / over.num_edges for x in (traffic.asked, traffic.fetched))
+            least = case.least(kernel)
+            time = fetched * 1e6 / (REACHED * BANDWIDTH[gpu]) * 1e3
+            wasteful += fetched > MOST * least or asked < 0.95 * least
+            print(
+                f"{case.name:<20} {kernel:<24} {asked:7.0f} {fetched:8.0f} {least:7.0f} "
+                f"{fetched / least:6.2f} {time:6.3f}"
+            )
+    sys.exit(wasteful > 0)
+
+
+if __name__ == "__main__":
+    main()
