@@ -74,6 +74,13 @@ BESIDE = {
             "python benchmarks/zinc_trees.py --json zinc-trees.json",
         ),
     },
+    "sketches": {
+        f"sketches-{joined}": (
+            f"the same model on {what}",
+            f"edgewise train sketches --data.joined {joined} --out sketches-{joined}",
+        )
+        for joined, what in (("two_hop", "points up to two steps apart"), ("complete", "all pairs"))
+    },
     "transformer-multi30k": {
         f"multi30k-{epochs}-epochs": (
             f"the same with {epochs} epochs in place of 12",

@@ -55,6 +55,7 @@ FOLDERS = {
     "ionic_liquids": ("ionic_liquids",),
     "masked_text": ("wikitext-2", "war_and_peace", "tinyshakespeare", "multi30k"),
     "multi30k": ("multi30k",),
+    "quickdraw": ("quickdraw_25x344",),
     "shakespeare": ("tinyshakespeare",),
     "sst2": ("SST2",),
     "war_and_peace": ("war_and_peace",),

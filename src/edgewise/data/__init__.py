@@ -20,6 +20,7 @@ from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
 from edgewise.data.images.image_folder import ImageFolder as image_folder
+from edgewise.data.images.quickdraw import QuickDraw as quickdraw
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
@@ -63,6 +64,7 @@ DATA: dict[str, type[Data]] = {
     "pair_table": pair_table,
     "parallel": parallel,
     "planetoid": planetoid,
+    "quickdraw": quickdraw,
     "time_series": time_series,
     "shakespeare": shakespeare,
     "sst2": sst2,
@@ -109,6 +111,7 @@ __all__ = [
     "pair_table",
     "parallel",
     "planetoid",
+    "quickdraw",
     "shakespeare",
     "sst2",
     "tag_file",

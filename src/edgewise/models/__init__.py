@@ -54,6 +54,7 @@ from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
+from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
@@ -87,6 +88,7 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graphormer": graphormer,
     "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
+    "multi_graph_transformer": multi_graph_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
 
@@ -200,6 +202,7 @@ __all__ = [
     "magna",
     "molecule_transformer",
     "monet",
+    "multi_graph_transformer",
     "pinsage",
     "rnn",
     "roberta",

@@ -20,6 +20,7 @@ from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
+from edgewise.recipes.quickdraw import sketches
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.series import series
 from edgewise.recipes.shakespeare import (
@@ -75,6 +76,7 @@ RECIPES: dict[str, Recipe] = {
         pinsage_gowalla,
         sage_facebook,
         series,
+        sketches,
         transformer_multi30k,
         sst2,
         summarise_wikitext,
