@@ -47,6 +47,7 @@ SEQUENCES = (
     "Shakespeare",
     "SST2",
     "EWT",
+    "EWTTrees",
     "MaskedText",
     "Multi30k",
     "CaptionDigits",
@@ -80,6 +81,18 @@ BESIDE = {
             f"edgewise train sketches --data.joined {joined} --out sketches-{joined}",
         )
         for joined, what in (("two_hop", "points up to two steps apart"), ("complete", "all pairs"))
+    },
+    **{
+        name: {
+            f"{name}-chain": (
+                what,
+                f"edgewise train {name} --data.links chain --out {name}-chain",
+            )
+        }
+        for name, what in (
+            ("tree-lstm-ewt", "the same on a chain of the words: an LSTM"),
+            ("tree-transformer-ewt", "the same on a chain: a Transformer with relative positions"),
+        )
     },
     "transformer-multi30k": {
         f"multi30k-{epochs}-epochs": (

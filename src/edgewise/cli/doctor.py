@@ -50,6 +50,7 @@ FOLDERS = {
     "ego_facebook": ("ego_facebook",),
     "esol": ("esol",),
     "ewt": ("UD_English-EWT",),
+    "ewt_trees": ("UD_English-EWT",),
     "gowalla": ("gowalla",),
     "hollywood_actors": ("hollywood_actors",),
     "ionic_liquids": ("ionic_liquids",),

@@ -30,6 +30,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
 from edgewise.data.text.ewt import EWT as ewt
+from edgewise.data.text.ewt_trees import EWTTrees as ewt_trees
 from edgewise.data.text.masked_text import MaskedText as masked_text
 from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
@@ -52,6 +53,7 @@ DATA: dict[str, type[Data]] = {
     "ego_facebook": ego_facebook,
     "esol": esol,
     "ewt": ewt,
+    "ewt_trees": ewt_trees,
     "gowalla": gowalla,
     "hollywood_actors": hollywood_actors,
     "image_folder": image_folder,
@@ -98,6 +100,7 @@ __all__ = [
     "ego_facebook",
     "esol",
     "ewt",
+    "ewt_trees",
     "gowalla",
     "hollywood_actors",
     "image_folder",

@@ -61,6 +61,8 @@ from edgewise.models.roberta import roberta
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.models.tree_lstm import tree_lstm
+from edgewise.models.tree_transformer import tree_transformer
 from edgewise.models.vit import vit
 
 NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -91,6 +93,13 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "multi_graph_transformer": multi_graph_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
+
+TREE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "tree_lstm": tree_lstm,
+    "tree_transformer": tree_transformer,
+}
+"""``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [N, out_width]`` with a forest in
+which nodes read their children."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
@@ -134,6 +143,7 @@ RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pins
 KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
     NODE_MODELS,
     READOUT_MODELS,
+    TREE_MODELS,
     TOKEN_MODELS,
     IMAGE_MODELS,
     CAPTION_MODELS,
@@ -172,6 +182,7 @@ __all__ = [
     "SERIES_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
+    "TREE_MODELS",
     "about",
     "bert",
     "captioner",
@@ -209,6 +220,8 @@ __all__ = [
     "t5",
     "transformer",
     "transformer_encoder",
+    "tree_lstm",
+    "tree_transformer",
     "vit",
 ]
 

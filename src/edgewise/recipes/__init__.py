@@ -32,6 +32,7 @@ from edgewise.recipes.shakespeare import (
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
+from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.writing import writing
 from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
@@ -84,6 +85,8 @@ RECIPES: dict[str, Recipe] = {
         pairs,
         tags,
         texts,
+        tree_lstm_ewt,
+        tree_transformer_ewt,
         writing,
     )
 }
