@@ -31,6 +31,8 @@ PICTURES = {
     "bigbird": graphs.window(1) | graphs.hubs([0]) | graphs.random(2, seed=1),
     "sliding": graphs.causal() & graphs.window(3),
     "virtual": graphs.virtual(graphs.window(1)),
+    "exphormer": graphs.virtual(graphs.window(1) | graphs.expander(4, seed=1)),
+    "graphormer": graphs.virtual(graphs.complete()),
 }
 # Of 64 positions, for features or heads of width 32.
 ENCODINGS = {

@@ -47,6 +47,7 @@ SEQUENCES = (
     "Shakespeare",
     "SST2",
     "EWT",
+    "EWTTrees",
     "MaskedText",
     "Multi30k",
     "CaptionDigits",
@@ -82,6 +83,25 @@ BESIDE = {
             "gradient-boosted trees on counts of neighbourhoods, the same splits",
             "python benchmarks/zinc_trees.py --json zinc-trees.json",
         ),
+    },
+    "sketches": {
+        f"sketches-{joined}": (
+            f"the same model on {what}",
+            f"edgewise train sketches --data.joined {joined} --out sketches-{joined}",
+        )
+        for joined, what in (("two_hop", "points up to two steps apart"), ("complete", "all pairs"))
+    },
+    **{
+        name: {
+            f"{name}-chain": (
+                what,
+                f"edgewise train {name} --data.links chain --out {name}-chain",
+            )
+        }
+        for name, what in (
+            ("tree-lstm-ewt", "the same on a chain of the words: an LSTM"),
+            ("tree-transformer-ewt", "the same on a chain: a Transformer with relative positions"),
+        )
     },
     "transformer-multi30k": {
         f"multi30k-{epochs}-epochs": (

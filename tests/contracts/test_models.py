@@ -22,7 +22,7 @@ FIRST = 3  # nodes of the first of two graphs
 OF_TEXT = {**models.TEXT_MODELS, **models.ENCODER_DECODER_MODELS}
 SIMPLE = [name for name in models.MODELS if name not in OF_TEXT]
 ON_A_GRAPH = [*models.NODE_MODELS, *models.TOKEN_MODELS]
-ON_EVERY_GRAPH = [*models.NODE_MODELS, *models.READOUT_MODELS]
+ON_EVERY_GRAPH = [*models.NODE_MODELS, *models.READOUT_MODELS, *models.TREE_MODELS]
 WITH_EDGES = [
     name
     for name in ON_EVERY_GRAPH
@@ -39,7 +39,7 @@ def small(name: str) -> nn.Module:
     """The model with its defaults, its widths small, in float64 and without dropout."""
     torch.manual_seed(0)
     make = models.MODELS[name]
-    if name in models.NODE_MODELS or name in models.READOUT_MODELS:
+    if name in (*models.NODE_MODELS, *models.READOUT_MODELS, *models.TREE_MODELS):
         model = make(IN, OUT)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
@@ -72,6 +72,10 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
         second = torch.arange(nodes) >= FIRST  # of two graphs, which no edge joins
         matrix = random_graph(nodes).dense() & (second[:, None] == second)
         return x, graphs.from_dense(matrix | matrix.T if name in UNDIRECTED else matrix)
+    if name in models.TREE_MODELS:  # two of them, the second on FIRST and the nodes after it
+        x = torch.randn(nodes, IN, dtype=torch.double, requires_grad=True)
+        parents = [-1, 0, 0, -1, 3, 3, 4][:nodes]
+        return x, graphs.tree(parents, reads="children").bind(nodes)
     if name in models.LINK_MODELS:
         return torch.randint(NODES, (2, 5)), random_graph(NODES)
     if name in models.RECOMMENDERS:
@@ -85,7 +89,7 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
 
 def keywords(name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
     """What is given by name: two graphs on one node axis."""
-    if name in models.READOUT_MODELS:
+    if name in models.READOUT_MODELS or name in models.TREE_MODELS:
         count = len(inputs[0])
         return {"batch": [min(FIRST, count), count - min(FIRST, count)]}
     return {}
@@ -232,7 +236,7 @@ def test_every_graph_model_is_called_alike(name: str) -> None:
         return
     out, other = (
         model(x, graph, **given | {"edge_attr": edge_attr})
-        for edge_attr in (given["edge_attr"], 2 * given["edge_attr"])
+        for edge_attr in (given["edge_attr"], 0.5 - given["edge_attr"])
     )
     assert not torch.allclose(out, other)
 

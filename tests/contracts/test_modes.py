@@ -52,7 +52,7 @@ def test_a_model_evaluated_in_a_mode_trains_afterwards(name: str) -> None:
         torch.testing.assert_close(mine, other)
 
 
-PACKED = ("exphormer", "gps", "graphormer", "laplacian_transformer")
+PACKED = ("exphormer", "gps", "graphormer", "laplacian_transformer", *models.TREE_MODELS)
 READS_NUMBERS = {
     "pinsage": "where its walks lead",
     **dict.fromkeys(PACKED, "which nodes make up a graph"),

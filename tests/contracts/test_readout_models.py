@@ -127,7 +127,7 @@ def test_a_batch_of_one_node_can_be_trained_on(name: str) -> None:
     out = model(x, graph, **given)
     assert out.isfinite().all()
     out.sum().backward()
-    assert all(value.isfinite().all() for value in model.buffers())
+    assert not any(value.isnan().any() for value in model.buffers())
 
 
 def test_descriptors_matter() -> None:

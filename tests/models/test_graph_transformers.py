@@ -259,3 +259,33 @@ def test_exphormer_of_many_nodes_makes_no_pairs() -> None:
     sizes = torch.tensor([n])
     found, _ = model.attention_graph(ring, sizes, *model.places(sizes))
     assert found.num_edges < 9 * n
+
+
+def test_each_group_of_heads_reads_along_its_own_graph() -> None:
+    """A layer by hand, a head at a time, on the matrix of the graph that it has."""
+    torch.manual_seed(0)
+    model = models.multi_graph_transformer(WIDTH, 2, edge_width=2, width=WIDTH, depth=1, heads=4)
+    model = model.double().eval()
+    n = 6
+    both = torch.rand(2, n, n) < 0.4
+    both[:, 0] = False  # reads nobody
+    both[1, 1] = False  # reads nobody in the second graph
+    both[0, 1, 2] = True
+    target, source = both.any(0).nonzero().T
+    graph, flags = graphs.edges(torch.stack([source, target]), n), both[:, target, source].T
+    x = torch.randn(n, WIDTH, dtype=torch.double)
+
+    h = model.embed(x)
+    (layer,) = model.layers
+    attention = layer.attention.sublayer
+    query, key, value = attention.qkv(h).view(n, 3, 4, -1).unbind(1)
+    heads = []
+    for head in range(4):
+        scores = query[:, head] @ key[:, head].T * query.shape[-1] ** -0.5
+        weight = scores.masked_fill(~both[head // 2], -torch.inf).softmax(1).nan_to_num()
+        heads.append(weight @ value[:, head])
+    h = layer.attention.norm(h + attention.output(torch.cat(heads, dim=1)))
+    h = layer.feed_forward.norm(h + layer.feed_forward.sublayer(h))
+    expected = model.head(h.mean(0))
+    found = model(x, graph, edge_attr=flags.double())
+    torch.testing.assert_close(found.flatten(), expected, rtol=0, atol=1e-12)

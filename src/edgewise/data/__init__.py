@@ -20,6 +20,7 @@ from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
 from edgewise.data.images.image_folder import ImageFolder as image_folder
+from edgewise.data.images.quickdraw import QuickDraw as quickdraw
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
@@ -30,6 +31,7 @@ from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
 from edgewise.data.text.duplication import Duplication as duplication
 from edgewise.data.text.ewt import EWT as ewt
+from edgewise.data.text.ewt_trees import EWTTrees as ewt_trees
 from edgewise.data.text.masked_text import MaskedText as masked_text
 from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
@@ -54,6 +56,7 @@ DATA: dict[str, type[Data]] = {
     "ego_facebook": ego_facebook,
     "esol": esol,
     "ewt": ewt,
+    "ewt_trees": ewt_trees,
     "gowalla": gowalla,
     "hollywood_actors": hollywood_actors,
     "image_folder": image_folder,
@@ -67,6 +70,7 @@ DATA: dict[str, type[Data]] = {
     "parallel": parallel,
     "planetoid": planetoid,
     "recall": recall,
+    "quickdraw": quickdraw,
     "time_series": time_series,
     "shakespeare": shakespeare,
     "sst2": sst2,
@@ -101,6 +105,7 @@ __all__ = [
     "ego_facebook",
     "esol",
     "ewt",
+    "ewt_trees",
     "gowalla",
     "hollywood_actors",
     "image_folder",
@@ -115,6 +120,7 @@ __all__ = [
     "parallel",
     "planetoid",
     "recall",
+    "quickdraw",
     "shakespeare",
     "sst2",
     "tag_file",

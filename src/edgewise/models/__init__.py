@@ -57,6 +57,7 @@ from edgewise.models.lstm import lstm
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
+from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
@@ -64,6 +65,8 @@ from edgewise.models.roberta import roberta
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.models.tree_lstm import tree_lstm
+from edgewise.models.tree_transformer import tree_transformer
 from edgewise.models.vit import vit
 
 NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -91,8 +94,16 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graphormer": graphormer,
     "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
+    "multi_graph_transformer": multi_graph_transformer,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
+
+TREE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "tree_lstm": tree_lstm,
+    "tree_transformer": tree_transformer,
+}
+"""``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [N, out_width]`` with a forest in
+which nodes read their children."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
@@ -140,6 +151,7 @@ RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pins
 KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
     NODE_MODELS,
     READOUT_MODELS,
+    TREE_MODELS,
     TOKEN_MODELS,
     IMAGE_MODELS,
     CAPTION_MODELS,
@@ -178,6 +190,7 @@ __all__ = [
     "SERIES_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
+    "TREE_MODELS",
     "about",
     "bert",
     "bigbird",
@@ -211,6 +224,7 @@ __all__ = [
     "magna",
     "molecule_transformer",
     "monet",
+    "multi_graph_transformer",
     "pinsage",
     "reformer",
     "rnn",
@@ -218,6 +232,8 @@ __all__ = [
     "t5",
     "transformer",
     "transformer_encoder",
+    "tree_lstm",
+    "tree_transformer",
     "vit",
 ]
 

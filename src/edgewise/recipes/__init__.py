@@ -26,6 +26,7 @@ from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
+from edgewise.recipes.quickdraw import sketches
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.series import series
 from edgewise.recipes.shakespeare import (
@@ -37,6 +38,7 @@ from edgewise.recipes.shakespeare import (
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
+from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.writing import writing
 from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
@@ -83,6 +85,7 @@ RECIPES: dict[str, Recipe] = {
         series,
         roberta_wikitext,
         unidirectional_wikitext,
+        sketches,
         transformer_multi30k,
         sst2,
         summarise_wikitext,
@@ -90,6 +93,8 @@ RECIPES: dict[str, Recipe] = {
         pairs,
         tags,
         texts,
+        tree_lstm_ewt,
+        tree_transformer_ewt,
         writing,
     )
 }

@@ -66,7 +66,7 @@ class CSL(Data):
         nodes = [torch.ones(NODES, 1)] * len(y)
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
         codes, index = Codes(graphs), self._folds().split("stratified", y.tolist())
-        train, val, test = (labelled(codes, index[name], y) for name in index)
+        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 

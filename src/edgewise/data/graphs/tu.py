@@ -81,7 +81,7 @@ class TU(Data):
                 torch.cat([(attributes - known.mean(0)) / std, graphs.x], dim=1)
             )
         codes = Codes(graphs)
-        train, val, test = (labelled(codes, index[name], y) for name in index)
+        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": graphs.x.shape[1], "out_width": classes}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 

@@ -9,13 +9,13 @@ from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.errors import ArgumentError
 
 Tag = Literal["upos", "xpos", "deprel"]
-COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "deprel": 7}
+COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "head": 6, "deprel": 7}
 WIDTH = 10
 WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 
 
-def read_conllu(text: str, name: str, tag: Tag = "upos") -> list[Labelled]:
-    """Word and tag of every word of each sentence.
+def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> list[Labelled]:
+    """Word and tag of every word of each sentence; or the number of its head, 0 for a root.
 
     Contracted forms (1-2) and words that are not in the text (1.1) are left out.
 

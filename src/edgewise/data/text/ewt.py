@@ -29,11 +29,16 @@ class EWT(TaggedWords):
         check_choice("data.tag", self.tag, get_args(Tag))
 
     def parts(self) -> TaggedParts:
-        at = "UniversalDependencies/UD_English-EWT/master"
-        names = {"train": "train", "val": "dev", "test": "test"}
-        files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
-        where = f"https://raw.githubusercontent.com/{at}"
-        texts = raw_texts("UD_English-EWT", {f"{f}.gz": f"{where}/{f}" for f in files.values()})
-        packed = {split: f"{file}.gz" for split, file in files.items()}
-        read = {split: read_conllu(texts[f], f, self.tag) for split, f in packed.items()}
-        return TaggedParts(read, packed)
+        texts = ewt_texts()
+        read = {split: read_conllu(text, file, self.tag) for split, (file, text) in texts.items()}
+        return TaggedParts(read, {split: file for split, (file, _) in texts.items()})
+
+
+def ewt_texts() -> dict[str, tuple[str, str]]:
+    """The file of each split, and what is in it."""
+    at = "UniversalDependencies/UD_English-EWT/master"
+    names = {"train": "train", "val": "dev", "test": "test"}
+    files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
+    where = f"https://raw.githubusercontent.com/{at}"
+    texts = raw_texts("UD_English-EWT", {f"{f}.gz": f"{where}/{f}" for f in files.values()})
+    return {split: (f"{file}.gz", texts[f"{file}.gz"]) for split, file in files.items()}

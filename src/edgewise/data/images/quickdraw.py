@@ -1,0 +1,162 @@
+"""Quick, Draw!: sketches as graphs of the points that the pen was at, 25 of each of 344 things.
+
+A selection of Google's data set, in its simplified form: 25 drawings a category as they were
+collected in a public repository. The first 15 of each are to train, five to validate, five to test.
+
+Papers: Ha and Eck, A neural representation of sketch drawings, 2018; Xu, Joshi and Bresson,
+Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice, check_least
+from edgewise.batches import Batch
+from edgewise.data.files import find_raw, unreadable
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.reading import read_text
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.encodings import sinusoidal_positions
+from edgewise.errors import ArgumentError, MissingDataError
+
+NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
+TRAIN, VAL = 15, 5  # of each category; the rest is to test
+SIDE, WAVES = 255, 16
+POINTS = 100  # of a sketch; those after it are left out, as in the paper
+GRAPHS = 3
+
+Joined = Literal["multi", "two_hop", "complete"]
+Stroke = tuple[list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class QuickDraw(Data):
+    """A sketch an example: its points in their order, who is joined to whom, and what it shows.
+
+    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, whether it
+    begins or ends a stroke, and waves of its number. ``edge_attr`` ``[E, 3]`` says in which graphs
+    an edge is, of three that each have every point joined to itself, too.
+
+    Attributes:
+        joined: ``multi``: points one step apart on a stroke; up to two steps; the end of each
+            stroke and the beginning of the next. ``two_hop``: the second of these in the place of
+            each; ``complete``: all pairs.
+        categories: how many, the first in alphabetical order.
+        batch_size: sketches in a batch.
+
+    """
+
+    joined: Joined = "multi"
+    categories: int = 344
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
+
+    def __post_init__(self) -> None:
+        check_choice("data.joined", self.joined, get_args(Joined))
+        check_least("data.categories", self.categories, 2, "choose 344 for all")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        raw = find_raw(NAME, FILES, _no_download)
+        names = read_text(raw / FILES[1]).split("\n")
+        names = [name for name in names if name][: self.categories]
+        if len(names) < self.categories:
+            raise ArgumentError(
+                "data.categories",
+                expected=f"at most {len(names)}, as {FILES[1]} has them",
+                got=str(self.categories),
+                remedy="choose fewer",
+            )
+        drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
+        made = [sketch(strokes, self.joined) for _, strokes in drawings]
+        graphs = PackedGraphs.of(*map(list, zip(*made, strict=True)))
+        y = torch.tensor([names.index(name) for name, _ in drawings])
+        # How many of its category came before each: their order in the file.
+        of_same = (y[:, None] == y).tril(-1).sum(1)
+        bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
+        train, val, test = (
+            _part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y)
+            for first, last in bounds
+        )
+        sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
+        return Splits(sizes, train, val, test, self.batch_size, fitted={"categories": names})
+
+
+def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, Tensor]:
+    """Points ``[n, 4 + WAVES]``, edges ``[2, E]`` and the graphs that each is in, ``[E, 3]``."""
+    places, stroke, begins, ends = [], [], [], []
+    for number, (xs, ys) in enumerate(strokes):
+        places += list(zip(xs, ys, strict=True))
+        stroke += [number] * len(xs)
+        begins += [1.0] + [0.0] * (len(xs) - 1)
+        ends += [0.0] * (len(xs) - 1) + [1.0]
+    n = min(len(places), POINTS)
+    order = torch.arange(n)
+    waves = sinusoidal_positions(order, WAVES).float()
+    place = torch.tensor(places[:n]).float() / SIDE - 0.5
+    pen = torch.tensor([begins[:n], ends[:n]]).T
+    graphs = adjacency(torch.tensor(stroke[:n]), joined)
+    target, source = graphs.any(0).nonzero().T
+    x = torch.cat([place, pen, waves], dim=1)
+    return x, torch.stack([source, target]), graphs[:, target, source].T.float()
+
+
+def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
+    """``[3, n, n]``, who reads whom in each graph, from the number of each point's stroke."""
+    n = len(stroke)
+    if joined == "complete":
+        return torch.ones(GRAPHS, n, n, dtype=torch.bool)
+    order = torch.arange(n)
+    apart = (order[:, None] - order).abs()
+    same = stroke[:, None] == stroke
+    two = same & (apart <= 2)
+    if joined == "two_hop":
+        return two.expand(GRAPHS, n, n)
+    between = ~same & (apart == 1)  # the end of a stroke and the beginning of the next
+    return torch.stack([same & (apart <= 1), two, between | (apart == 0)])
+
+
+def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
+    """What each line is of, and its strokes."""
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line:
+            continue
+        try:
+            drawn = json.loads(line)
+            strokes = [(list(xs), list(ys)) for xs, ys in drawn["drawing"]]
+            whole = all(len(xs) == len(ys) > 0 for xs, ys in strokes) and strokes
+            name = str(drawn["word"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unreadable(path, str(error), number) from error
+        if not whole:
+            raise _unreadable(path, "a stroke with other numbers of x and y, or none", number)
+        yield name, strokes
+
+
+def _unreadable(path: Path, got: str, line: int) -> ArgumentError:
+    expected = "a drawing a line: its word, and strokes of as many x as y"
+    return unreadable(path, expected=expected, got=got, line=line)
+
+
+def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:
+    def make(index: Tensor) -> Batch:
+        x, graph, members, flags = graphs.take(which[index])
+        return Batch((x, graph), y[which[index]], keywords={"batch": members, "edge_attr": flags})
+
+    return Split(len(which), make)
+
+
+def _no_download(_folder: Path) -> None:
+    raise MissingDataError(
+        f"{NAME}: not published as a file of its own. Remedy: set EDGEWISE_DATA to a folder that "
+        f"holds {NAME}/raw/{FILES[0]} and {FILES[1]}."
+    )

@@ -1,0 +1,173 @@
+"""English web texts with their syntax trees: who hangs from whom is given, what as is asked.
+
+Source: Silveira et al., A gold standard dependency corpus for English, 2014 (Universal
+Dependencies).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice, check_least
+from edgewise.batches import UNLABELLED, Batch
+from edgewise.data.codes import Codes
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.text.conllu import read_conllu
+from edgewise.data.text.ewt import ewt_texts
+from edgewise.data.text.labelled_sentences import Labelled
+from edgewise.errors import ArgumentError
+from edgewise.graphs import tree
+from edgewise.ragged import boundaries, ranges
+
+Links = Literal["tree", "chain"]
+Label = Literal["deprel", "upos"]
+
+
+@dataclass(frozen=True)
+class EWTTrees(Data):
+    """A sentence an example, its words the nodes of a tree; each has a label to predict.
+
+    A model is called ``model(x, graph, batch=sizes)`` with the pieces of each word, hashed, a graph
+    in which words read those that hang from them, and how many words each sentence has; and with
+    the codes of its encodings.
+
+    Attributes:
+        label: ``deprel``, the relation of a word to what it hangs from, without its subtype;
+            ``upos``, its part of speech.
+        links: ``tree``; or ``chain``, in which each word reads the one before it.
+        hashed: how many numbers the pieces of a word are hashed to: the word, its first and its
+            last one to three letters.
+        batch_size: sentences in a batch.
+        train_rows: how many sentences are trained on, from the first; 0 for all 12,544.
+
+    """
+
+    label: Label = "deprel"
+    links: Links = "tree"
+    hashed: int = 2048
+    batch_size: int = 32
+    train_rows: int = 0
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        check_choice("data.label", self.label, get_args(Label))
+        check_choice("data.links", self.links, get_args(Links))
+        check_least("data.hashed", self.hashed, 1, "choose for example 2048")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
+        check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
+
+    def load(self) -> Splits:
+        sentences, counts = [], []
+        for part, (file, text) in ewt_texts().items():
+            labels, heads = (read_conllu(text, file, column) for column in (self.label, "head"))
+            few = self.train_rows if part == "train" else 0
+            read = list(zip(labels, heads, strict=True))[: few or None]
+            sentences += [sentence(*one, self.links, file) for one in read]
+            counts.append(len(read))
+        index = torch.arange(len(sentences)).split(counts)
+        labels_of = [[label.partition(":")[0] for label in one.labels] for one in sentences]
+        names = sorted({label for i in index[0].tolist() for label in labels_of[i]})
+        number = {name: place for place, name in enumerate(names)}
+        y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
+
+        words = [word for one in sentences for word in one.words]
+        pieces = [[zlib.crc32(p.encode()) % self.hashed for p in pieces_of(w)] for w in words]
+        edges = [one.edges for one in sentences]
+        places = torch.arange(len(words)).split([len(one.words) for one in sentences])
+        graphs = PackedGraphs.of(
+            [place[:, None] for place in places], edges, [torch.empty(e.shape[1], 0) for e in edges]
+        )
+        codes = Codes(graphs)
+        made = Pieces(
+            torch.tensor([number for word in pieces for number in word]),
+            boundaries(torch.tensor([len(word) for word in pieces])),
+            self.hashed,
+        )
+        train, val, test = (_part(codes, which, made, y) for which in index)
+        sizes = {"in_width": self.hashed, "out_width": len(names)}
+        return Splits(
+            sizes, train, val, test, self.batch_size, fitted={"labels": names}, codes=codes
+        )
+
+
+class Sentence(NamedTuple):
+    """Words, their labels, and edges ``[2, E]`` from what hangs to what it hangs from."""
+
+    words: list[str]
+    labels: list[str]
+    edges: Tensor
+
+
+def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> Sentence:
+    """A sentence as it was read, and its tree, or the chain of its words.
+
+    Raises:
+        ArgumentError: the heads are no tree.
+
+    """
+    n = len(labelled)
+    try:
+        parents = [int(head) - 1 for _, head in headed]
+        if links == "chain":
+            parents = [*range(1, n), -1]
+        graph = tree(parents, reads="children").bind(n)
+    except (ValueError, ArgumentError) as error:
+        raise ArgumentError(
+            file,
+            expected="a number of another word, or 0, as the head of each, without cycles",
+            got=f"others ({error}) in the sentence that begins {labelled[0][0]!r}",
+            remedy="correct it",
+        ) from error
+    words, labels = (list(column) for column in zip(*labelled, strict=True))
+    return Sentence(words, labels, graph.edge_index)
+
+
+def pieces_of(word: str) -> list[str]:
+    """The word, and its first and last letters, one to three, apart from each other."""
+    lower = word.lower()
+    ends = [f"{lower[:k]}-" for k in (1, 2, 3)] + [f"-{lower[-k:]}" for k in (1, 2, 3)]
+    return [word, f"={lower}", *ends]
+
+
+class Pieces(NamedTuple):
+    """The numbers of the pieces of all words, where each word's begin, and how many there are."""
+
+    numbers: Tensor
+    start: Tensor
+    hashed: int
+
+    def of(self, words: Tensor) -> Tensor:
+        """``[n, hashed]``, how often each of these words has each piece."""
+        many = self.start.diff()[words]
+        numbers = self.numbers[ranges(self.start[words], many)]
+        row = torch.arange(len(words)).repeat_interleave(many)
+        return torch.zeros(len(words), self.hashed).index_put_(
+            (row, numbers), torch.ones(1), accumulate=True
+        )
+
+
+def _part(codes: Codes, which: Tensor, pieces: Pieces, y: Tensor) -> Split:
+    def make(index: Tensor) -> Batch:
+        words, graph, _members, _edges = codes.graphs.take(which[index])
+        words = words[:, 0]
+        keywords = {
+            "batch": members_in_order(codes.graphs, which[index]),
+            **codes.take(which[index]),
+        }
+        known = y[words] != UNLABELLED
+        select = known.nonzero()[:, 0]
+        return Batch((pieces.of(words), graph), y[words][known], select, keywords)
+
+    return Split(len(which), make)
+
+
+def members_in_order(graphs: PackedGraphs, which: Tensor) -> Tensor:
+    """``[B]``, how many nodes each graph of a batch has, as it is packed."""
+    return graphs.sizes[which.unique()]

@@ -1,0 +1,112 @@
+"""Multi-graph Transformer: each group of heads reads along a graph of its own.
+
+Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h + FFN(h))
+Graph: G graphs of the same nodes, as one whose edges say in which of the G they are
+Score: Dot (scaled); -∞ for the heads of a graph that the edge is not in
+Normalisation: softmax over the neighbourhood in that graph; batch norm, post
+Update: residual, then a feed-forward network with a residual of its own; mean over nodes, an MLP
+Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_divides, checked
+from edgewise.biases import TableBias
+from edgewise.checks import bound
+from edgewise.graphs import Pattern
+from edgewise.layers import GraphLayer, Membership, Pool, TransformerLayer
+
+
+class MultiGraphTransformer(GraphLayer):
+    """See :func:`multi_graph_transformer`."""
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        width: int,
+        depth: int,
+        heads: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        groups = max(edge_width, 1)
+        check_divides("edge_width", groups, heads, "the number of heads", "change heads")
+        self.embed = nn.Linear(in_width, width)
+        self.layers = nn.ModuleList(
+            TransformerLayer(width, heads, 4 * width, norm="batch", dropout=dropout)
+            for _ in range(depth)
+        )
+        self.pool = Pool("mean")
+        self.head = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
+        )
+        # Row c of the table is for the edges that are in the graphs whose bits c has.
+        bits = torch.arange(2**groups)[:, None] >> torch.arange(groups) & 1
+        outside = torch.zeros(2**groups, groups).masked_fill(bits == 0, -torch.inf)
+        self.outside: Tensor
+        self.register_buffer("outside", outside.repeat_interleave(heads // groups, dim=1), False)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``.
+
+        Args:
+            x: features of nodes.
+            graph: all edges of the G graphs, each once.
+            edge_attr: ``[E, G]``, above 0 where the edge is in that graph; all are in all without.
+            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
+
+        """
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        bias = None if edge_attr is None else self.bias(edge_attr)
+        x = self.embed(x)
+        for layer in self.layers:
+            x = layer(x, graph, bias=bias)
+        out: Tensor = self.head(self.pool(x, batch))
+        return out
+
+    def bias(self, edge_attr: Tensor) -> TableBias:
+        """0 for the heads whose graph has the edge, -∞ for the others."""
+        bits = 2 ** torch.arange(edge_attr.shape[1], device=edge_attr.device)
+        return TableBias(((edge_attr > 0) * bits).sum(1), self.outside)
+
+
+@checked(depth=0, edge_width=0)
+def multi_graph_transformer(
+    in_width: int,
+    out_width: int,
+    *,
+    edge_width: int = 0,
+    width: int = 96,
+    depth: int = 4,
+    heads: int = 6,
+    dropout: float = 0.1,
+) -> MultiGraphTransformer:
+    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+
+    ``edge_width`` is G, how many graphs there are; each has ``heads / G`` heads in every layer.
+    With one graph this is a graph Transformer, and on the complete graph a Transformer.
+    """
+    return MultiGraphTransformer(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        width=width,
+        depth=depth,
+        heads=heads,
+        dropout=dropout,
+    )

@@ -1,0 +1,198 @@
+"""Tree-LSTM: each node is made of its children's states, from the leaves up.
+
+Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k
+Graph: a forest in which nodes read their children, a level at a time
+Score: none; a gate for each child
+Normalisation: none (sum)
+Update: h_j = o tanh(c_j); in the binary form each child has matrices of its own
+Paper: Tai, Socher and Manning, Improved semantic representations from tree-structured LSTMs, 2015
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import checked
+from edgewise.attention import aggregate
+from edgewise.checks import bound
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Edges, Graph, Pattern, incidence
+from edgewise.layers import GraphLayer, Membership, refuse_edge_attr
+
+
+class Level(NamedTuple):
+    """Nodes all of whose children are on lower levels.
+
+    Attributes:
+        nodes: ``[L]``.
+        graph: from all nodes to these, who reads which child.
+        place: ``[E']``, which child of its parent each is, by their numbers from 0.
+
+    """
+
+    nodes: Tensor
+    graph: Graph
+    place: Tensor
+
+
+def levels(graph: Graph) -> list[Level]:
+    """The nodes from the leaves up.
+
+    Raises:
+        ArgumentError: a node is among its own descendants.
+
+    """
+    waiting = graph.in_degree()
+    order = (graph.target * graph.num_sources + graph.source).argsort()  # children by number
+    source, target = graph.source[order], graph.target[order]
+    first = waiting.cumsum(0) - waiting
+    place = torch.arange(len(order), device=order.device) - first[target]
+    left = torch.ones_like(waiting, dtype=torch.bool)
+    found = []
+    while bool(left.any()):
+        ready = left & (waiting == 0)
+        nodes = ready.nonzero()[:, 0]
+        if not len(nodes):
+            raise ArgumentError(
+                "graph",
+                expected="a forest, in which nodes read their children",
+                got=f"a cycle through node {int(left.nonzero()[0])} or below it",
+                remedy="read in one direction: graphs.tree(parents, reads='children')",
+            )
+        number = torch.full_like(waiting, -1)
+        number[nodes] = torch.arange(len(nodes), device=nodes.device)
+        mine = number[target] >= 0
+        edges = torch.stack([source[mine], number[target[mine]]])
+        found.append(Level(nodes, Edges(edges, len(nodes), graph.num_sources), place[mine]))
+        left = left & ~ready
+        waiting = waiting - torch.bincount(target[ready[source]], minlength=len(waiting))
+    return found
+
+
+class ChildSum(nn.Module):
+    """The cell that adds its children's states; children have no order.
+
+    Args:
+        width: of x and of the states.
+
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.x = nn.Linear(width, 4 * width)
+        self.h = nn.Linear(width, 3 * width, bias=False)
+        self.forget = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
+        """States and cells ``[L, width]`` of a level's nodes x, from those ``[N, ...]`` of all."""
+        own, own_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
+        i, o, u = (own + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
+        asked = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(own_forget)
+        kept = asked.sigmoid() * level.graph.gather_source(c)
+        cell = i.sigmoid() * u.tanh() + aggregate(kept, incidence(level.graph))
+        return o.sigmoid() * cell.tanh(), cell
+
+
+class NAry(nn.Module):
+    """The cell of trees of at most K children, each of which has matrices of its own.
+
+    Args:
+        width: of x and of the states.
+        children: K; 2 for binary trees.
+
+    """
+
+    def __init__(self, width: int, children: int) -> None:
+        super().__init__()
+        self.places = children
+        self.x = nn.Linear(width, 4 * width)
+        self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
+        """States and cells ``[L, width]`` of a level's nodes x, from those ``[N, ...]`` of all."""
+        if level.place.numel() and int(level.place.max()) >= self.places:
+            raise ArgumentError(
+                "graph",
+                expected=f"at most {self.places} children of each node",
+                got=f"one with {int(level.place.max()) + 1}",
+                remedy="use the sum of children (children=0), or make the tree binary",
+            )
+        width = h.shape[-1]
+        each = torch.stack([self._slot(h, level, k) for k in range(self.places)], dim=1)
+        cells = torch.stack([self._slot(c, level, k) for k in range(self.places)], dim=1)
+        own, own_forget = self.x(x).split([3 * width, width], dim=-1)
+        read, asked = self.h(each.flatten(1)).split([3 * width, self.places * width], dim=-1)
+        i, o, u = (own + read).chunk(3, dim=-1)
+        forget = (own_forget[:, None] + asked.unflatten(-1, (self.places, width))).sigmoid()
+        cell = i.sigmoid() * u.tanh() + (forget * cells).sum(1)
+        return o.sigmoid() * cell.tanh(), cell
+
+    @staticmethod
+    def _slot(state: Tensor, level: Level, k: int) -> Tensor:
+        """``[L, width]``, the k-th child's; 0 where there is none."""
+        mine = level.place == k
+        target, source = level.graph.target[mine], level.graph.source[mine]
+        return state.new_zeros(len(level.nodes), state.shape[-1]).index_copy(
+            0, target, state[source]
+        )
+
+
+class TreeLSTM(GraphLayer):
+    """See :func:`tree_lstm`."""
+
+    def __init__(
+        self, in_width: int, out_width: int, *, width: int, children: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Linear(in_width, width)
+        self.cell = NAry(width, children) if children else ChildSum(width)
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, out_width)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,  # noqa: ARG002 - no edge joins two trees of a batch
+    ) -> Tensor:
+        """``[N, out_width]`` from x ``[N, in_width]``.
+
+        Args:
+            x: features of nodes.
+            graph: who reads which children; a forest, such as all sentences of a batch.
+            edge_attr: refused.
+            batch: see :mod:`edgewise.models`.
+
+        Raises:
+            ArgumentError: the graph has a cycle, or a node more children than the cell has places.
+
+        """
+        refuse_edge_attr(edge_attr)
+        out: Tensor = self.head(self.dropout(self.states(x, graph)))
+        return out
+
+    def states(self, x: Tensor, graph: Pattern) -> Tensor:
+        """``[N, width]``, h of every node; that of a root knows its whole tree."""
+        graph = bound(graph, len(x), len(x), x.device)
+        x = self.embed(self.dropout(x))
+        h = c = torch.zeros_like(x)
+        for level in graph.derived(levels):
+            state, cell = self.cell(x[level.nodes], h, c, level)
+            h, c = h.index_copy(0, level.nodes, state), c.index_copy(0, level.nodes, cell)
+        return h
+
+
+@checked(children=0)
+def tree_lstm(
+    in_width: int, out_width: int, *, width: int = 64, children: int = 0, dropout: float = 0.0
+) -> TreeLSTM:
+    """Called ``model(x [N, in_width], graph)``, in which nodes read their children.
+
+    ``children`` 0 adds them up, as many as there are and in no order; 2 is the binary form, in
+    which the child of lower number is the left one.
+    """
+    return TreeLSTM(in_width, out_width, width=width, children=children, dropout=dropout)

@@ -1,0 +1,202 @@
+"""Tree Transformer: all words read each other, with how they are related in the tree as a bias.
+
+Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, steps to the lowest common ancestor and back
+Graph: the complete graph of each tree
+Score: Dot (scaled)
+Normalisation: softmax; layer norm before each sublayer
+Update: residuals, feed-forward network
+Paper: Shiv and Quirk, Novel positional encodings to enable tree-based transformers, 2019
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_least, checked
+from edgewise.biases import EdgeTerm, TableBias
+from edgewise.encodings.members import member_sizes, members_by_size, pair_index
+from edgewise.graphs import Graph, Pattern, complete
+from edgewise.graphs import batch as batch_of
+from edgewise.layers import GraphLayer, Membership, TransformerLayer, packed_graph
+from edgewise.ragged import starts
+
+NONE = -1
+
+
+def tree_relations(graph: Graph) -> Tensor:
+    """``[P, 2]``, the steps up from each pair's target to the lowest common ancestor, and down.
+
+    Pairs are those of ``graphs.batch(graphs.complete(), sizes)``, in its order: a parent is (1, 0),
+    a child (0, 1), a sibling (1, 1). Two trees have no common ancestor: -1.
+
+    Args:
+        graph: a forest in which nodes read their children.
+
+    """
+    found = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
+    for members in members_by_size(graph):
+        far = 2 * members.nodes.shape[1]
+        up = _steps_up(members.adjacency, far)
+        relation = torch.full((*up.shape, 2), NONE, device=graph.device)
+        nearest = torch.full_like(up, far)
+        for ancestor in range(up.shape[1]):
+            own = up[:, :, ancestor]
+            through = own[:, :, None] + own[:, None]
+            closer = through < nearest
+            nearest = torch.where(closer, through, nearest)
+            pair = torch.stack([own[:, :, None].expand_as(up), own[:, None].expand_as(up)], dim=-1)
+            relation = torch.where(closer[..., None], pair, relation)
+        found[pair_index(graph, members)] = relation.flatten(1, 2)
+    return found
+
+
+def _steps_up(adjacency: Tensor, far: int) -> Tensor:
+    """``[B, n, n]``, from node i to its ancestor a; ``far`` where a is none."""
+    n = adjacency.shape[1]
+    at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
+    up = torch.full(adjacency.shape, far, device=adjacency.device)
+    for step in range(n):
+        up = torch.where((at > 0) & (up == far), step, up)
+        at = at @ adjacency.mT  # parents read their children
+        if not bool((at > 0).any()):
+            break
+    return up
+
+
+class TreeRelation(nn.Module):
+    """A learned number a head for the steps up and down between two nodes.
+
+    Args:
+        heads: H.
+        longest: steps beyond it count as it; nodes of two trees have a class of their own.
+
+    """
+
+    of_pairs = True
+    compares_graphs = False
+
+    def __init__(self, heads: int, longest: int = 4) -> None:
+        super().__init__()
+        check_least("longest", longest, 1, "choose for example 4")
+        self.longest = longest
+        self.table = nn.Parameter(torch.empty((longest + 1) ** 2 + 1, heads))
+        nn.init.normal_(self.table, std=0.02)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.longest,)
+
+    def code(self, graph: Graph) -> Tensor:
+        """``[P]``, the class of each pair: to be computed once for a data set."""
+        steps = tree_relations(graph)
+        up, down = steps.clamp(max=self.longest).unbind(1)
+        return torch.where(up == NONE, (self.longest + 1) ** 2, up * (self.longest + 1) + down)
+
+    def forward(self, code: Tensor) -> TableBias:
+        """The bias of the pairs' edges."""
+        return TableBias(code, self.table)
+
+
+class TreeTransformer(GraphLayer):
+    """See :func:`tree_transformer`."""
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        width: int,
+        depth: int,
+        heads: int,
+        longest: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.embed, self.dropout = nn.Linear(in_width, width), nn.Dropout(dropout)
+        self.relation = TreeRelation(heads, longest)
+        self.labels = nn.Linear(edge_width, 2 * heads, bias=False) if edge_width else None
+        self.layers = nn.ModuleList(
+            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
+            for _ in range(depth)
+        )
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, out_width)
+
+    def encodings(self) -> dict[str, nn.Module]:
+        return {"relations": self.relation}
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+        relations: Tensor | None = None,
+    ) -> Tensor:
+        """``[N, out_width]`` from x ``[N, in_width]``.
+
+        Args:
+            x: features of nodes.
+            graph: who reads which children.
+            edge_attr: ``[E, edge_width]``, what relation a child has to its parent, say one-hot.
+            batch: which nodes make up each tree; see :mod:`edgewise.models`.
+            relations: what ``model.relation.code(graph)`` gives, where it was computed before.
+
+        """
+        graph = packed_graph(x, graph, batch)
+        pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
+        code = self.relation.code(graph) if relations is None else relations
+        bias: EdgeTerm = self.relation(code)
+        if self.labels is not None and edge_attr is not None:
+            bias = self.relation(code).expand() + self.of_labels(graph, edge_attr, len(code))
+        x = self.embed(self.dropout(x))
+        for layer in self.layers:
+            x = layer(x, pairs, bias=bias)
+        out: Tensor = self.head(self.norm(x))
+        return out
+
+    def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:
+        """``[P, H]``: of each link for the parent that reads the child, and for the child."""
+        assert self.labels is not None
+        sizes = member_sizes(graph)
+        member = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+        owner = member[graph.target]
+        parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
+        first, side = starts(sizes.square())[owner], sizes[owner]
+        down, up = self.labels(edge_attr).chunk(2, dim=-1)
+        bias = edge_attr.new_zeros(pairs, down.shape[-1])
+        bias = bias.index_add(0, first + parent * side + child, down)
+        return bias.index_add(0, first + child * side + parent, up)
+
+
+@checked(depth=0, edge_width=0)
+def tree_transformer(
+    in_width: int,
+    out_width: int,
+    *,
+    edge_width: int = 0,
+    width: int = 64,
+    depth: int = 3,
+    heads: int = 4,
+    longest: int = 4,
+    dropout: float = 0.0,
+) -> TreeTransformer:
+    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+
+    In the graph nodes read their children. Steps up and down beyond ``longest`` count as it.
+    """
+    return TreeTransformer(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        width=width,
+        depth=depth,
+        heads=heads,
+        longest=longest,
+        dropout=dropout,
+    )

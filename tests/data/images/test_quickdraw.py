@@ -1,0 +1,102 @@
+"""Sketches as graphs, against loops over their strokes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import data
+from edgewise.data.images.quickdraw import FILES, NAME, POINTS, Joined, Stroke, sketch
+from tests.errors import refused
+from tests.places import needs
+
+STROKES: list[Stroke] = [([0, 255, 10], [0, 0, 20]), ([7], [8]), ([1, 2, 3, 4], [5, 6, 7, 8])]
+STROKE = [0, 0, 0, 1, 2, 2, 2, 2]
+
+
+def expected(joined: Joined) -> set[tuple[int, int, int]]:
+    """``(graph, target, source)`` of each edge, a point at a time."""
+    found = set()
+    for i, of_i in enumerate(STROKE):
+        for j, of_j in enumerate(STROKE):
+            apart, same = abs(i - j), of_i == of_j
+            is_in = {
+                "multi": (
+                    same and apart <= 1,
+                    same and apart <= 2,
+                    i == j or (not same and apart == 1),
+                ),
+                "two_hop": (same and apart <= 2,) * 3,
+                "complete": (True,) * 3,
+            }[joined]
+            found |= {(g, i, j) for g in range(3) if is_in[g]}
+    return found
+
+
+@pytest.mark.parametrize("joined", ["multi", "two_hop", "complete"])
+def test_who_reads_whom_in_each_graph(joined: Joined) -> None:
+    x, (source, target), flags = sketch(STROKES, joined)
+    found = {(g, int(target[e]), int(source[e])) for e, g in flags.nonzero().tolist()}
+    assert found == expected(joined)
+    assert len(flags) == len({edge[1:] for edge in found})  # each edge once
+    assert x[:, :2].mul(255).add(127.5).round()[[1, 3]].tolist() == [[255, 0], [7, 8]]
+    assert x[:, 2].tolist() == [1, 0, 0, 1, 1, 0, 0, 0]
+    assert x[:, 3].tolist() == [0, 0, 1, 1, 0, 0, 0, 1]
+
+
+def test_a_long_sketch_is_cut() -> None:
+    long = list(range(150))
+    x, edges, _ = sketch([(long, long)], "two_hop")
+    assert len(x) == POINTS == int(edges.max()) + 1
+
+
+def folder(path: Path, lines: list[str]) -> Path:
+    raw = path / NAME / "raw"
+    raw.mkdir(parents=True)
+    (raw / FILES[0]).write_bytes(gzip.compress("\n".join(lines).encode()))
+    (raw / FILES[1]).write_text("cat\ndog\n")
+    return path
+
+
+def line(word: str, x: int) -> str:
+    return json.dumps({"word": word, "drawing": [[[x, 1], [2, 3]]]})
+
+
+def test_the_first_of_each_category_are_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [line(word, number) for number in range(25) for word in ("dog", "cat")]
+    monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
+    splits = data.quickdraw(categories=2).load()
+    numbers = {}
+    for name in ("train", "val", "test"):
+        part = getattr(splits, name)
+        batch = part.make(torch.arange(part.count))
+        firsts = batch.inputs[0][::2, 0].mul(255).add(127.5).round().int().tolist()
+        numbers[name] = sorted(zip(batch.target.tolist(), firsts, strict=True))
+    places = {"train": range(15), "val": range(15, 20), "test": range(20, 25)}
+    assert numbers == {n: [(c, i) for c in (0, 1) for i in r] for n, r in places.items()}
+    with refused("data.categories", expected="at most 2", got="3", remedy="fewer"):
+        data.quickdraw(categories=3).load()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{", '{"word": "cat"}', '{"word": "cat", "drawing": [[[1], [2, 3]]]}', "[]"]
+)
+def test_a_damaged_line_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, [line("cat", 1), wrong])))
+    path = str(tmp_path / NAME / "raw" / FILES[0])
+    with refused(path, expected="a drawing a line", got="in line 2", remedy="this line"):
+        data.quickdraw(categories=2).load()
+
+
+@needs(NAME)
+def test_all_sketches_are_there() -> None:
+    splits = data.quickdraw(categories=20).load()
+    assert [p.count for p in (splits.train, splits.val, splits.test)] == [300, 100, 100]

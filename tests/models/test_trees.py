@@ -1,0 +1,154 @@
+"""Tree-LSTM node by node, and how nodes of a tree are related, against loops over parents."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from edgewise import graphs, models
+from edgewise.models.tree_lstm import levels
+from edgewise.models.tree_transformer import NONE, tree_relations
+from tests.errors import refused
+
+WIDTH = 5
+PARENTS = [3, 3, -1, 2, 2, 4, 4, 6, -1, 8, -1]  # a tree of eight, one of two, and a node alone
+SIZES = [8, 2, 1]
+
+
+def forest(parents: list[int] = PARENTS) -> graphs.Graph:
+    return graphs.tree(parents, reads="children").bind(len(parents))
+
+
+def children(node: int) -> list[int]:
+    return [child for child, parent in enumerate(PARENTS) if parent == node]
+
+
+def by_child_sum(model: models.tree_lstm, x: Tensor, node: int) -> tuple[Tensor, Tensor]:
+    """Equations 2 to 8 of the paper, one node after its children."""
+    cell = model.cell
+    w_i, w_o, w_u, w_f = cell.x.weight.chunk(4)
+    b_i, b_o, b_u, b_f = cell.x.bias.chunk(4)
+    u_i, u_o, u_u = cell.h.weight.chunk(3)
+    below = [by_child_sum(model, x, child) for child in children(node)]
+    h_sum = sum((h for h, _ in below), torch.zeros(WIDTH, dtype=torch.double))
+    i = (w_i @ x[node] + u_i @ h_sum + b_i).sigmoid()
+    o = (w_o @ x[node] + u_o @ h_sum + b_o).sigmoid()
+    u = (w_u @ x[node] + u_u @ h_sum + b_u).tanh()
+    c = i * u
+    for h_k, c_k in below:
+        c = c + (w_f @ x[node] + cell.forget.weight @ h_k + b_f).sigmoid() * c_k
+    return o * c.tanh(), c
+
+
+def by_binary(model: models.tree_lstm, x: Tensor, node: int) -> tuple[Tensor, Tensor]:
+    """Equations 9 to 14, with two places for children."""
+    cell = model.cell
+    w_i, w_o, w_u, w_f = cell.x.weight.chunk(4)
+    b_i, b_o, b_u, b_f = cell.x.bias.chunk(4)
+    rows = cell.h.weight.split(WIDTH)  # i, o, u, then a forget gate for each child
+    below = [by_binary(model, x, child) for child in children(node)]
+    nothing = torch.zeros(WIDTH, dtype=torch.double)
+    below += [(nothing, nothing)] * (2 - len(below))
+
+    def read(row: Tensor) -> Tensor:
+        return sum(u_l @ h_l for u_l, (h_l, _) in zip(row.split(WIDTH, dim=1), below, strict=True))
+
+    i = (w_i @ x[node] + read(rows[0]) + b_i).sigmoid()
+    o = (w_o @ x[node] + read(rows[1]) + b_o).sigmoid()
+    u = (w_u @ x[node] + read(rows[2]) + b_u).tanh()
+    c = i * u
+    for k, (_, c_k) in enumerate(below):
+        c = c + (w_f @ x[node] + read(rows[3 + k]) + b_f).sigmoid() * c_k
+    return o * c.tanh(), c
+
+
+@pytest.mark.parametrize(("places", "formula"), [(0, by_child_sum), (2, by_binary)])
+def test_tree_lstm_is_its_formula_node_by_node(places: int, formula: object) -> None:
+    model = models.tree_lstm(3, 2, width=WIDTH, children=places).double()
+    x = torch.randn(len(PARENTS), 3, dtype=torch.double)
+    states = model.states(x, forest())
+    embedded = model.embed(x)
+    for node in range(len(PARENTS)):
+        torch.testing.assert_close(states[node], formula(model, embedded, node)[0])
+    torch.testing.assert_close(model(x, forest()), model.head(states))
+
+
+def test_a_node_depends_on_what_is_below_it_alone() -> None:
+    model = models.tree_lstm(3, 2, width=WIDTH).double()
+    x = torch.randn(len(PARENTS), 3, dtype=torch.double, requires_grad=True)
+    model.states(x, forest())[4].sum().backward()
+    reached = x.grad.abs().sum(1) > 0
+    assert reached.nonzero().flatten().tolist() == [4, 5, 6, 7]
+
+
+def test_levels_are_heights() -> None:
+    assert [level.nodes.tolist() for level in levels(forest())] == [
+        [0, 1, 5, 7, 9, 10],
+        [3, 6, 8],
+        [4],
+        [2],
+    ]
+
+
+def test_cycles_and_too_many_children_are_refused() -> None:
+    both = graphs.tree([-1, 0], reads="both").bind(2)
+    with refused("graph", expected="a forest", got="a cycle", remedy="children"):
+        models.tree_lstm(3, 2)(torch.zeros(2, 3), both)
+    three = graphs.tree([-1, 0, 0, 0], reads="children").bind(4)
+    with refused("graph", expected="at most 2", got="one with 3", remedy="children=0"):
+        models.tree_lstm(3, 2, children=2)(torch.zeros(4, 3), three)
+
+
+def path_up(node: int) -> list[int]:
+    found = []
+    while node != -1:
+        found.append(node)
+        node = PARENTS[node]
+    return found
+
+
+def test_relations_are_steps_by_the_lowest_common_ancestor() -> None:
+    graph = graphs.batch([forest([3, 3, -1, 2, 2, 4, 4, 6]), forest([-1, 0]), forest([-1])])
+    found, at = tree_relations(graph).tolist(), 0
+    first = 0
+    for n in SIZES:
+        for i in range(first, first + n):
+            for j in range(first, first + n):
+                one, other = path_up(i), path_up(j)
+                lowest = next(node for node in one if node in other)
+                assert found[at] == [one.index(lowest), other.index(lowest)]
+                at += 1
+        first += n
+    assert at == len(found)
+    two = tree_relations(forest([-1, -1])).tolist()
+    assert two == [[0, 0], [NONE, NONE], [NONE, NONE], [0, 0]]
+
+
+def test_labels_bias_the_pair_that_they_join_in_each_direction() -> None:
+    model = models.tree_transformer(3, 2, edge_width=2, width=8, heads=2).double()
+    graph = graphs.batch([forest([-1, 0, 0]), forest([1, -1])])
+    edge_attr = torch.randn(3, 2, dtype=torch.double)
+    bias = model.of_labels(graph, edge_attr, 13)
+    expected = torch.zeros(13, 2, dtype=torch.double)
+    down, up = model.labels(edge_attr).chunk(2, dim=1)
+    for edge, (child, parent) in enumerate(graph.edge_index.T.tolist()):
+        first, side, base = (0, 3, 0) if parent < 3 else (9, 2, 3)
+        expected[first + (parent - base) * side + child - base] = down[edge]
+        expected[first + (child - base) * side + parent - base] = up[edge]
+    torch.testing.assert_close(bias, expected)
+    x = torch.randn(5, 3, dtype=torch.double)
+    given = {"batch": [3, 2]}
+    assert not torch.allclose(
+        model(x, graph, edge_attr=edge_attr, **given), model(x, graph, **given)
+    )
+
+
+@pytest.mark.parametrize("name", models.TREE_MODELS)
+def test_trees_of_a_batch_are_read_alone(name: str) -> None:
+    model = models.TREE_MODELS[name](3, 2).double().eval()
+    x = torch.randn(5, 3, dtype=torch.double)
+    one, other = forest([-1, 0, 0]), forest([1, -1])
+    together = model(x, graphs.batch([one, other]), batch=[3, 2])
+    apart = torch.cat([model(x[:3], one, batch=[3]), model(x[3:], other, batch=[2])])
+    torch.testing.assert_close(together, apart)
