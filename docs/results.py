@@ -50,6 +50,8 @@ SEQUENCES = (
     "MaskedText",
     "Multi30k",
     "CaptionDigits",
+    "Duplication",
+    "Recall",
     "TimeSeries",
     "WikiSummaries",
 )

@@ -30,7 +30,6 @@ from edgewise.layers import (
 )
 from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
 
-
 MOST_LEVELS = 40
 """No text is longer than 2 to this power."""
 
