@@ -51,6 +51,8 @@ SEQUENCES = (
     "MaskedText",
     "Multi30k",
     "CaptionDigits",
+    "Duplication",
+    "Recall",
     "TimeSeries",
     "WikiSummaries",
 )

@@ -32,7 +32,9 @@ LONG = ("bert-wikitext", "transformer-multi30k")
 
 
 def cases() -> list[Any]:
-    found = [pytest.param(name) for name in ("digit-rows", "digits", "forecast")]
+    found = [
+        pytest.param(name) for name in ("digit-rows", "digits", "duplication", "forecast", "recall")
+    ]
     for name, folder in DATA.items():
         marks = [needs(folder), *([pytest.mark.accuracy] if name in LONG else [])]
         found.append(pytest.param(name, marks=marks))

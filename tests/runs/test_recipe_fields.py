@@ -77,6 +77,16 @@ def test_optional_values():
         read_value("x", "three", int | None)
 
 
+def test_whole_numbers_separated_by_commas():
+    kind = int | tuple[int, ...]
+    assert read_value("x", "3", kind) == 3
+    assert read_value("x", "3,-4", kind) == (3, -4)
+    assert read_value("x", [1], tuple[int, ...]) == (1,)
+    assert read_value("x", "", tuple[int, ...]) == ()
+    with refused("x", expected="a whole number", got="'a'", remedy="fields"):
+        read_value("x", "1,a", tuple[int, ...])
+
+
 @pytest.mark.parametrize(
     ("field", "text", "argument", "near"),
     [

@@ -49,7 +49,7 @@ def longformer(
     heads: int = 4,
     feed_forward: int = 512,
     radius: int | tuple[int, ...] = 256,
-    hubs: Sequence[int] = (0,),
+    hubs: tuple[int, ...] = (0,),
     length: int = 4098,
     types: int = 0,
     act: str = "gelu",

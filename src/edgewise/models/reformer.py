@@ -50,7 +50,7 @@ def reformer(
     heads: int = 4,
     head_width: int | None = None,
     feed_forward: int = 512,
-    kinds: Sequence[str] = KINDS,
+    kinds: tuple[str, ...] = KINDS,
     chunk: int = 64,
     local_chunk: int = 64,
     before: int = 1,

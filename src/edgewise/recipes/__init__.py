@@ -22,6 +22,7 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
+from edgewise.recipes.long_texts import duplication, recall
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
 from edgewise.recipes.nodes import nodes
@@ -51,6 +52,7 @@ RECIPES: dict[str, Recipe] = {
         bert_wikitext,
         digit_rows,
         digits,
+        duplication,
         forecast,
         gat_cora,
         gat_enzymes,
@@ -81,6 +83,7 @@ RECIPES: dict[str, Recipe] = {
         nodes,
         molecules,
         pinsage_gowalla,
+        recall,
         sage_facebook,
         series,
         roberta_wikitext,

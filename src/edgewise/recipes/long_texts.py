@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from edgewise import data, models, tasks, training
+from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 duplication = Recipe(
@@ -17,15 +17,47 @@ duplication = Recipe(
         heads=4,
         feed_forward=64,
         kinds=("lsh",),
-        chunk=16,
+        chunk=8,
         hashes=4,
         length=128,
         dropout=0.0,
     ),
-    data=data.duplication(length=128, symbols=32, batch_size=16, count=3200),
+    data=data.duplication(length=128, symbols=32, batch_size=16, count=1600, tested=200),
     task=tasks.MaskedLanguageModeling(),
-    optimizer=training.Optimizer(name="adamw", lr=3e-3),
+    optimizer=training.Optimizer(name="adamw", lr=5e-3),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", better="lower"),
-    protocol=Protocol(("test/accuracy",), "99.9 % (LSH-4)", "500 texts that are drawn once"),
+    trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", better="lower"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "99.9 % with four rounds, 77.9 % with one (1,024 tokens, 150,000 steps)",
+        "200 texts that are drawn once; the epoch by validation loss",
+    ),
+)
+
+# One key among 255 tokens moves the mean that a hub begins with by little: it takes large steps.
+recall = Recipe(
+    name="recall",
+    summary="A key that is given once and asked for after 128 tokens: BERT on a window and a hub",
+    model=partial(
+        models.bert,
+        width=32,
+        depth=2,
+        heads=2,
+        feed_forward=64,
+        length=256,
+        dropout=0.0,
+        graph=graphs.window(8) | graphs.hubs([-1]),
+    ),
+    data=data.recall(
+        length=256, distance=128, symbols=4, keys=4, batch_size=32, count=3200, tested=200
+    ),
+    task=tasks.MaskedLanguageModeling(),
+    optimizer=training.Optimizer(name="adamw", lr=1e-2),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0, monitor="val/loss", better="lower"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "25 %: by chance",
+        "200 texts that are drawn once; the epoch by validation loss",
+    ),
 )

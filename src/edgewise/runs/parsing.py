@@ -32,6 +32,9 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
         return choices[str(value)]
     if kind == tuple[str, ...] and isinstance(value, (str, list, tuple)):
         return tuple(value.split(",")) if isinstance(value, str) and value else tuple(value)
+    if kind == tuple[int, ...] and isinstance(value, (str, list, tuple)):
+        parts = value.split(",") if isinstance(value, str) and value else value
+        return tuple(read_value(name, part, int) for part in parts)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
@@ -82,5 +85,7 @@ def describe(kind: Any) -> str:
         return "a graph"
     if kind == tuple[str, ...]:
         return "texts separated by commas"
+    if kind == tuple[int, ...]:
+        return "whole numbers separated by commas"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return words.get(kind, str(kind))
