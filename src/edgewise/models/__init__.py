@@ -48,12 +48,14 @@ from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
 from edgewise.models.lstm import lstm
+from edgewise.models.mae import mae
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.pinsage import pinsage
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
+from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
@@ -87,8 +89,12 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
 
-IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
+IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit, "swin": swin}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
+
+IMAGE_AUTOENCODERS: dict[str, Callable[..., nn.Module]] = {"mae": mae}
+"""``f(image_size, channels)``, called ``model(images, noise [B, patches])`` for what the hidden
+patches are."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
 """``f(image_size, channels, vocabulary, length)``, called ``model(images, input_ids [B, T]) ->
@@ -128,6 +134,7 @@ KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
     READOUT_MODELS,
     TOKEN_MODELS,
     IMAGE_MODELS,
+    IMAGE_AUTOENCODERS,
     CAPTION_MODELS,
     SERIES_MODELS,
     TEXT_MODELS,
@@ -154,6 +161,7 @@ def about(name: str) -> dict[str, str]:
 __all__ = [
     "CAPTION_MODELS",
     "ENCODER_DECODER_MODELS",
+    "IMAGE_AUTOENCODERS",
     "IMAGE_MODELS",
     "KINDS",
     "LINK_MODELS",
@@ -188,12 +196,14 @@ __all__ = [
     "link_predictor",
     "llama",
     "lstm",
+    "mae",
     "magna",
     "molecule_transformer",
     "monet",
     "pinsage",
     "rnn",
     "roberta",
+    "swin",
     "t5",
     "transformer",
     "transformer_encoder",
