@@ -49,6 +49,8 @@ def small(name: str) -> nn.Module:
         model = make(USERS, NODES - USERS, width=WIDTH)
     elif name in models.CAPTION_MODELS:
         model = make(IMAGE, CHANNELS, OUT, NODES, patch=4, width=WIDTH)
+    elif name in models.IMAGE_AUTOENCODERS:
+        model = make(IMAGE, CHANNELS)
     elif name in models.SERIES_MODELS:
         model = make(NODES, 5, 3, width=WIDTH)
         nn.init.normal_(model.head.weight)  # which begins with zero
@@ -62,6 +64,9 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
     torch.manual_seed(1)
     if name in models.IMAGE_MODELS:
         return (torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True),)
+    if name in models.IMAGE_AUTOENCODERS:
+        images = torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True)
+        return images, torch.rand(3, (IMAGE // 2) ** 2)
     if name in models.CAPTION_MODELS:
         images = torch.randn(3, CHANNELS, IMAGE, IMAGE, dtype=torch.double, requires_grad=True)
         return images, torch.randint(OUT, (3, NODES))

@@ -54,6 +54,7 @@ from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
 from edgewise.models.longformer import longformer
 from edgewise.models.lstm import lstm
+from edgewise.models.mae import mae
 from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
@@ -62,6 +63,7 @@ from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
+from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
@@ -108,8 +110,12 @@ which nodes read their children."""
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
 """``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
 
-IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit}
+IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit, "swin": swin}
 """``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
+
+IMAGE_AUTOENCODERS: dict[str, Callable[..., nn.Module]] = {"mae": mae}
+"""``f(image_size, channels)``, called ``model(images, noise [B, patches])`` for what the hidden
+patches are."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
 """``f(image_size, channels, vocabulary, length)``, called ``model(images, input_ids [B, T]) ->
@@ -154,6 +160,7 @@ KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
     TREE_MODELS,
     TOKEN_MODELS,
     IMAGE_MODELS,
+    IMAGE_AUTOENCODERS,
     CAPTION_MODELS,
     SERIES_MODELS,
     TEXT_MODELS,
@@ -180,6 +187,7 @@ def about(name: str) -> dict[str, str]:
 __all__ = [
     "CAPTION_MODELS",
     "ENCODER_DECODER_MODELS",
+    "IMAGE_AUTOENCODERS",
     "IMAGE_MODELS",
     "KINDS",
     "LINK_MODELS",
@@ -221,6 +229,7 @@ __all__ = [
     "llama",
     "longformer",
     "lstm",
+    "mae",
     "magna",
     "molecule_transformer",
     "monet",
@@ -229,6 +238,7 @@ __all__ = [
     "reformer",
     "rnn",
     "roberta",
+    "swin",
     "t5",
     "transformer",
     "transformer_encoder",

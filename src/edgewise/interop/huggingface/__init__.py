@@ -25,8 +25,10 @@ from edgewise.interop.huggingface.checkpoint import Checkpoint, read
 from edgewise.interop.huggingface.gpt2 import load_gpt2
 from edgewise.interop.huggingface.llama import load_llama
 from edgewise.interop.huggingface.longformer import load_longformer
+from edgewise.interop.huggingface.mae import load_mae
 from edgewise.interop.huggingface.positions import with_positions
 from edgewise.interop.huggingface.reformer import load_reformer
+from edgewise.interop.huggingface.swin import load_swin
 from edgewise.interop.huggingface.t5 import load_t5
 from edgewise.interop.huggingface.vit import load_vit
 
@@ -41,7 +43,9 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "qwen2": load_llama,
     "reformer": load_reformer,
     "t5": load_t5,
+    "swin": load_swin,
     "vit": load_vit,
+    "vit_mae": load_mae,
 }
 """What can be loaded, by the configuration's ``model_type``."""
 
@@ -78,7 +82,8 @@ def load(
         With a head for labels it is a :class:`edgewise.layers.TextClassifier` (of texts) or a
         :class:`edgewise.layers.TokenClassifier` (of tokens; for questions its two logits are of
         the answer's first and last token), called with :class:`edgewise.layers.Tokens`;
-        ``model.labels`` are the classes' names. ViT with its classifier gives ``[B, classes]``.
+        ``model.labels`` are the classes' names. ViT and Swin with their classifiers give
+        ``[B, classes]``; a masked autoencoder is called ``model(pixel_values, noise)``.
 
     Raises:
         ArgumentError: an unknown family or variant; tensors of other shapes than the configuration

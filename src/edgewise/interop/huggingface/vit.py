@@ -56,13 +56,20 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         **linear("4.norm", "layernorm"),
     }
     for i in range(theirs["num_hidden_layers"]):
-        ours, their = f"4.layers.{i}", f"layers.{i}"
-        for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
-            there = f"{their}.attention.{name}_proj"
-            pieces |= linear(f"{ours}.attention.sublayer.{mine}", there)
-        pieces |= linear(f"{ours}.attention.norm", f"{their}.layernorm_before")
-        pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.mlp.fc1")
-        pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.mlp.fc2")
-        pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.layernorm_after")
+        pieces |= image_layer(f"4.layers.{i}", f"layers.{i}")
     fill(model, pieces, theirs)
     return model
+
+
+def image_layer(ours: str, theirs: str) -> dict[str, Piece]:
+    """A layer of ViT, and of those that have its names."""
+    pieces: dict[str, Piece] = {}
+    for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
+        pieces |= linear(f"{ours}.attention.sublayer.{mine}", f"{theirs}.attention.{name}_proj")
+    return {
+        **pieces,
+        **linear(f"{ours}.attention.norm", f"{theirs}.layernorm_before"),
+        **linear(f"{ours}.feed_forward.sublayer.0", f"{theirs}.mlp.fc1"),
+        **linear(f"{ours}.feed_forward.sublayer.3", f"{theirs}.mlp.fc2"),
+        **linear(f"{ours}.feed_forward.norm", f"{theirs}.layernorm_after"),
+    }

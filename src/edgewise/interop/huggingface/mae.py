@@ -1,0 +1,61 @@
+"""Masked autoencoders of images (ViTMAE) from Hugging Face's checkpoints."""
+
+from __future__ import annotations
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern
+from edgewise.interop.huggingface.checkpoint import Checkpoint
+from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.interop.huggingface.vit import MODERN, image_layer
+from edgewise.models.mae import MaskedAutoencoder, mae
+
+
+def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
+    """``mae`` with the checkpoint's weights, decoder included.
+
+    Raises:
+        ArgumentError: a graph, as the encoder's patches are others in each image.
+    """
+    if graph is not None:
+        raise ArgumentError(
+            "graph",
+            expected="none for a masked autoencoder, which sees other patches in each image",
+            got=repr(graph),
+            remedy="leave it out",
+        )
+    theirs = theirs.without_prefix("vit.").renamed(*MODERN)
+    theirs.must_be(qkv_bias=True)
+    model = mae(
+        theirs["image_size"],
+        theirs["num_channels"],
+        patch=theirs["patch_size"],
+        width=theirs["hidden_size"],
+        depth=theirs["num_hidden_layers"],
+        heads=theirs["num_attention_heads"],
+        feed_forward=theirs["intermediate_size"],
+        decoder_width=theirs["decoder_hidden_size"],
+        decoder_depth=theirs["decoder_num_hidden_layers"],
+        decoder_heads=theirs["decoder_num_attention_heads"],
+        decoder_feed_forward=theirs["decoder_intermediate_size"],
+        act=theirs.activation("hidden_act"),
+        epsilon=theirs["layer_norm_eps"],
+        mask_ratio=theirs["mask_ratio"],
+        normalised=theirs["norm_pix_loss"],
+    )
+    pieces = {
+        **linear("patches.project", "embeddings.patch_embeddings.projection"),
+        "class_token.token": Piece("embeddings.cls_token", lambda x: x[0, 0]),
+        "positions.table": Piece("embeddings.position_embeddings", lambda x: x[0]),
+        **linear("encoder.norm", "layernorm"),
+        **linear("narrow", "decoder.decoder_embed"),
+        "hidden_token": Piece("decoder.mask_token", lambda x: x[0, 0]),
+        "decoder_positions.table": Piece("decoder.decoder_pos_embed", lambda x: x[0]),
+        **linear("decoder.norm", "decoder.decoder_norm"),
+        **linear("predict", "decoder.decoder_pred"),
+    }
+    for i in range(theirs["num_hidden_layers"]):
+        pieces |= image_layer(f"encoder.layers.{i}", f"layers.{i}")
+    for i in range(theirs["decoder_num_hidden_layers"]):
+        pieces |= image_layer(f"decoder.layers.{i}", f"decoder.decoder_layers.{i}")
+    fill(model, pieces, theirs)
+    return model
