@@ -76,7 +76,11 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
         ),
         "fingerprint-trees": (
+<<<<<<< HEAD
             "the same splits, trees without descriptors: counts of Morgan fingerprints, T and P",
+=======
+            "the same splits, the trees without descriptors: Morgan fingerprints, T and P",
+>>>>>>> claims
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
@@ -115,8 +119,9 @@ BESIDE = {
     },
     "sst2": {
         "sst2-tuned": (
-            "the same, pre-trained on hidden words of all texts (25.7 minutes), then of these"
-            " sentences (9.9 minutes)",
+            "pre-trained on hidden words of all texts (25.7 minutes), then of these sentences"
+            " (9.9 minutes); fine-tuned otherwise than `sst2`: from scratch with these settings"
+            " 80.18 ± 0.72 %, so that no gain is shown",
             "edgewise train bert-wikitext --data.vocabulary_size 16000 --trainer.epochs 20"
             " --trainer.precision bf16 --out runs/texts\n"
             "edgewise train bert-wikitext --from runs/texts --data.sources sst2 --data.windows 0"
@@ -124,6 +129,16 @@ BESIDE = {
             'edgewise train sst2 --from runs/films --model.graph "window(4)"'
             " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned",
+        ),
+        "sst2-few": (
+            "692 of the 6920 labels, a window, 10 epochs; from scratch; seeds 0 to 4",
+            'edgewise train sst2 --data.tokenizer runs/roberta-wikitext --model.graph "window(4)"'
+            " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few",
+        ),
+        "sst2-few-pretrained": (
+            "the same but for its start: the weights of `roberta-wikitext`; seeds 0 to 4",
+            'edgewise train sst2 --from runs/roberta-wikitext --model.graph "window(4)"'
+            " --data.labelled 692 --trainer.epochs 10 --seeds 5 --out sst2-few-pretrained",
         ),
     },
 }

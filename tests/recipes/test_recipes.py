@@ -18,16 +18,18 @@ DATA = {
     "gcn-cora": "Cora",
     "gin-mutag": "MUTAG",
     "gpt-shakespeare": "tinyshakespeare",
+    "gru-sst2": "SST2",
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
     "sage-facebook": "ego_facebook",
     "sst2": "SST2",
     "tag-ewt": "UD_English-EWT",
     "transformer-multi30k": "multi30k",
+    "unidirectional-wikitext": "wikitext-2",
 }
 
 
-LONG = ("bert-wikitext", "transformer-multi30k")
+LONG = ("bert-wikitext", "transformer-multi30k", "unidirectional-wikitext")
 """Their vocabularies take half a minute to learn: `make accuracy` starts them."""
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from edgewise.arguments import check_choice
-from edgewise.recipes.bert import (
-    bert_wikitext,
-    roberta_wikitext,
-    sst2,
-    tag_ewt,
-    unidirectional_wikitext,
-)
+from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
+from edgewise.recipes.ewt import tag_ewt
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.images import images
@@ -36,6 +31,7 @@ from edgewise.recipes.shakespeare import (
     gpt_shakespeare_long,
     lstm_shakespeare,
 )
+from edgewise.recipes.sst2 import gru_sst2, lstm_sst2, rnn_sst2, sst2
 from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
@@ -91,6 +87,9 @@ RECIPES: dict[str, Recipe] = {
         sketches,
         transformer_multi30k,
         sst2,
+        lstm_sst2,
+        gru_sst2,
+        rnn_sst2,
         summarise_wikitext,
         tag_ewt,
         pairs,

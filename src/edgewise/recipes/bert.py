@@ -1,4 +1,4 @@
-"""Recipes of BERT: hidden words, read both ways and one way; sentiment; part-of-speech tagging."""
+"""Recipes of BERT: hidden words, found by reading both ways and one way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-# One trunk for all, so that `--from` can carry its weights over.
+# One trunk for all recipes of texts, so that `--from` can carry its weights over.
 trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
 
 HIDDEN_WORDS = Protocol(
@@ -47,33 +47,4 @@ unidirectional_wikitext = replace(
     summary="As roberta-wikitext, but each token reads only those before it, and as many of them",
     model=partial(roberta_wikitext.model, graph=graphs.causal() & graphs.window(8)),
     protocol=replace(HIDDEN_WORDS, reference="`roberta-wikitext` reads 4 tokens on each side"),
-)
-
-sst2 = Recipe(
-    name="sst2",
-    summary="BERT, small, on film reviews: praise or not; --from a run of bert-wikitext fine-tunes",
-    model=partial(trunk, dropout=0.3),
-    data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
-    task=tasks.TextClassification(pool="mean", dropout=0.3),
-    optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "80 to 83 % is usual from scratch; 93.5 % (BERT-base, pre-trained on far more)",
-        "the published test sentences; from scratch",
-        seeds=3,
-    ),
-)
-
-tag_ewt = Recipe(
-    name="tag-ewt",
-    summary="BERT, small, on English web texts: the part of speech of each word",
-    model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
-    data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
-    task=tasks.Tagging(dropout=0.2),
-    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
-    schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=6, clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none", "universal tags, the published test sentences"),
 )

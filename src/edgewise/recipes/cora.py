@@ -52,7 +52,10 @@ magna_cora = Recipe(
     optimizer=training.Optimizer("adam", lr=2e-3, weight_decay=5e-4),
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, patience=100),
-    protocol=_ten_seeds("85.4 ± 0.6 % (Wang et al., 2021; 6 blocks of width 512)"),
+    protocol=_ten_seeds(
+        "85.4 ± 0.6 % (Wang et al., 2021; 6 blocks of width 512), not reached, and neither is GAT: "
+        "1 block, width 16, other dropout, decay and hops gave 79.4 % at most, on 2 seeds each"
+    ),
 )
 
 grand_cora = Recipe(

@@ -8,6 +8,12 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
+RANKED = Protocol(
+    ("test/recall@20", "test/ndcg@20"),
+    "0.1830, 0.1554 (LightGCN; He et al., 2020)",
+    "LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+)
+
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
     summary="LightGCN recommends places on Gowalla, with a sampled softmax and few large batches",
@@ -17,10 +23,10 @@ lightgcn_gowalla = Recipe(
     optimizer=training.Optimizer("adam", lr=0.02),
     schedule=training.CosineSchedule(warmup=0.0),
     trainer=training.TrainerSettings(epochs=32, monitor="val/recall@20"),
-    protocol=Protocol(
-        ("test/recall@20", "test/ndcg@20"),
-        "0.1830, 0.1554 (LightGCN; He et al., 2020)",
-        "LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+    protocol=replace(
+        RANKED,
+        reference=f"{RANKED.reference}: 1000 epochs of batches of 2048 in 3 hops, some 40 hours of "
+        "one core here by 4 steps of 0.34 to 0.53 seconds",
     ),
 )
 
@@ -33,5 +39,5 @@ pinsage_gowalla = Recipe(
     optimizer=lightgcn_gowalla.optimizer,
     schedule=lightgcn_gowalla.schedule,
     trainer=replace(lightgcn_gowalla.trainer, epochs=10),
-    protocol=lightgcn_gowalla.protocol,
+    protocol=RANKED,
 )
