@@ -76,11 +76,7 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --json descriptor-trees.json",
         ),
         "fingerprint-trees": (
-<<<<<<< HEAD
             "the same splits, trees without descriptors: counts of Morgan fingerprints, T and P",
-=======
-            "the same splits, the trees without descriptors: Morgan fingerprints, T and P",
->>>>>>> claims
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },

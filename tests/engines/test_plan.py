@@ -153,3 +153,11 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
         monkeypatch.setattr(engine, forgotten, None)
     x = torch.randn(4, 1, 2)
     ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0]))  # without what was forgotten
+
+
+def test_it_says_where_estimates_are_of_another_device() -> None:
+    graph = graphs.complete()
+    x = torch.randn(4, 2, 8)
+    assert "estimates" not in str(ew.explain_plan(x, x, x, graph))
+    given = x.to("meta")
+    assert "none were measured on meta" in str(ew.explain_plan(given, given, given, graph))

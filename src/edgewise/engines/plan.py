@@ -102,9 +102,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """The engines' estimates for one problem, best first, those that cannot serve last."""
+    """The engines' estimates for one problem, best first, those that cannot serve last.
+
+    ``note`` says what the estimates are worth where they were not measured on such a device.
+    """
 
     choices: tuple[Choice, ...]
+    note: str = ""
 
     @property
     def engine(self) -> str:
@@ -122,7 +126,7 @@ class Plan:
             mark = "->" if choice.engine == self.engine else "  "
             why = "; ".join(choice.reasons) or f"about {choice.seconds * 1e3:.3g} ms"
             lines.append(f"{mark} {choice.engine:<10} {why}")
-        return "\n".join(lines)
+        return "\n".join([*lines, self.note] if self.note else lines)
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
@@ -167,7 +171,9 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
         choices.append(
             Choice(name, float("inf") if reasons else candidate.seconds(problem), reasons)
         )
-    ordered = Plan(tuple(sorted(choices, key=lambda choice: choice.seconds)))
+    kind = problem.device.type
+    note = "" if kind == "cpu" else f"(a CPU's estimates: none were measured on {kind})"
+    ordered = Plan(tuple(sorted(choices, key=lambda choice: choice.seconds)), note)
     if engine == "auto":
         return ordered
     named = next(choice for choice in choices if choice.engine == engine)
@@ -183,4 +189,5 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
             got=f"{engine!r}, which cannot: {', '.join(named.reasons)}",
             remedy=f'use engine="auto" or another ({others})',
         )
-    return Plan((named, *(choice for choice in ordered.choices if choice.engine != engine)))
+    others_after = (choice for choice in ordered.choices if choice.engine != engine)
+    return Plan((named, *others_after), note)

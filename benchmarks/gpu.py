@@ -1,0 +1,324 @@
+"""Edgewise on a GPU beside its peers: checked, then timed, as a table, JSON and a picture.
+
+    python -m benchmarks.gpu --json gpu.json --picture gpu.png     # all of it, on a GPU machine
+    python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # what contains this in its name
+    python -m benchmarks.gpu --check                               # no clock; also without a GPU
+
+Ratios are theirs / ours: above 1 Edgewise is better. Before the clock starts, outputs and every
+gradient are compared, and two runs must agree bit for bit; a disagreement ends the run. Times are
+between events of the device, after a warm-up, implementations taking turns; memory is the peak that
+a forward and backward add to what is there. Without a GPU, ``--check`` runs the kernels in Triton's
+interpreter on small problems: set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import edgewise as ew
+from benchmarks.cpu.measure import disagreement, gradients
+from benchmarks.cpu.problems import Built, Problem, build
+from edgewise import graphs
+from edgewise.engines import triton_rows
+
+ROUNDS = 30
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+"""Of the largest number of a tensor; peers add up in 16 bits where ours add up in 32."""
+BOTH = ("pyg", "compiled")
+PROBLEMS = (
+    Problem("transformer", nodes=200_000, peers=BOTH),
+    Problem("gatv2", nodes=200_000, peers=BOTH),
+    Problem("gat", nodes=200_000, peers=BOTH),
+    Problem("gcn", nodes=200_000, peers=BOTH),
+    Problem("sage", nodes=200_000, peers=BOTH),
+    Problem("layer", nodes=200_000, peers=BOTH),
+    Problem("transformer", nodes=200_000, kind="power law", peers=BOTH),
+    Problem("gatv2", nodes=200_000, kind="power law", peers=BOTH),
+    Problem("transformer", nodes=20_000, degree=16, peers=BOTH),
+    Problem("transformer", nodes=1_000_000, degree=6, peers=BOTH),
+    Problem("molecules", nodes=20_000, degree=2, peers=("pyg", "padded")),
+)
+SMALL = {"nodes": 24, "degree": 3, "heads": 2, "width": 4}
+"""For the interpreter."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A pattern of runs, beside the kernels that PyTorch has for it."""
+
+    pattern: str
+    tokens: int
+    heads: int = 16
+    width: int = 64
+
+    @property
+    def name(self) -> str:
+        return f"{self.pattern}, n={self.tokens:,}, {self.heads}x{self.width}"
+
+
+PATTERNS = (Runs("complete()", 8192), Runs("causal()", 8192), Runs("window(256)", 16384))
+
+
+def build_runs(runs: Runs) -> Built:
+    """``attend`` as it chooses, SDPA, and FlexAttention with the pattern's block mask."""
+    torch.manual_seed(0)
+    pattern: graphs.Pattern = eval(runs.pattern, vars(graphs))  # ours, above
+    tokens = runs.tokens
+    q, k, v = (torch.randn(1, tokens, runs.heads, runs.width).requires_grad_() for _ in range(3))
+    graph = pattern.bind(tokens).to(q.device)
+
+    def heads_first() -> tuple[Tensor, ...]:
+        return tuple(x.transpose(1, 2) for x in (q, k, v))
+
+    def sdpa() -> Tensor:
+        mask = None if runs.pattern in ("complete()", "causal()") else graph.dense()
+        out = torch.nn.functional.scaled_dot_product_attention(
+            *heads_first(), attn_mask=mask, is_causal=runs.pattern == "causal()"
+        )
+        return out.transpose(1, 2)
+
+    made: dict[str, Callable[[], Tensor]] = {
+        "edgewise": lambda: ew.attend(q, k, v, graph),
+        "sdpa": sdpa,
+    }
+    if q.is_cuda:  # FlexAttention has no backward on the CPU
+        made["flex"] = _flex(runs, heads_first)
+    gathered = 2 * tokens * runs.heads * runs.width * q.element_size()
+    return Built(made, (q, k, v), graph.num_edges, gathered, lambda: None)
+
+
+def _flex(runs: Runs, heads_first: Callable[[], tuple[Tensor, ...]]) -> Callable[[], Tensor]:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    masks: dict[str, Callable[..., Tensor]] = {
+        "complete()": lambda _b, _h, i, j: i >= -j,
+        "causal()": lambda _b, _h, i, j: i >= j,
+        "window(256)": lambda _b, _h, i, j: (i - j).abs() <= 256,
+    }
+    n = runs.tokens
+    mask = create_block_mask(masks[runs.pattern], None, None, n, n, device="cuda")
+    flex = torch.compile(flex_attention, dynamic=False)
+    return lambda: flex(*heads_first(), block_mask=mask).transpose(1, 2)
+
+
+def build_gat(nodes: int = 200_000) -> Built:
+    """A training step of a whole GAT, beside PyTorch Geometric's, with the same sizes."""
+    from torch_geometric.nn import GAT
+
+    torch.manual_seed(0)
+    index = torch.randint(nodes, (2, 10 * nodes))
+    graph = graphs.edges(index, nodes)
+    x = torch.randn(nodes, 128).requires_grad_()
+    ours = ew.models.gat(128, 40, dropout=0.0)  # so that runs can be compared
+    theirs = GAT(128, 64, 2, 40, heads=8)
+    return Built(
+        {"edgewise": lambda: ours(x, graph), "pyg": lambda: theirs(x, index)},
+        (x,),
+        index.shape[1],
+        0,
+        lambda: None,
+    )
+
+
+def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
+    """A forward and backward of GPT, beside PyTorch's own layers of the same sizes."""
+    torch.manual_seed(0)
+    ids = torch.randint(1000, (batch, context))
+    ours = ew.models.gpt(
+        1000,
+        width=width,
+        depth=6,
+        heads=width // 64,
+        feed_forward=4 * width,
+        length=context,
+        dropout=0.0,
+    )
+    layer = torch.nn.TransformerEncoderLayer(
+        width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    layers = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+    embed, head = torch.nn.Embedding(1000, width), torch.nn.Linear(width, 1000)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(context)
+
+    def theirs() -> Tensor:
+        out: Tensor = head(layers(embed(ids), mask=mask, is_causal=True))
+        return out
+
+    leaves = (*ours.parameters(), *layers.parameters(), *embed.parameters(), *head.parameters())
+    return Built({"edgewise": lambda: ours(ids), "pytorch": theirs}, leaves, 0, 0, lambda: None)
+
+
+def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
+    """Peers agree where they compute the same; runs repeat bit for bit."""
+    if peers:
+        errors = disagreement(built)
+        if not max(errors.values()) <= TOLERANCE[dtype]:
+            raise SystemExit(f"{name}: implementations disagree, {errors}")
+    grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
+    first, second = (gradients(built.runs["edgewise"], built.leaves, grad) for _ in range(2))
+    for a, b in zip(first, second, strict=True):
+        if a is not None and not torch.equal(a, b):
+            raise SystemExit(f"{name}: two runs have different bits")
+
+
+def time_of(run: Callable[[], object]) -> float:
+    """Milliseconds on the device."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop)
+
+
+def peak_of(run: Callable[[], object]) -> int:
+    """Bytes that a run adds."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def copy_bandwidth() -> float:
+    """Bytes a second that a large copy reads and writes."""
+    source = torch.ones(1 << 30, dtype=torch.int8)
+    target = torch.empty_like(source)
+    took = min(time_of(lambda: target.copy_(source)) for _ in range(10))
+    return 2 * source.nbytes / took * 1e3
+
+
+def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
+    """Times and memory of every implementation of a problem."""
+    grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
+
+    def forward(run: Callable[[], Tensor]) -> Callable[[], None]:
+        def passed() -> None:
+            with torch.no_grad():
+                run()
+
+        return passed
+
+    def both(run: Callable[[], Tensor]) -> Callable[[], object]:
+        return lambda: gradients(run, built.leaves, grad)
+
+    found: dict[str, dict[str, list[float]]] = {
+        peer: {"forward": [], "both": []} for peer in built.runs
+    }
+    for turn in range(ROUNDS + 3):
+        for peer, run in built.runs.items():
+            times = {"forward": time_of(forward(run)), "both": time_of(both(run))}
+            for passed, took in times.items():
+                if turn >= 3:
+                    found[peer][passed].append(took)
+    row: dict[str, Any] = {"name": name, "edges": built.edges, "peers": {}}
+    for peer, passes in found.items():
+        peak = peak_of(both(built.runs[peer]))
+        medians = {passed: statistics.median(times) for passed, times in passes.items()}
+        row["peers"][peer] = {**medians, "memory": peak, "all": passes}
+    ours = row["peers"]["edgewise"]
+    row["share of a copy"] = built.gathered / (ours["forward"] / 1e3) / bandwidth
+    return row
+
+
+def show(row: dict[str, Any]) -> None:
+    """A line for each peer."""
+    ours = row["peers"]["edgewise"]
+    for peer, theirs in row["peers"].items():
+        if peer != "edgewise":
+            ratios = (theirs[what] / ours[what] for what in ("forward", "both", "memory"))
+            print(
+                f"{row['name']:<58} {peer:<9} {' '.join(f'{ratio:8.2f}x' for ratio in ratios)} "
+                f"{ours['forward']:8.3f} {ours['both']:8.3f} ms {row['share of a copy']:7.0%}",
+                flush=True,
+            )
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """The ratios as bars."""
+    import matplotlib.pyplot as plt
+
+    bars = [
+        (f"{row['name']}\n{peer}", theirs["both"] / row["peers"]["edgewise"]["both"])
+        for row in rows
+        for peer, theirs in row["peers"].items()
+        if peer != "edgewise"
+    ]
+    figure, axes = plt.subplots(figsize=(9, 0.45 * len(bars) + 1), layout="constrained")
+    axes.barh([name for name, _ in bars], [ratio for _, ratio in bars])
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set(xscale="log", xlabel="theirs / ours, forward and backward")
+    axes.invert_yaxis()
+    figure.savefig(path, dpi=150)
+
+
+def problems(only: str, *, small: bool) -> dict[str, tuple[Callable[[], Built], bool]]:
+    """By name: how to build each, and whether peers must give the same numbers."""
+    made: dict[str, tuple[Callable[[], Built], bool]] = {}
+    for problem in PROBLEMS:
+        peers = tuple(peer for peer in problem.peers if peer != "compiled" or not small)
+        chosen = replace(problem, peers=peers, **SMALL) if small else problem
+        made[chosen.name] = lambda chosen=chosen: build(chosen), True  # type: ignore[misc]
+    for runs in PATTERNS:
+        shorter = replace(runs, tokens=12, heads=2, width=4) if small else runs
+        made[shorter.name] = lambda shorter=shorter: build_runs(shorter), True  # type: ignore[misc]
+    made["GAT, a step"] = lambda: build_gat(24 if small else 200_000), False
+    made["GPT, a step"] = lambda: build_gpt(*((8, 1, 64) if small else (1024, 8, 768))), False
+    return {name: how for name, how in made.items() if only.lower() in name.lower()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument("--check", action="store_true", help="compare, and time nothing")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    has_gpu = torch.cuda.is_available()
+    if not has_gpu and not (options.check and triton_rows.INTERPRETED):
+        raise SystemExit(
+            "no GPU here: run --check with TRITON_INTERPRET=1 EDGEWISE_TRITON=1, or find a GPU"
+        )
+    dtype: torch.dtype = getattr(torch, options.dtype)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    rows = []
+    try:
+        with torch.device("cuda" if has_gpu else "cpu"):
+            bandwidth = 0.0 if options.check else copy_bandwidth()
+            for name, (make, same) in problems(options.only, small=not has_gpu).items():
+                built = make()
+                check(name, built, dtype, peers=same)
+                if options.check:
+                    print(f"{name:<58} agrees", flush=True)
+                    continue
+                rows.append(measure(name, built, bandwidth))
+                show(rows[-1])
+    finally:
+        torch.set_default_dtype(default)
+    if options.json and rows:
+        where = {
+            "device": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "dtype": options.dtype,
+            "copy, bytes a second": bandwidth,
+            "problems": [asdict(problem) for problem in PROBLEMS],
+        }
+        options.json.write_text(json.dumps({**where, "rows": rows}, indent=1))
+    if options.picture and rows:
+        draw(rows, options.picture)
+
+
+if __name__ == "__main__":
+    main()
