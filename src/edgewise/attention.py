@@ -20,7 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.biases import EdgeTerm, EdgeVector
+from edgewise.biases import EdgeTerm, EdgeVector, TableBias
 from edgewise.checks import (
     NodeLayout,
     bound,
@@ -236,7 +236,7 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
         call.batch,
         type(call.score),
         call.dropout > 0,
-        call.bias is None,
+        type(call.bias),
         call.gain is None,
         call.edge_key is None and call.edge_value is None,
     )
@@ -257,6 +257,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
         dtype=call.query.dtype,
         score=call.score,
         bias=call.bias is not None,
+        table=isinstance(call.bias, TableBias),
         gain=call.gain is not None,
         edge_vectors=not (call.edge_key is None and call.edge_value is None),
         dropout=call.dropout,

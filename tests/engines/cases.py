@@ -162,7 +162,7 @@ def softmax(graph: Graph, heads: int, batch: tuple[int, ...] = ()) -> Case:
 def serving(call: Call | Aggregation, graph: Graph, reduce: str = "sum") -> set[str]:
     """The engines that must not refuse; the others must."""
     engines = {"reference", "auto"}
-    terms = isinstance(call, Call) and (call.bias or call.gain)
+    gain = isinstance(call, Call) and call.gain
     vectors = isinstance(call, Call) and (call.edge_key or call.edge_value)
     score = call.score if isinstance(call, Call) else "none"
     if not graph.has_duplicates and not vectors and reduce in ("sum", "mean"):
@@ -176,7 +176,7 @@ def serving(call: Call | Aggregation, graph: Graph, reduce: str = "sum") -> set[
     if score != "own":
         engines.add("rows")
     runs = all(isinstance(part, Intervals | Runs) for part in graph.parts)
-    if score == "dot" and not terms and not vectors and runs:
+    if score == "dot" and not gain and not vectors and runs:
         engines.add("tiles")
     return engines
 

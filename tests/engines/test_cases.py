@@ -75,7 +75,7 @@ def test_every_graph(call: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODERATE)
-@pytest.mark.parametrize("call", ["gatv2", "gain, masked", "edge vectors"])
+@pytest.mark.parametrize("call", ["gatv2", "gain, masked", "edge vectors", "bias from a table"])
 def test_terms_over_every_graph(call: str, name: str) -> None:
     attend(changed(call, heads=2, width=5, value_width=3), GRAPHS[name])
 

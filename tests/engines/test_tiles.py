@@ -82,7 +82,7 @@ def test_other_runs_and_edge_terms_are_refused() -> None:
     refused = {
         "other sources than runs": (graphs.random(2), {}),
         "Dot, and no other": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
-        "no place in its products": (graphs.causal(), {"bias": torch.randn(36, 2)}),
+        "no place in its products": (graphs.causal(), {"gain": torch.randn(36, 2)}),
     }
     for reason, (graph, options) in refused.items():
         with pytest.raises(ew.ArgumentError, match=reason):
@@ -115,7 +115,9 @@ def operator_arguments(**changes: Any) -> tuple[Any, ...]:
     layout = layout_of(LISTS, TilesLayout)
     tensors = [changes.get(n, getattr(layout, n)) for n in (*TENSORS, *GRADIENT)]
     given = [torch.randn(2, 29, 2, 8, requires_grad=True) for _ in range(3)]
-    return *given, tensors, 200, 0.3, 0.25, 7, 2, True
+    table, edges = torch.randn(1, 5, 2, requires_grad=True), LISTS.num_edges
+    index = changes.get("index", torch.arange(edges) % 5)
+    return *given, table, index, tensors, edges, 0.3, 0.25, 7, 2, True
 
 
 def run_both_ways(*arguments: Any) -> None:
@@ -176,10 +178,19 @@ def test_a_hostile_layout_is_refused(name: str, number: int, bad: int) -> None:
             run_both_ways(*operator_arguments(**{name: changed}))
 
 
-def test_a_reach_beyond_its_piece_is_refused() -> None:
+def test_a_class_that_the_table_does_not_have_is_refused() -> None:
+    index = torch.arange(LISTS.num_edges) % 5
+    for bad in (-1, 5, 2**31 - 1):
+        changed = index.clone()
+        changed[LISTS.num_edges // 2] = bad
+        with pytest.raises(IndexError, match="TableBias"):
+            tiles_attend.operator(*operator_arguments(index=changed))
+
+
+def test_a_reach_beyond_its_piece_or_edge_that_is_none_is_refused() -> None:
     given = layout_of(LISTS, TilesLayout).reach
     for place in (given[:, 0] < given[:, 1]).nonzero().flatten():
-        for number, bad in ((0, -2), (1, 99)):
+        for number, bad in ((0, -2), (1, 99), (2, -1), (2, LISTS.num_edges)):
             changed = given.clone()
             changed[place, number] = bad
             with pytest.raises(library.NativeError, match="does not fit"):
@@ -196,7 +207,7 @@ def test_a_tile_that_chunks_share_is_summed_from_slots_that_exist() -> None:
         merge[0, number] = bad
         tensors = [merge if n == "merge" else getattr(layout, n) for n in (*TENSORS, *GRADIENT)]
         with pytest.raises(library.NativeError, match="does not fit"):
-            run_both_ways(x, x, x, tensors, 9, 0.3, 0.0, 7, 0, False)
+            run_both_ways(x, x, x, None, None, tensors, 9, 0.3, 0.0, 7, 0, False)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -219,6 +219,7 @@ typedef struct {
   int64_t uses;
   int64_t merges;
   int64_t slots;
+  int64_t edges;                // of the whole graph, where there is a bias
   const int32_t* row;           // [rows], null: in order
   const int32_t* column;        // [columns], null: in order
   const int32_t* block;         // [blocks + 1] first row of each
@@ -242,6 +243,7 @@ typedef struct {
   ew_nodes grad_query;
   ew_nodes grad_key;
   ew_nodes grad_value;
+  ew_term bias;          // its gradient: A [batch, rows, heads], for a table one for each chunk too
   void* lse;             // A [batch, rows, heads] or null
   void* stats;           // A [batch, rows, 2, heads]: as in ew_attend_args
   const void* grad_lse;  // A [batch, rows, heads] or null

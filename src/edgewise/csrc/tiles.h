@@ -226,7 +226,7 @@ struct Tiles {
   i32* nodes;        // [kTile] sources of a tile
   Portion* portion;  // [kTile] what a tile is made of
   int portions = 0;
-  static constexpr bool bad_index = false;
+  bool bad_index = false;  // of a table
 
   explicit Tiles(const ew_tiles_args& args)
       : a(args),
@@ -317,8 +317,8 @@ struct Tiles {
   Mask mask(i64 b, int h) const {
     return {{a.seed, a.dropout, a.first_edge, b}, Dropout::head_word(u32(h))};
   }
-  // the numbers of a row's edges, by column
-  void list_edges(int row) {
+  // Calls f(column, number) for the edges of a row.
+  template <class F> EW_INLINE void each_edge(int row, F f) const {
     for (int i = 0; i < portions; ++i) {
       const Portion& p = portion[i];
       if (row < p.piece->row_begin || row >= p.piece->row_end) continue;
@@ -326,8 +326,40 @@ struct Tiles {
       const Range own = reach(p, row);
       const u32 step = u32(p.piece->step);
       const u32 base = u32(x.edge) + step * u32(p.first - x.begin - p.column);
-      for (int j = own.begin; j < own.end; ++j) edges[j] = base + step * u32(j);
+      for (int j = own.begin; j < own.end; ++j) f(j, base + step * u32(j));
     }
+  }
+  void list_edges(int row) {
+    each_edge(row, [&](int j, u32 edge) { edges[j] = edge; });
+  }
+
+  // The row of the bias that an edge has: its own, or that of its class; -1 if there is no such.
+  EW_INLINE i64 bias_row(u32 edge) const {
+    if (!a.bias.index_bits) return edge;
+    const i64 row = a.bias.index_bits == 32 ? static_cast<const i32*>(a.bias.index)[edge]
+                                            : static_cast<const i64*>(a.bias.index)[edge];
+    return u64(row) < u64(a.bias.rows) ? row : -1;
+  }
+  // scores += bias, for `count` rows
+  EW_OUTLINE void add_bias(i64 b, int h, int row, int count, A* scores) {
+    const int width = a.bias.width;
+    const A* const data =
+        static_cast<const A*>(a.bias.data) + b * a.bias.batch_stride + (width == 1 ? 0 : h);
+    for (int r = 0; r < count; ++r)
+      each_edge(row + r, [&](int j, u32 edge) {
+        const i64 from = bias_row(edge);
+        if (from < 0) bad_index = true;
+        else scores[r * kTile + j] += data[from * width];
+      });
+  }
+  // gradient of the bias += that of the scores; `copy` is the number of this thread's own
+  EW_OUTLINE void add_bias_gradient(i64 copy, int h, int row, int count, const A* grads) const {
+    A* const to = static_cast<A*>(a.bias.grad) + copy * a.bias.rows * H + h;
+    for (int r = 0; r < count; ++r)
+      each_edge(row + r, [&](int j, u32 edge) {
+        const i64 into = bias_row(edge);
+        if (into >= 0) to[into * H] += grads[r * kTile + j];
+      });
   }
 };
 
@@ -399,12 +431,16 @@ struct TilesForward : Tiles {
     look(read, begin + g, count, columns);
     if (!read.spans) return;
     A* const s = weights + g * kTile;
-    Vector lanes[kGroup];
-    for (int r = 0; r < kGroup; ++r) lanes[r] = splat<A, kWidth>(-kInf<A>);
     for (int i = 0; i < read.spans; ++i) {
       const Range wide = read.span[i].whole();
       product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
                      wide.end - wide.begin, D);
+    }
+    if (a.bias.data) add_bias(b, h, begin + g, count, s);
+    Vector lanes[kGroup];
+    for (int r = 0; r < kGroup; ++r) lanes[r] = splat<A, kWidth>(-kInf<A>);
+    for (int i = 0; i < read.spans; ++i) {
+      const Range wide = read.span[i].whole();
       for (int r = 0; r < kGroup; ++r) {
         for (int j = wide.begin; j < wide.end; j += kWidth) {
           Vector x = load<kWidth>(s + r * kTile + j);
@@ -471,6 +507,7 @@ struct TilesBackward : Tiles {
   A* grad_query;           // [targets of a chunk, Dp]
   A* delta;                // [targets of a chunk] grad . out, less the gradient of the log-sum-exp
   Reads* reads;            // [kBlock / kGroup]
+  i64 chunk_at = 0;        // the number of the chunk at hand
   bool finite_key = true;  // of the tile at hand
 
   EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
@@ -492,6 +529,7 @@ struct TilesBackward : Tiles {
 
   EW_OUTLINE void compute(i64 b, int h, i64 c) {
     const ew_tiles_chunk& chunk = a.chunk[c];
+    chunk_at = c;
     const int first_row = a.block[chunk.block_begin], last_row = a.block[chunk.block_end];
     zero(grad_query, i64(last_row - first_row + kGroup) * Dp);
     const A* const grad_lse = static_cast<const A*>(a.grad_lse);
@@ -601,6 +639,7 @@ struct TilesBackward : Tiles {
       product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
                      {ds + wide.begin, kTile}, columns, Dv);
     }
+    if (a.bias.data) add_bias(b, h, begin + g, count, s);
     const Mask kept = mask(b, h);
     for (int r = 0; r < count; ++r) {
       const int place = begin + g + r;
@@ -619,6 +658,7 @@ struct TilesBackward : Tiles {
             after *= keep;
           }
           by = w * (by - mean);
+          if (a.bias.data) by = w == 0 ? Vector{} : by;  // dropped by -inf, whatever its value
           if (!read.all[r] && !read.own[r].covers(j)) {
             const auto own = read.own[r].holds(j);
             after = own ? after : Vector{};
@@ -629,6 +669,8 @@ struct TilesBackward : Tiles {
         }
       }
     }
+    if (a.bias.grad)
+      add_bias_gradient(a.bias.index_bits ? b * a.chunks + chunk_at : b, h, begin + g, count, ds);
     for (int i = 0; i < read.spans; ++i) {
       const Range own = read.span[i];
       for (int r = count; r < kGroup; ++r)  // these are in the place of the next block's

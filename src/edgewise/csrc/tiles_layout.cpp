@@ -271,7 +271,10 @@ bool tiles_fit(const ew_tiles_args& a) {
       if (p.reach < 0 || int64_t(p.reach) + p.row_end - p.row_begin > a.reaches) return false;
       for (int32_t row = 0; row < p.row_end - p.row_begin; ++row) {
         const ew_reach& r = a.reach[p.reach + row];
-        if (r.begin < r.end && (r.begin < p.first || r.end > p.last)) return false;
+        if (r.begin >= r.end) continue;
+        if (r.begin < p.first || r.end > p.last) return false;
+        const int64_t last = r.edge + int64_t(p.step) * (r.end - 1 - r.begin);
+        if (a.bias.data && (r.edge < 0 || p.step < 0 || last >= a.edges)) return false;
       }
     }
   return true;

@@ -105,6 +105,7 @@ class Problem:
     dtype: torch.dtype
     score: Score = None
     bias: bool = False
+    table: bool = False  # the bias is one
     gain: bool = False
     edge_vectors: bool = False
     dropout: float = 0.0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
+from edgewise.biases import EdgeVector, Projected
 from edgewise.engines import triton_rows
 from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem, accumulator
 from edgewise.engines.native.operator import (
@@ -18,6 +18,7 @@ from edgewise.engines.native.operator import (
     unflat,
     wants_gradient,
 )
+from edgewise.engines.native.terms import members, term_arguments
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
 from edgewise.engines.rows.layout import RowsLayout
@@ -133,7 +134,7 @@ class Rows:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
-            leaves["weight"] = _members(weight, batch, 2)
+            leaves["weight"] = members(weight, batch, 2)
         others = {
             "reduce": REDUCES[reduce],
             "by_target": layout.by_target,
@@ -184,7 +185,7 @@ def _arguments(
     if score is not None:
         leaves["query"], leaves["key"] = query, key
         if call.gain is not None:
-            _put_term(leaves, others, "gain", call.gain, batch)
+            term_arguments(leaves, others, "gain", call.gain, batch)
         if call.edge_key is not None:
             _put_vectors(leaves, "edge_key", call.edge_key, batch)
     if isinstance(score, Dot):
@@ -196,22 +197,12 @@ def _arguments(
         if score.weight is not None:
             leaves["score_weight"] = score.weight.to(accumulator(value))
     if call.bias is not None:
-        _put_term(leaves, others, "bias", call.bias, batch)
+        term_arguments(leaves, others, "bias", call.bias, batch)
     if call.edge_value is not None:
         _put_vectors(leaves, "edge_value", call.edge_value, batch)
     if wants_gradient(leaves.values()):
         others["by_source"] = layout.by_source
     return leaves, others
-
-
-def _put_term(
-    leaves: dict[str, Tensor], others: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size
-) -> None:
-    """``[B or 1, E, H or 1]``, or ``[1, classes, H or 1]`` and the index."""
-    if isinstance(term, TableBias):
-        leaves[name], others[f"{name}_index"] = term.table[None], term.index
-    else:
-        leaves[name] = _members(term, batch, 2)
 
 
 def _put_vectors(
@@ -221,11 +212,4 @@ def _put_vectors(
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:
-        leaves[name] = _members(vectors.to(leaves["value"].dtype), batch, 3)
-
-
-def _members(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    """Edge tensors with one leading dimension: 1 where all members share them, else B."""
-    if x.shape[:-dims].numel() == 1:
-        return x.reshape(1, *x.shape[-dims:])
-    return x.expand(*batch, *x.shape[-dims:]).flatten(0, -dims - 1)
+        leaves[name] = members(vectors.to(leaves["value"].dtype), batch, 3)

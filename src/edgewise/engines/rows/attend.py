@@ -29,24 +29,11 @@ from edgewise.engines.native.operator import (
     remembered,
     threads_for,
 )
+from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.rows.layout import Side, num_edges, num_rows, side_of
 
 MOST_GROUPS = 64
 """Partial sums of a parameter's gradient: enough for as many threads, few enough to be small."""
-
-
-def put_term(job: Job, name: str, x: Tensor) -> None:
-    """A bias or gain, by edge or by class."""
-    job.array(f"{name}.data", x)
-    job.members[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
-    job.members[f"{name}.rows"], job.members[f"{name}.width"] = x.shape[1:]
-
-
-def put_index(job: Job, name: str, index: Tensor) -> None:
-    """The class of each edge in a term's table."""
-    term = name.removesuffix("_index")
-    job.array(f"{term}.index", index)
-    job.members[f"{term}.index_bits"] = 8 * index.element_size()
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem
-from edgewise.engines.native.operator import flat, refusals, unflat
+from edgewise.engines.native.operator import LARGEST, flat, refusals, unflat
+from edgewise.engines.native.terms import term_arguments
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.scores import Dot
@@ -35,8 +36,10 @@ class Tiles:
             reasons.append("it computes attention alone")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
             reasons.append("its scores are products: Dot, and no other score")
-        if problem.bias or problem.gain or problem.edge_vectors:
-            reasons.append("bias, gain and edge vectors have no place in its products")
+        if problem.gain or problem.edge_vectors:
+            reasons.append("gain and edge vectors have no place in its products")
+        if problem.bias and problem.num_edges >= LARGEST:
+            reasons.append("it counts the edges of a bias in 32 bits")
         if problem.tiled is None:
             reasons.append("a target reads other sources than runs of them")
         if problem.operation == "attend" and not problem.width:
@@ -48,6 +51,8 @@ class Tiles:
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
         nodes = problem.num_targets + problem.num_sources
         pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
+        if problem.bias:  # looked up one by one: numbers of a table stay in the cache
+            pair += 5.5e-9 if problem.table else 12e-9
         each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
         return 130e-6 + LAYOUT_SECONDS * (problem.num_targets == 1) + heads * each
 
@@ -78,7 +83,7 @@ def _arguments(
     if batch:
         query, key, value = flat(query, batch), flat(key, batch), flat(value, batch)
     leaves = {"query": query, "key": key, "value": value}
-    others = {
+    others: dict[str, Any] = {
         "layout": layout,
         "pairs": layout.pairs,
         "scale": call.score.scale_for(query.shape[-1]),
@@ -87,4 +92,6 @@ def _arguments(
         "first_edge": call.first_edge,
         "with_lse": with_lse,
     }
+    if call.bias is not None:
+        term_arguments(leaves, others, "bias", call.bias, batch)
     return leaves, others

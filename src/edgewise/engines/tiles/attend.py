@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS
+from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
     Given,
@@ -26,6 +26,7 @@ from edgewise.engines.native.operator import (
     remembered,
     threads_for,
 )
+from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 
 DENSE = torch.contiguous_format
@@ -50,6 +51,8 @@ class TilesAttend(KernelOperator):
         Argument("query", "Tensor", Job.nodes),
         Argument("key", "Tensor", Job.nodes),
         Argument("value", "Tensor", Job.nodes),
+        Argument("bias", "Tensor?", put_term),
+        Argument("bias_index", "Tensor?", put_index),
         Argument("layout", "Tensor[]", left_out),
         Argument("pairs", "int", left_out),
         Argument("scale", "float", left_out),
@@ -58,7 +61,7 @@ class TilesAttend(KernelOperator):
         Argument("first_edge", "int", left_out),
         Argument("with_lse", "bool", left_out),
     )
-    differentiable = 3
+    differentiable = 4
     results = ("out", "lse", "stats")
     with_gradient = 2
 
@@ -90,12 +93,15 @@ class TilesAttend(KernelOperator):
         job.array("stats", results["stats"])
         if grad_lse is not None and given["with_lse"]:
             job.array("grad_lse", grad_lse)
-        made = _gradients(job, given, needed)
+        made = _gradients(job, given, [name for name in needed if name != "bias"])
+        of_bias = _bias_gradient(job, given) if "bias" in needed else None
         members, heads, slots = job.members["batch"], job.members["heads"], job.members["slots"]
         if slots:
             width = out.shape[-1] + given["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
         job.run("ew_tiles_grad")
+        if of_bias is not None:
+            made["bias"] = _summed(of_bias, given["bias"])
         return made
 
     def _job(self, given: Given) -> Job:
@@ -132,6 +138,7 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
         "blocks": layout.block.shape[0] - 1,
         "tiles": layout.tile.shape[0] - 1,
         "slots": layout.slots,
+        "edges": layout.pairs,
     }
     for name in (*TENSORS, *GRADIENT):
         x: Tensor = getattr(layout, name)
@@ -153,6 +160,8 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
     Where they lie side by side, as a projection's ``[..., N, 3, H, D]``, so do their gradients,
     which are then the projection's in one piece (see ``edgewise.layers.attention``).
     """
+    if not needed:
+        return {}
     first: Tensor = given[needed[0]]
     *batch, nodes, heads, width = first.shape
     if first.stride(-3) == len(needed) * heads * width > heads * width:
@@ -167,6 +176,20 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
     for name, grad in made.items():
         job.members[f"grad_{name}.data"] = grad.data_ptr()
     return made
+
+
+def _bias_gradient(job: Job, given: Given) -> Tensor:
+    """Memory for it, ``[copies, rows, H]``: of a table, each chunk adds to a copy of its own."""
+    batch, _, heads, _ = node_sizes(given["query"])
+    copies = int(job.members["chunks"]) if "bias_index" in given else 1
+    return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)
+
+
+def _summed(copies: Tensor, bias: Tensor) -> Tensor:
+    """The gradient in the shape of the bias ``[B or 1, rows, H or 1]``."""
+    if bias.shape[0] == 1:
+        copies = sum_copies(copies)[None]
+    return copies.sum(-1, keepdim=True) if bias.shape[-1] < copies.shape[-1] else copies
 
 
 tiles_attend = TilesAttend()
