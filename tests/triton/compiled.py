@@ -138,7 +138,7 @@ VARIANTS: dict[str, Run] = {
     "mean, weights bfloat16": aggregation("mean", weight=True, dtype=torch.bfloat16),
     "max, weights": aggregation("max", weight=True),
 }
-SHORT = ("GAT 8×1, dropout",)
+SHORT = ("GAT 8×1, dropout", "max, weights")
 """For ``make test``."""
 
 

@@ -832,7 +832,7 @@ def softmax_edges(
 ):
     """Weights of edges; with ``grad``, where scores are weights, the gradients of the scores."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, _, known = _items(items, count, block, R)
+    row, begin, end, _slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     mine = known[:, None] & (head < H)[None, :]
@@ -1002,7 +1002,7 @@ def aggregate_weight_gradient(
     is reached.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, _, known = _items(items, count, block, R)
+    row, begin, end, _slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     values = value + member * (value_batch * ALIGN)
