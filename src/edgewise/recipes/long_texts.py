@@ -54,7 +54,7 @@ recall = Recipe(
     task=tasks.MaskedLanguageModeling(),
     optimizer=training.Optimizer(name="adamw", lr=1e-2),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=5, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=3, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
         "25 %: by chance",
