@@ -99,6 +99,7 @@ LAYERS: dict[str, Call] = {
     "GraphSequential": of_layer(layers.GraphSequential(nn.ReLU())),
     "MessagePassing": of_layer(layers.MessagePassing(WIDTH, WIDTH)),
     "MultiHeadAttention": of_layer(layers.MultiHeadAttention(WIDTH, 2)),
+    "PooledNodes": of_layer(layers.PooledNodes(layers.MessagePassing(WIDTH, WIDTH), "mean")),
     "Reader": lambda graph: layers.Reader(stack())(X, graph=graph),
     "Recommender": lambda graph: small("lightgcn")(IDS[0], IDS[0], graph),
     "TextModel": lambda graph: made("gpt")(IDS, graph=graph),
@@ -159,8 +160,8 @@ ON_A_GRAPH = [
     *models.LINK_MODELS,
     *models.RECOMMENDERS,
 ]
-RECURRENT = ["rnn", "lstm", "gru"]  # which read the chain alone, and refuse any graph
-OF_TEXT = [n for n in (*models.TEXT_MODELS, *models.ENCODER_DECODER_MODELS) if n not in RECURRENT]
+REFUSE_ANY = ["rnn", "lstm", "gru", "reformer", "bp_transformer"]  # which have one of their own
+OF_TEXT = [n for n in (*models.TEXT_MODELS, *models.ENCODER_DECODER_MODELS) if n not in REFUSE_ANY]
 WITH_A_PATTERN = [
     (name, argument)
     for name, model in models.MODELS.items()

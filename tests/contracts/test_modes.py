@@ -55,6 +55,7 @@ def test_a_model_evaluated_in_a_mode_trains_afterwards(name: str) -> None:
 PACKED = ("exphormer", "gps", "graphormer", "laplacian_transformer", *models.TREE_MODELS)
 READS_NUMBERS = {
     "pinsage": "where its walks lead",
+    "reformer": "which bucket a token is in",
     **dict.fromkeys(PACKED, "which nodes make up a graph"),
     **dict.fromkeys(test_text_models.RECURRENT, "which tokens are padding"),
 }

@@ -92,7 +92,8 @@ def novel(content: bytes) -> bytes:
 
 def text_of(path: Path) -> str:
     content = path.read_bytes()
-    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    return content.decode("utf-8-sig", errors="replace")  # own tables may be of another encoding
 
 
 def lines_of(path: Path) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from edgewise import graphs
 from edgewise.interop.huggingface import load
@@ -89,7 +91,8 @@ def test_a_new_autoencoder_has_their_positions_and_a_classifier() -> None:
     assert not ours.positions.table.requires_grad
     classifier = ours.classifier(5).eval()
     assert classifier[4] is ours.encoder
-    like = vit(8, 3, 5, patch=2, width=16, pool="class").eval()
+    norm = partial(nn.LayerNorm, eps=1e-6)
+    like = vit(8, 3, 5, patch=2, width=16, pool="class", norm=norm).eval()
     like.load_state_dict(classifier.state_dict())
     images = torch.randn(2, 3, 8, 8)
     torch.testing.assert_close(classifier(images), like(images))

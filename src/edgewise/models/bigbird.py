@@ -25,7 +25,17 @@ from edgewise.arguments import check_choice, checked
 from edgewise.checks import bound
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, batch, complete, edges, expand, hubs, window
+from edgewise.graphs import (
+    Graph,
+    Pattern,
+    batch,
+    check_graph,
+    complete,
+    edges,
+    expand,
+    hubs,
+    window,
+)
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -279,7 +289,7 @@ class BigBirdReader(nn.Module):
     ) -> None:
         super().__init__()
         self.layers, self.graphs, self.draws = nn.ModuleList(layers), list(graphs), draws
-        self.graph = graph
+        self.graph = graph if graph is None else check_graph(graph)
 
     def forward(
         self,

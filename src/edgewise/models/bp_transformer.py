@@ -176,7 +176,7 @@ class SpanReader(nn.Module):
         of_texts = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
         members = [graph for graph, _ in of_texts]
         graph = members[0] if len(members) == 1 else batch(members)
-        kind = torch.cat([x.new_zeros(0, dtype=torch.long), *(own for _, own in of_texts)])
+        kind = torch.cat([torch.zeros(0, dtype=torch.long), *(own for _, own in of_texts)])
         bias = TableBias(kind.to(x.device), self.table)
         counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]
         is_token = torch.tensor([True, False] * len(counts)).repeat_interleave(

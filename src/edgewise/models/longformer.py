@@ -24,7 +24,7 @@ from edgewise.arguments import check_divides, checked
 from edgewise.checks import bound
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, batch, complete, hubs, window
+from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import (
     AttentionBlock,
@@ -204,7 +204,7 @@ class LongformerReader(nn.Module):
                 got=f"shape {list(mask.shape)}",
                 remedy="give 1 for every hub and 0 for the others",
             )
-        patterns = self.graphs if graph is None else [graph] * len(self.graphs)
+        patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         shared = mask is None or bool((mask == mask[:1]).all())
         if layout.sizes is None and shared and not layout.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()

@@ -12,7 +12,6 @@ Paper: Liu et al., Swin Transformer: hierarchical vision Transformer using shift
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -24,6 +23,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
+from edgewise.modes import outside_modes
 
 
 @checked()
@@ -34,7 +34,7 @@ def swin(
     *,
     patch: int = 2,
     width: int = 32,
-    depths: Sequence[int] = (2, 2),
+    depths: tuple[int, ...] = (2, 2),
     heads: int | tuple[int, ...] = 2,
     window: int = 4,
     feed_forward: int = 4,
@@ -115,20 +115,21 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", self.side, count, what, "choose another window or image size")
         ahead = self.side // 2 if shifted and self.side < min(rows, columns) else 0
-        row, column = (torch.arange(count) for count in (rows, columns))
-        across = columns // self.side + 1
-        first, second = (
-            torch.div(x + self.side - ahead, self.side, rounding_mode="floor")
-            for x in (row, column)
-        )
-        number = (first[:, None] * (across + 1) + second).flatten()
-        self.order = number.argsort(stable=True)
-        self.back = self.order.argsort()
-        self.sizes: list[int] = number.unique(return_counts=True)[1].tolist()
-        graph = self.graph
-        place = torch.stack([self.order // columns, self.order % columns])
-        apart = place[:, graph.target] - place[:, graph.source] + self.side - 1
-        self.offset = apart[0] * (2 * self.side - 1) + apart[1]
+        with outside_modes():  # these numbers are not the model's, which may be on meta
+            row, column = (torch.arange(count) for count in (rows, columns))
+            across = columns // self.side + 1
+            first, second = (
+                torch.div(x + self.side - ahead, self.side, rounding_mode="floor")
+                for x in (row, column)
+            )
+            number = (first[:, None] * (across + 1) + second).flatten()
+            self.order = number.argsort(stable=True)
+            self.back = self.order.argsort()
+            self.sizes: list[int] = number.unique(return_counts=True)[1].tolist()
+            graph = self.graph
+            place = torch.stack([self.order // columns, self.order % columns])
+            apart = place[:, graph.target] - place[:, graph.source] + self.side - 1
+            self.offset = apart[0] * (2 * self.side - 1) + apart[1]
 
     @property
     def graph(self) -> Graph:
@@ -168,7 +169,8 @@ class WindowedLayer(nn.Module):
         nn.init.trunc_normal_(self.table, std=0.02)
         self.graph = windows.graph
         for name in ("order", "back", "offset"):  # which follow from the sizes, and are not saved
-            self.register_buffer(name, getattr(windows, name), persistent=False)
+            numbers = getattr(windows, name).to(torch.get_default_device())
+            self.register_buffer(name, numbers, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[B, N, width]`` from x of that shape, in raster order."""
