@@ -579,12 +579,13 @@ struct TilesBackward : Tiles {
       }
       block_of(b, h, first_row, block, columns);
     }
-    A* const slot = static_cast<A*>(a.summed) + ((b * H + h) * a.slots + v.slot) * kTile * (D + Dv);
+    const int width = D + Dv;
     for (int j = 0; j < columns; ++j) {
       A *const of_key = grad_key + j * Dp, *const of_value = grad_value + j * Vp;
       if (v.slot >= 0) {
-        copy(slot + j * (D + Dv), of_key, D);
-        copy(slot + j * (D + Dv) + D, of_value, Dv);
+        const i64 place = (((b * H + h) * a.slots + v.slot) * kTile + j) * width;
+        copy(static_cast<A*>(a.summed) + place, of_key, D);
+        copy(static_cast<A*>(a.summed) + place + D, of_value, Dv);
         continue;
       }
       const i64 node = column_node(first + j);
@@ -693,11 +694,12 @@ struct TilesMerge : Tiles {
   EW_OUTLINE void compute(i64 b, int h, i64 m) {
     const ew_merge& merge = a.merge[m];
     const int width = D + Dv;
-    const A* const slots = static_cast<const A*>(a.summed) + (b * H + h) * a.slots * kTile * width;
+    const i64 ahead = (b * H + h) * a.slots;
     for (int j = 0, place = a.tile[merge.row]; place < a.tile[merge.row + 1]; ++j, ++place) {
       zero(sum, width);
       for (i64 s = merge.slot_begin; s < merge.slot_end; ++s)
-        add_scaled(sum, slots + (s * kTile + j) * width, 1, width);
+        add_scaled(sum, static_cast<const A*>(a.summed) + ((ahead + s) * kTile + j) * width, 1,
+                   width);
       const i64 node = column_node(place);
       if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, h, D), sum, D);
       if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, h, Dv), sum + D, Dv);
