@@ -99,7 +99,7 @@ LAYERS: dict[str, Call] = {
     "GraphSequential": of_layer(layers.GraphSequential(nn.ReLU())),
     "MessagePassing": of_layer(layers.MessagePassing(WIDTH, WIDTH)),
     "MultiHeadAttention": of_layer(layers.MultiHeadAttention(WIDTH, 2)),
-    "PooledNodes": of_layer(layers.PooledNodes(layers.MessagePassing(WIDTH, WIDTH), "mean")),
+    "PooledNodes": of_layer(layers.PooledNodes(models.gcn(WIDTH, 3), "mean")),
     "Reader": lambda graph: layers.Reader(stack())(X, graph=graph),
     "Recommender": lambda graph: small("lightgcn")(IDS[0], IDS[0], graph),
     "TextModel": lambda graph: made("gpt")(IDS, graph=graph),
