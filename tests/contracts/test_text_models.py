@@ -228,6 +228,8 @@ def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -
     ids, mask = padded()
     with refused("input_ids", expected="from 0 to 10", got="to 11", remedy="tokenizer"):
         states(model, torch.full((1, 2), VOCABULARY))
+    with refused("input_ids", expected="int64", got="float32", remedy="long"):
+        states(model, torch.zeros(1, 2))
     with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
         model(ids, mask[:, 1:])
     with refused("sizes", expected="one packed axis", got="sum to 8", remedy="concatenate"):

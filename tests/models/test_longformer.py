@@ -136,3 +136,8 @@ def test_what_it_cannot_do_is_refused() -> None:
         model(text, mask)
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
+
+
+def test_texts_without_tokens_have_no_states() -> None:
+    model = models.longformer(11, width=8, heads=2, depth=1, feed_forward=8, length=9)
+    assert model(torch.zeros(2, 0, dtype=torch.long)).shape == (2, 0, 8)

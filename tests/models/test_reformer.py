@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise import graphs, models
+from edgewise import graphs, layers, models, tasks
 from edgewise.layers import Cache, TextModel
 from edgewise.models.reformer import (
     Chunks,
@@ -231,3 +231,12 @@ def test_what_it_cannot_do_is_refused() -> None:
         model(text, graph=graphs.window(1))
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
+
+
+def test_a_text_without_a_batch_and_a_classifier_of_texts() -> None:
+    model = models.reformer(11, width=8, heads=2, depth=2, feed_forward=8, chunk=4).eval()
+    ids = torch.arange(10) % 11
+    assert torch.equal(model(ids), model(ids[None])[0])
+    sizes = {"longest": 10, "out_width": 3}
+    classifier = tasks.TextClassification().complete(model, sizes)
+    assert classifier(layers.Tokens(ids[None])).shape == (1, 3)

@@ -169,7 +169,7 @@ class ExtractiveSummarizer(nn.Module):
     def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
         super().__init__()
         trunk.head = None
-        width = trunk.embedding.tokens.embedding_dim
+        width = trunk.width
         self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)

@@ -62,8 +62,16 @@ class TextEmbedding(nn.Module):
         """``[..., T, width]`` from ids ``[..., T]``; types are 0 where not given.
 
         Raises:
-            ArgumentError: an id that the vocabulary does not have, more tokens than positions.
+            ArgumentError: an id that the vocabulary does not have, more tokens than positions, or
+                numbers that are no ids.
         """
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise ArgumentError(
+                "input_ids",
+                expected="ids of tokens, in int64 or int32",
+                got=str(ids.dtype),
+                remedy="call .long() on them, if they are ids",
+            )
         try:
             x = _scaled(self.tokens(ids), self.scale)
         except IndexError as error:
@@ -178,6 +186,7 @@ class TextModel(nn.Module):
         reader: of features; :class:`edgewise.layers.Reader`.
         head: from states and the tokens' vectors to logits; ``None`` where there is none.
         pooler: from states to a vector a sequence, where a checkpoint brings one.
+        width: of the states; by default that of the tokens' vectors.
     """
 
     def __init__(
@@ -187,9 +196,11 @@ class TextModel(nn.Module):
         head: nn.Module | None,
         *,
         pooler: nn.Module | None = None,
+        width: int | None = None,
     ) -> None:
         super().__init__()
         self.embedding, self.reader, self.head, self.pooler = embedding, reader, head, pooler
+        self.width = embedding.tokens.embedding_dim if width is None else width
 
     def forward(
         self,

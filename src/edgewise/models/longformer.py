@@ -208,6 +208,7 @@ class LongformerReader(nn.Module):
         shared = mask is None or bool((mask == mask[:1]).all())
         if layout.sizes is None and shared and not layout.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
+            nodes = nodes if x.shape[-2] else ()
             return self._run(x, patterns, [nodes], None)
         rows, sizes = layout.packed()
         packed = x if rows is None else x.flatten(0, 1)[rows]

@@ -107,7 +107,7 @@ def reformer(
     sizes = {of_chunks[kind].size for kind in chosen} or {1}
     reader = ReformerReader(layers, last, sizes)
     head = LanguageModelHead(vocabulary, 2 * width, tied=False)
-    return init_normal(TextModel(embedding, reader, head))
+    return init_normal(TextModel(embedding, reader, head, width=2 * width))
 
 
 class Axial(nn.Module):
@@ -357,8 +357,7 @@ class LSHAttention(nn.Module):
     def forward(self, x: Tensor, texts: Texts) -> Tensor:
         """``[B, T, width]``, or ``[N, width]`` of a packed batch, from x of that shape."""
         shape = x.shape
-        if not texts.packed:
-            x = x.flatten(0, 1)
+        x = x.reshape(-1, shape[-1])
         query = self._heads(self.query_key(x))  # [N, H, D]
         value = self._heads(self.value(x))
         square = query.square().mean(-1, keepdim=True)

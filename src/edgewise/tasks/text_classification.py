@@ -42,7 +42,7 @@ class TextClassification(Classification):
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, data_sizes)
-        width, classes = trunk.embedding.tokens.embedding_dim, data_sizes["out_width"]
+        width, classes = trunk.width, data_sizes["out_width"]
         head = ClassificationHead(width, classes, pool=self.pool, dropout=self.dropout)
         return TextClassifier(trunk, head)
 
@@ -67,5 +67,5 @@ class Tagging(Classification):
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, data_sizes)
-        width, classes = trunk.embedding.tokens.embedding_dim, data_sizes["out_width"]
+        width, classes = trunk.width, data_sizes["out_width"]
         return TokenClassifier(trunk, TokenClassificationHead(width, classes, dropout=self.dropout))
