@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.models import mae, swin
+from edgewise.models import mae, swin, vit
 from edgewise.models.swin import ShiftedWindows
 from tests.errors import refused
 
@@ -83,3 +83,8 @@ def test_images_that_do_not_fit_are_refused() -> None:
         mae(8, 1, mask_ratio=1.0)
     with refused("noise", expected="[2, 16]", got="[2, 15]", remedy="torch.rand"):
         mae(8, 1)(torch.randn(2, 1, 8, 8), torch.rand(2, 15))
+    for wrong in (torch.randn(2, 1, 4, 4), torch.randn(2, 3, 8, 8), torch.randn(1, 8, 8)):
+        with refused("images", expected="[B, 1, 8, 8]", got=str(list(wrong.shape)), remedy="crop"):
+            swin(8, 1, 10)(wrong)
+    with refused("images", expected="floating point", got="torch.uint8", remedy="scale"):
+        vit(8, 1, 10)(torch.zeros(2, 1, 8, 8, dtype=torch.uint8))

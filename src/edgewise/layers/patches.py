@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.arguments import check_divides
+from edgewise.errors import ArgumentError
 
 
 class PatchEmbedding(nn.Module):
@@ -26,9 +27,23 @@ class PatchEmbedding(nn.Module):
             check_divides("patch", patch, size, what, "choose another patch or crop the images")
         self.grid = height // patch, across // patch
         self.num_patches = self.grid[0] * self.grid[1]
+        self.images = channels, height, across
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """``[B, patches, width]`` from images ``[B, C, height, width]``."""
+        """``[B, patches, width]`` from images ``[B, C, height, width]``.
+
+        Raises:
+            ArgumentError: images of another size, of other channels, or in whole numbers.
+        """
+        if images.ndim != 4 or images.shape[1:] != self.images or not images.is_floating_point():
+            shape = ", ".join(map(str, self.images))
+            raise ArgumentError(
+                "images",
+                expected=f"shape [B, {shape}], in floating point",
+                got=f"shape {list(images.shape)} in {images.dtype}",
+                remedy="crop or resize the images, scale whole numbers to 0 ... 1, "
+                "and call images[None] on a single one",
+            )
         projected: Tensor = self.project(images)
         return projected.flatten(2).transpose(1, 2)
