@@ -100,6 +100,20 @@ def test_cycles_and_too_many_children_are_refused() -> None:
         models.tree_lstm(3, 2, children=2)(torch.zeros(4, 3), three)
 
 
+@pytest.mark.parametrize("name", ["tree_lstm", "tree_transformer"])
+def test_what_is_no_forest_is_refused(name: str) -> None:
+    model = getattr(models, name)(3, 2)
+    up = graphs.tree([-1, 0, 0], reads="parent").bind(3)
+    with refused("graph", expected="a forest", got="node 0 with 2 parents", remedy="children"):
+        model(torch.zeros(3, 3), up)
+    ring = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 0]]), num_nodes=3)
+    with refused("graph", expected="a forest", got="a cycle", remedy="children"):
+        model(torch.zeros(3, 3), ring)
+    chain = graphs.tree([-1, 0, 1], reads="children").bind(3)
+    with refused("batch", expected="that no edge joins", got="an edge", remedy="sizes"):
+        model(torch.zeros(3, 3), chain, batch=[2, 1])
+
+
 def path_up(node: int) -> list[int]:
     found = []
     while node != -1:

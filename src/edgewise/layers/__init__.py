@@ -36,7 +36,12 @@ from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequences import Memory, SequenceLayout
-from edgewise.layers.sequential import GraphLayer, GraphSequential, refuse_edge_attr
+from edgewise.layers.sequential import (
+    GraphLayer,
+    GraphSequential,
+    check_edge_attr,
+    refuse_edge_attr,
+)
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
 from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding, TextModel
@@ -102,6 +107,7 @@ __all__ = [
     "TransformerLayer",
     "TransformerStack",
     "activation",
+    "check_edge_attr",
     "init_normal",
     "init_xavier",
     "learned_score",

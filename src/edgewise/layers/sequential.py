@@ -65,6 +65,18 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
     return isinstance(layer, GraphLayer) and layer.reads_edge_attr
 
 
+def check_edge_attr(edge_attr: Tensor | None, graph: Graph, width: int) -> None:
+    """Refuse features of the edges that are not ``[E, width]``; none are good."""
+    if edge_attr is not None and edge_attr.shape != (graph.num_edges, width):
+        raise ArgumentError(
+            "edge_attr",
+            expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "
+            "takes features of them",
+            got=f"shape {list(edge_attr.shape)}",
+            remedy="make the model with edge_width=edge_attr.shape[1], or give the graph's own",
+        )
+
+
 def refuse_edge_attr(edge_attr: Tensor | None) -> None:
     """Refuse features of the edges for a model that would not look at them."""
     if edge_attr is not None:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked
+from edgewise.arguments import check_choice, check_divides, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.edge_steps import edge_softmax
@@ -36,6 +36,7 @@ class EdgeTransformerLayer(GraphLayer):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
+        check_divides("heads", heads, width, "the width", "change heads or width")
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)

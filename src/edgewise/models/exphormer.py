@@ -21,7 +21,7 @@ from edgewise.encodings import Laplacian, RandomWalk
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import GraphLayer, Membership, Pool, packed_graph
+from edgewise.layers import GraphLayer, Membership, Pool, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GINELayer, GPSLayer, Position
 from edgewise.ragged import ranges, starts
@@ -103,6 +103,7 @@ class Exphormer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         sizes = member_sizes(graph)
         x = self.embed(x)
         if self.position is not None:

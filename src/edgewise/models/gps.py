@@ -29,6 +29,7 @@ from edgewise.layers import (
     NodeBatchNorm,
     Pool,
     activation,
+    check_edge_attr,
     packed_graph,
 )
 from edgewise.layers.pooling import Pooling
@@ -161,7 +162,7 @@ class GPS(GraphLayer):
         if position != "none":
             kind = RandomWalk if position == "random_walk" else Laplacian
             self.position = kind(width, position_size)
-        self.attention_graph = attention_graph
+        self.attention_graph, self.edge_width = attention_graph, edge_width
         self.layers = nn.ModuleList(
             GPSLayer(
                 width,
@@ -200,6 +201,7 @@ class GPS(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         x = self.embed(x)
         if self.position is not None:
             x = self.position(x, self.position.code(graph) if positions is None else positions)

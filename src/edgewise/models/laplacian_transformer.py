@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgewise.arguments import checked
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Membership, Pool, packed_graph
+from edgewise.layers import GraphLayer, Membership, Pool, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.edge_transformer import EdgeTransformerLayer
 
@@ -70,6 +70,7 @@ class LaplacianTransformer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
         if edge_attr is None:
             edge_attr = x.new_ones(graph.num_edges, self.embed_edges.in_features)
         code = self.position.code(graph) if positions is None else positions

@@ -20,7 +20,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Pattern, incidence
-from edgewise.layers import GraphLayer, Membership, refuse_edge_attr
+from edgewise.layers import GraphLayer, Membership, packed_graph, refuse_edge_attr
 
 
 class Level(NamedTuple):
@@ -42,9 +42,10 @@ def levels(graph: Graph) -> list[Level]:
     """The nodes from the leaves up.
 
     Raises:
-        ArgumentError: a node is among its own descendants.
+        ArgumentError: a node has two parents, or is among its own descendants.
 
     """
+    check_parents(graph)
     waiting = graph.in_degree()
     order = (graph.target * graph.num_sources + graph.source).argsort()  # children by number
     source, target = graph.source[order], graph.target[order]
@@ -56,12 +57,7 @@ def levels(graph: Graph) -> list[Level]:
         ready = left & (waiting == 0)
         nodes = ready.nonzero()[:, 0]
         if not len(nodes):
-            raise ArgumentError(
-                "graph",
-                expected="a forest, in which nodes read their children",
-                got=f"a cycle through node {int(left.nonzero()[0])} or below it",
-                remedy="read in one direction: graphs.tree(parents, reads='children')",
-            )
+            raise no_forest(f"a cycle through node {int(left.nonzero()[0])} or below it")
         number = torch.full_like(waiting, -1)
         number[nodes] = torch.arange(len(nodes), device=nodes.device)
         mine = number[target] >= 0
@@ -70,6 +66,23 @@ def levels(graph: Graph) -> list[Level]:
         left = left & ~ready
         waiting = waiting - torch.bincount(target[ready[source]], minlength=len(waiting))
     return found
+
+
+def check_parents(graph: Graph) -> None:
+    """Refuse a node that two others read."""
+    parents = torch.bincount(graph.source, minlength=1)
+    if int(parents.max()) > 1:
+        raise no_forest(f"node {int(parents.argmax())} with {int(parents.max())} parents")
+
+
+def no_forest(got: str) -> ArgumentError:
+    """The error of a graph in which nodes do not read their children alone."""
+    return ArgumentError(
+        "graph",
+        expected="a forest, in which nodes read their children",
+        got=got,
+        remedy="read in one direction: graphs.tree(parents, reads='children')",
+    )
 
 
 class ChildSum(nn.Module):
@@ -157,7 +170,7 @@ class TreeLSTM(GraphLayer):
         graph: Pattern,
         *,
         edge_attr: Tensor | None = None,
-        batch: Membership = None,  # noqa: ARG002 - no edge joins two trees of a batch
+        batch: Membership = None,
     ) -> Tensor:
         """``[N, out_width]`` from x ``[N, in_width]``.
 
@@ -168,10 +181,13 @@ class TreeLSTM(GraphLayer):
             batch: see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: the graph has a cycle, or a node more children than the cell has places.
+            ArgumentError: the graph has a cycle, a node more children than the cell has places, or
+                an edge joins two trees of the batch.
 
         """
         refuse_edge_attr(edge_attr)
+        if batch is not None:
+            graph = packed_graph(x, graph, batch)
         out: Tensor = self.head(self.dropout(self.states(x, graph)))
         return out
 

@@ -18,7 +18,14 @@ from edgewise.biases import EdgeTerm, TableBias
 from edgewise.encodings.members import member_sizes, members_by_size, pair_index
 from edgewise.graphs import Graph, Pattern, complete
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import GraphLayer, Membership, TransformerLayer, packed_graph
+from edgewise.layers import (
+    GraphLayer,
+    Membership,
+    TransformerLayer,
+    check_edge_attr,
+    packed_graph,
+)
+from edgewise.models.tree_lstm import check_parents, no_forest
 from edgewise.ragged import starts
 
 NONE = -1
@@ -33,7 +40,11 @@ def tree_relations(graph: Graph) -> Tensor:
     Args:
         graph: a forest in which nodes read their children.
 
+    Raises:
+        ArgumentError: a node is read by two, or is among its own descendants.
+
     """
+    check_parents(graph)
     found = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
     for members in members_by_size(graph):
         far = 2 * members.nodes.shape[1]
@@ -56,12 +67,12 @@ def _steps_up(adjacency: Tensor, far: int) -> Tensor:
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)
-    for step in range(n):
+    for step in range(max(n, 1)):
         up = torch.where((at > 0) & (up == far), step, up)
         at = at @ adjacency.mT  # parents read their children
         if not bool((at > 0).any()):
-            break
-    return up
+            return up
+    raise no_forest("a cycle")
 
 
 class TreeRelation(nn.Module):
@@ -149,6 +160,7 @@ class TreeTransformer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, 0 if self.labels is None else self.labels.in_features)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
         code = self.relation.code(graph) if relations is None else relations
         bias: EdgeTerm = self.relation(code)
