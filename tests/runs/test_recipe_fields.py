@@ -14,9 +14,11 @@ from edgewise import graphs, models
 from edgewise.cli.parser import parse
 from edgewise.recipes import RECIPES, find
 from edgewise.runs import fields_of, from_record, to_record, with_values
+from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import read_value, show_value
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import differences
+from edgewise.runs.train_recipe import build_model
 from tests.errors import refused
 
 DIGITS, LLAMA = find("digits"), find("gpt-shakespeare-best")
@@ -237,3 +239,10 @@ def test_bad_records(spoil):
     spoil(record)
     with pytest.raises(ValueError, match="Remedy"):
         from_record(record)
+
+
+def test_a_model_without_descriptors_says_how_molecules_are_read_without_them():
+    recipe = replace(find("molecules"), model=partial(models.exphormer))
+    sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "descriptor_width": 5}
+    with refused("model", expected="descriptor_width", got="exphormer", remedy="descriptors false"):
+        build_model(recipe, Fitted(sizes, None, {}))

@@ -169,11 +169,14 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
     if strange:
+        optional = strange == ["descriptor_width"]
         raise ArgumentError(
             "model",
             expected=f"a model with {', '.join(arguments)}, which the data decide",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
-            remedy="combine models and data of one kind",
+            remedy="leave the descriptors out: --data.descriptors false"
+            if optional
+            else "combine models and data of one kind",
         )
     missing = [
         name
