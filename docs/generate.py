@@ -90,11 +90,14 @@ ENCODINGS = {
 
 
 def table() -> str:
-    """One row a model: name, what it is, graph, score and paper, from its module's docstring."""
+    """One row a model: name, what it is, graph, score and paper, from its module's docstring.
+
+    A bar in a cell, as of a union of graphs, is escaped: it would begin another cell.
+    """
     rows = ["| model | what | graph | score | paper |", "| --- | --- | --- | --- | --- |"]
     for name in edgewise.models.MODELS:
         about = edgewise.models.about(name)
-        cells = [about[field] for field in ("title", "Graph", "Score", "Paper")]
+        cells = [about[field].replace("|", "\\|") for field in ("title", "Graph", "Score", "Paper")]
         rows.append(f"| [`{name}`](src/edgewise/models/{name}.py) | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

@@ -2,7 +2,7 @@
 
 The signatures were settled by writing these down first. Each function is the heart of one layer
 (weights are random, and projections are left out where they add nothing); ``docs/architectures.md``
-is the same as a table, and ``tests/test_dry_run.py`` runs them all. The models that Edgewise ships
+is the same as a table, and ``tests/test_docs.py`` runs them all. The models that Edgewise ships
 are in ``edgewise.models``; this file shows what the primitive can say.
 
     python examples/dry_run.py
