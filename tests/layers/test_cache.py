@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -24,15 +25,19 @@ def extended(cache: Cache, parts: list[Tensor]) -> Tensor:
 
 def test_what_was_given_before_stays_as_it_was() -> None:
     cache, parts = Cache(), [nodes(n) for n in (5, 1, 1, 9, 1, 1, 30)]
-    for i in range(len(parts)):
-        key = extended(cache, parts[i : i + 1])
+    given = []
+    with torch.no_grad():
+        for i in range(len(parts)):
+            given.append(extended(cache, parts[i : i + 1]))
+    for i, key in enumerate(given):
         assert torch.equal(key, torch.cat(parts[: i + 1], dim=1))
 
 
 def test_most_steps_write_into_the_room_that_is_there() -> None:
     cache, keys = Cache(), []
-    for _ in range(100):
-        keys.append(extended(cache, [nodes(1)]))
+    with torch.no_grad():
+        for _ in range(100):
+            keys.append(extended(cache, [nodes(1)]))
     assert len({key.untyped_storage().data_ptr() for key in keys}) < 10
 
 
@@ -62,3 +67,30 @@ def test_what_inference_mode_has_kept_is_read_outside_of_it() -> None:
     with torch.inference_mode():
         extended(cache, parts[:2])
     assert torch.equal(extended(cache, parts[2:]), torch.cat(parts, dim=1))
+
+
+def test_gradients_of_queries_outlive_later_steps() -> None:
+    query, parts = torch.randn(4, requires_grad=True), [nodes(n) for n in (2, 1, 1)]
+    cache, total = Cache(), torch.zeros(())
+    for part in parts:
+        total = total + (extended(cache, [part]) * query).sum()
+    total.backward()
+    assert query.grad is not None
+    expected = sum(n * part.sum((0, 1, 2)) for n, part in zip((3, 2, 1), parts, strict=True))
+    torch.testing.assert_close(query.grad, expected)
+
+
+@torch.no_grad()
+def test_what_does_not_fit_is_refused_and_nothing_is_written() -> None:
+    cache, parts = Cache(), [nodes(3), nodes(1), nodes(1)]
+    extended(cache, parts[:2])
+    for wrong in (nodes(1)[:1], nodes(1)[:, :, :1], nodes(1)[..., :1]):
+        with pytest.raises(RuntimeError, match="must match"):
+            extended(cache, [wrong])
+    assert torch.equal(extended(cache, parts[2:]), torch.cat(parts, dim=1))
+
+
+@torch.no_grad()
+def test_types_are_joined_as_elsewhere() -> None:
+    cache, parts = Cache(), [nodes(2).bfloat16(), nodes(1).bfloat16(), nodes(1)]
+    assert torch.equal(extended(cache, parts), torch.cat(parts, dim=1))

@@ -29,18 +29,23 @@ class Cache:
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
         """What the layer has kept, with the keys and values of new nodes after them.
 
-        There is room for as many again, so that most steps write what is new and nothing else.
+        There is room for as many again, so that most steps write what is new and nothing else:
+        where no gradient is asked for, as what is written over may be what autograd has saved.
         """
         kept = self._kept.get(layer)
         if kept is not None:
-            length, more = kept[0].shape[-3], new[0].shape[-3]
-            room = self._room.get(layer)
-            if room is None or not _can_take(room[0], length + more):
-                room = self._room[layer] = tuple(_with_room(part, length + more) for part in kept)
-            for part, added in zip(room, new, strict=True):
-                part.narrow(-3, length, more).copy_(added)
-            key, value = room
-            new = key.narrow(-3, 0, length + more), value.narrow(-3, 0, length + more)
+            length = kept[0].shape[-3] + new[0].shape[-3]
+            if torch.is_grad_enabled() or not all(map(_alike, kept, new)):
+                self._room.pop(layer, None)
+                key, value = (torch.cat(pair, -3) for pair in zip(kept, new, strict=True))
+            else:
+                room = self._room.get(layer)
+                if room is None or not _can_take(room[0], length):
+                    room = self._room[layer] = tuple(_with_room(part, length) for part in kept)
+                for part, added in zip(room, new, strict=True):
+                    part[..., length - added.shape[-3] : length, :, :] = added
+                key, value = (part.narrow(-3, 0, length) for part in room)
+            new = key, value
         self._kept[layer] = new
         return new
 
@@ -66,10 +71,17 @@ class Cache:
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
 
 
+def _alike(kept: Tensor, new: Tensor) -> bool:
+    """Whether they differ in how many nodes they have, at most."""
+    same_type = kept.dtype == new.dtype and kept.device == new.device
+    same_members = kept.shape[:-3] == new.shape[:-3]
+    return same_type and same_members and kept.shape[-2:] == new.shape[-2:]
+
+
 def _can_take(room: Tensor, length: int) -> bool:
-    """Whether so many nodes fit, and writing into it changes nothing that autograd has saved."""
+    """Whether so many nodes fit, and they may be written here."""
     lost = room.is_inference() and not torch.is_inference_mode_enabled()
-    return length <= room.shape[-3] and not room.requires_grad and not lost
+    return length <= room.shape[-3] and not lost
 
 
 def _with_room(kept: Tensor, length: int) -> Tensor:
