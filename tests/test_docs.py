@@ -71,6 +71,7 @@ def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
         assert len(cells) == 1, table.splitlines()[0]
 
 
+@needs("Cora")
 def test_sampled_neighbourhoods_train_about_as_well_as_the_whole_graph() -> None:
     pytest.importorskip("torch_geometric")
     example = runpy.run_path(str(ROOT / "examples" / "sampled_neighbours.py"))
