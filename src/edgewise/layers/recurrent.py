@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
+from edgewise.arguments import check_divides
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
@@ -18,14 +19,32 @@ class RecurrentReader(nn.Module):
     r"""A recurrence along the chain, :math:`h_t = f(x_t, h_{t - 1})`.
 
     Args:
-        cell: ``torch.nn.RNN``, ``LSTM`` or ``GRU``; of both directions, the states of the two
-            stand side by side.
-        dropout: after the last layer.
+        kind: ``torch.nn.RNN``, ``LSTM`` or ``GRU``.
+        width: of the features that are read and of the states.
+        depth: how many layers.
+        bidirectional: whether half of each state reads from the end.
+        dropout: after each layer.
+
+    Raises:
+        ArgumentError: two directions, and an odd width.
     """
 
-    def __init__(self, cell: nn.RNNBase, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        kind: Callable[..., nn.RNNBase],
+        width: int,
+        depth: int,
+        *,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.cell, self.dropout = cell, nn.Dropout(dropout)
+        directions = 2 if bidirectional else 1
+        check_divides("bidirectional", directions, width, "the width", "choose an even width")
+        between = dropout if depth > 1 else 0.0  # of which PyTorch warns where there is one layer
+        half = width // directions
+        self.cell = kind(width, half, depth, dropout=between, bidirectional=bidirectional)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,

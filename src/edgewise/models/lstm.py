@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import checked
 from edgewise.layers import LanguageModelHead, RecurrentReader, TextEmbedding, TextModel
 
 
@@ -31,15 +31,6 @@ def lstm(
     With ``bidirectional`` half of each state reads from the end, for classifiers and taggers
     (Schuster and Paliwal, Bidirectional recurrent neural networks, 1997).
     """
-    directions = 2 if bidirectional else 1
-    check_divides("bidirectional", directions, width, "the width", "choose an even width")
-    cell = nn.LSTM(
-        width,
-        width // directions,
-        depth,
-        dropout=dropout if depth > 1 else 0.0,
-        bidirectional=bidirectional,
-    )
-    reader = RecurrentReader(cell, dropout=dropout)
+    reader = RecurrentReader(nn.LSTM, width, depth, bidirectional=bidirectional, dropout=dropout)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
     return TextModel(embedding, reader, LanguageModelHead(vocabulary, width))
