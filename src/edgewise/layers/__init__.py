@@ -24,6 +24,7 @@ from edgewise.layers.output_heads import (
     TokenClassifier,
 )
 from edgewise.layers.patches import PatchEmbedding
+from edgewise.layers.penalty import Penalised
 from edgewise.layers.pooling import (
     AttentionPool,
     ClassToken,
@@ -92,6 +93,7 @@ __all__ = [
     "MultiHeadAttention",
     "NodeBatchNorm",
     "PatchEmbedding",
+    "Penalised",
     "Pool",
     "PooledNodes",
     "Reader",
