@@ -19,7 +19,7 @@ from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Dot
 
-ENTMAX_SECONDS = 250e-9  # a pair's share of the steps to the threshold, and of their gradient
+ENTMAX_SECONDS = 80e-9  # a pair's share of the steps to the threshold
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 

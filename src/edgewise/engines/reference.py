@@ -44,7 +44,7 @@ class Reference:
         elements = heads * (problem.width + problem.value_width)
         if problem.operation == "aggregate":
             return 50e-6 + edges * (66e-9 + 10e-9 * heads + 2e-9 * elements)
-        entmax = 600e-9 * heads if problem.entmax else 0.0
+        entmax = 300e-9 * heads if problem.entmax else 0.0
         return 300e-6 + edges * (100e-9 + 45e-9 * heads + entmax + 3.5e-9 * elements)
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
