@@ -40,7 +40,7 @@ def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
     if name == "t5":
         numbers |= {"head_width": 6, "buckets": 8, "most_distant": 6}
     if name == "adaptive_span":  # spans that end within five tokens
-        numbers |= {"longest": 4, "ramp": 4}
+        numbers |= {"span": 4, "ramp": 4}
     model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)

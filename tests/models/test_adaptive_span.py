@@ -21,7 +21,7 @@ model_file = importlib.import_module("edgewise.models.adaptive_span")
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 12, "depth": 2, "heads": 3, "feed_forward": 12}
-    numbers |= {"longest": 20, "ramp": 4, "dropout": 0.0}
+    numbers |= {"span": 20, "ramp": 4, "dropout": 0.0}
     model = models.adaptive_span(VOCABULARY, **{**numbers, **options}).double().eval()
     for name, parameter in model.named_parameters():
         if not name.endswith("share"):
@@ -32,7 +32,7 @@ def small(**options: object) -> TextModel:
 def with_spans(model: TextModel, *spans: float) -> list[SpanAttention]:
     found = [m for m in model.modules() if isinstance(m, SpanAttention)]
     for attention in found:
-        attention.share.data = torch.tensor(spans, dtype=torch.float64) / attention.longest
+        attention.share.data = torch.tensor(spans, dtype=torch.float64) / attention.span
     return found
 
 
@@ -82,7 +82,7 @@ def test_gradients_of_spans_are_those_of_the_formula() -> None:
 
 
 def test_beyond_the_span_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small(longest=200, depth=1)
+    model = small(span=200, depth=1)
     (layer,) = with_spans(model, 3.0, 10.0, 100.0)
     assert layer.radii() == [16, 16, 112]
     pairs = []
@@ -130,7 +130,7 @@ def test_spans_grow_where_what_counts_is_far() -> None:
     """A token is to be told what stood 12 before it: spans of 0 with a ramp of 4 cannot reach."""
     torch.manual_seed(0)
     model = models.adaptive_span(
-        8, width=16, depth=1, heads=2, feed_forward=16, longest=32, ramp=16, penalty=0.0, dropout=0
+        8, width=16, depth=1, heads=2, feed_forward=16, span=32, ramp=16, penalty=0.0, dropout=0
     )
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(60):
@@ -144,7 +144,7 @@ def test_spans_grow_where_what_counts_is_far() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with refused("begin", expected="longest span, 20", got="21", remedy="longest"):
+    with refused("begin", expected="greatest span, 20", got="21", remedy="larger span"):
         small(begin=21)
     with refused("penalty", expected="at least 0", got="-1", remedy="larger"):
         small(penalty=-1.0)

@@ -49,7 +49,7 @@ def adaptive_span(
     depth: int = 4,
     heads: int = 4,
     feed_forward: int = 512,
-    longest: int = 1024,
+    span: int = 1024,
     ramp: int = 32,
     begin: int = 0,
     penalty: float = 2e-6,
@@ -58,14 +58,14 @@ def adaptive_span(
 ) -> TextModel:
     """States of tokens; ``model.logits(states)`` are the logits of each next token.
 
-    A head's span z is at most ``longest`` tokens, and begins with ``begin``; beyond z its weights
+    A head's span z is at most ``span`` tokens, and begins with ``begin``; beyond z its weights
     fall to 0 over ``ramp`` tokens. ``penalty`` is λ, of the spans in the loss of training.
     ``model.reader.spans`` are the spans of all layers and heads.
     """
     rotary = Rotary(width // heads)
     layers = [
         AttentionBlock(  # x + attention(norm(x)), then x + FFN(norm(x))
-            SpanAttention(width, heads, rotary, longest, ramp, begin=begin, dropout=dropout),
+            SpanAttention(width, heads, rotary, span, ramp, begin=begin, dropout=dropout),
             FeedForward(width, feed_forward, dropout=dropout),
             width,
             order="pre",
@@ -93,7 +93,7 @@ class SpanAttention(GraphLayer):
         width: of input and output.
         heads: a divisor of ``width``.
         rotary: turns queries and keys.
-        longest: S, the greatest span.
+        span: S, the greatest span.
         ramp: R.
         begin: the span that each head begins with.
         dropout: on the attention weights, in training.
@@ -104,7 +104,7 @@ class SpanAttention(GraphLayer):
         width: int,
         heads: int,
         rotary: nn.Module,
-        longest: int,
+        span: int,
         ramp: int,
         *,
         begin: int = 0,
@@ -112,24 +112,24 @@ class SpanAttention(GraphLayer):
     ) -> None:
         super().__init__()
         check_divides("heads", heads, width, "the width", "change heads or width")
-        if begin > longest:
+        if begin > span:
             raise ArgumentError(
                 "begin",
-                expected=f"at most the longest span, {longest}",
+                expected=f"at most the greatest span, {span}",
                 got=repr(begin),
-                remedy="choose a larger longest, or begin with less",
+                remedy="choose a larger span, or begin with less",
             )
         self.heads, self.head_width, self.dropout = heads, width // heads, dropout
-        self.longest, self.ramp, self.rotary = longest, ramp, rotary
+        self.span, self.ramp, self.rotary = span, ramp, rotary
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
-        self.share = nn.Parameter(torch.full((heads,), begin / longest))  # z / S
+        self.share = nn.Parameter(torch.full((heads,), begin / span))  # z / S
 
     @property
     def spans(self) -> Tensor:
         """Z of each head in tokens, ``[H]``, with a gradient at both ends of its range, too."""
         inside = self.share.clamp(0, 1).detach()
-        return self.longest * (inside + (self.share - self.share.detach()))
+        return self.span * (inside + (self.share - self.share.detach()))
 
     def mask(self, distance: Tensor) -> Tensor:
         """M of each distance and head, ``[..., H]``."""
@@ -138,7 +138,7 @@ class SpanAttention(GraphLayer):
     def radii(self) -> list[int]:
         """The greatest distance at which each head may read, up to a multiple of ``STEP``."""
         last = (self.spans.detach() + self.ramp).ceil().long() - 1  # beyond it m is 0
-        return [min(self.longest, math.ceil(x / STEP) * STEP) for x in last.tolist()]
+        return [min(self.span, math.ceil(x / STEP) * STEP) for x in last.tolist()]
 
     def forward(self, x: Tensor, graph: Pattern, *, layout: SequenceLayout) -> Tensor:
         """``[..., N, width]`` from x of that shape.
