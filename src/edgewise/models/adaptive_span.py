@@ -137,6 +137,8 @@ class SpanAttention(GraphLayer):
 
     def radii(self) -> list[int]:
         """The greatest distance at which each head may read, up to a multiple of ``STEP``."""
+        if self.share.is_meta:  # no numbers to look at
+            return [self.span] * self.heads
         last = (self.spans.detach() + self.ramp).ceil().long() - 1  # beyond it m is 0
         return [min(self.span, math.ceil(x / STEP) * STEP) for x in last.tolist()]
 
@@ -148,7 +150,7 @@ class SpanAttention(GraphLayer):
             graph: who may read whom, were no span too short.
             layout: padding, packing, positions and cache.
         """
-        if self.training:
+        if self.training and not self.share.is_meta:
             self._keep_in_range()
         joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
         query, key, value = unbind_joint(joint)
