@@ -127,7 +127,8 @@ def plot(spans: Tensor, alpha: Tensor, share: Tensor) -> None:
         "share of weights that are 0": share,
     }
     for axes, (title, grid) in zip(figure.subplots(1, 3), values.items(), strict=True):
-        axes.imshow(grid, cmap="Blues", aspect="auto", vmin=1 if "α" in title else 0)
+        axes.imshow(grid, cmap="Blues", aspect="auto", vmin=1 if "α" in title else 0,
+                    vmax=2 if "α" in title else float(grid.max()))  # fmt: skip
         for layer in range(grid.shape[0]):
             for head in range(grid.shape[1]):
                 number = float(grid[layer, head])
