@@ -174,7 +174,7 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
             "graph",
             expected=f"None, as {name} makes its own",
             got=type(graph).__name__,
-            remedy="use bert or gpt on that graph",
+            remedy="use bert, gpt or transformer on that graph",
         )
 
 

@@ -29,6 +29,7 @@ from edgewise.models.bert import bert
 from edgewise.models.bigbird import bigbird
 from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
+from edgewise.models.dynamic_conv import dynamic_conv
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
@@ -49,6 +50,7 @@ from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
 from edgewise.models.laplacian_transformer import laplacian_transformer
+from edgewise.models.light_conv import light_conv
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
@@ -142,6 +144,8 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
 ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "transformer": transformer,
     "t5": t5,
+    "light_conv": light_conv,
+    "dynamic_conv": dynamic_conv,
 }
 """``f(vocabulary)``, called ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
 decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_sizes`` for packed
@@ -204,6 +208,7 @@ __all__ = [
     "bigbird",
     "bp_transformer",
     "captioner",
+    "dynamic_conv",
     "edge_transformer",
     "exphormer",
     "forecaster",
@@ -224,6 +229,7 @@ __all__ = [
     "graphsage",
     "gru",
     "laplacian_transformer",
+    "light_conv",
     "lightgcn",
     "link_predictor",
     "llama",

@@ -19,7 +19,11 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
 from edgewise.recipes.long_texts import duplication, recall
 from edgewise.recipes.molecules import molecules
-from edgewise.recipes.multi30k import transformer_multi30k
+from edgewise.recipes.multi30k import (
+    dynamic_conv_multi30k,
+    light_conv_multi30k,
+    transformer_multi30k,
+)
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
 from edgewise.recipes.quickdraw import sketches
@@ -86,6 +90,8 @@ RECIPES: dict[str, Recipe] = {
         unidirectional_wikitext,
         sketches,
         transformer_multi30k,
+        light_conv_multi30k,
+        dynamic_conv_multi30k,
         sst2,
         lstm_sst2,
         gru_sst2,
