@@ -155,6 +155,17 @@ class Memory:
         return Memory(self.states.repeat_interleave(times, 0), mask)
 
 
+def refuse_memory(name: str, memory: Memory | None) -> None:
+    """Refuse another sequence, for a model that reads one text."""
+    if memory is not None:
+        raise ArgumentError(
+            "memory",
+            expected=f"None, as {name} reads one text",
+            got=type(memory).__name__,
+            remedy="use transformer for a pair of texts",
+        )
+
+
 def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> None:
     """Refuse what only a decoder has, for a model that reads a text as a whole."""
     for argument, given in (("cache", layout.cache), ("memory", memory)):

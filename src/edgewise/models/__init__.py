@@ -69,6 +69,7 @@ from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.models.transformer_xl import transformer_xl
 from edgewise.models.tree_lstm import tree_lstm
 from edgewise.models.tree_transformer import tree_transformer
 from edgewise.models.vit import vit
@@ -135,6 +136,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bigbird": bigbird,
     "reformer": reformer,
     "bp_transformer": bp_transformer,
+    "transformer_xl": transformer_xl,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -248,6 +250,7 @@ __all__ = [
     "t5",
     "transformer",
     "transformer_encoder",
+    "transformer_xl",
     "tree_lstm",
     "tree_transformer",
     "vit",
