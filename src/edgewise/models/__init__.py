@@ -29,6 +29,7 @@ from edgewise.models.bert import bert
 from edgewise.models.bigbird import bigbird
 from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
+from edgewise.models.compressive import compressive
 from edgewise.models.dynamic_conv import dynamic_conv
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.exphormer import exphormer
@@ -137,6 +138,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "reformer": reformer,
     "bp_transformer": bp_transformer,
     "transformer_xl": transformer_xl,
+    "compressive": compressive,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -210,6 +212,7 @@ __all__ = [
     "bigbird",
     "bp_transformer",
     "captioner",
+    "compressive",
     "dynamic_conv",
     "edge_transformer",
     "exphormer",

@@ -214,6 +214,10 @@ class Recent:
         """How many nodes are remembered of so many."""
         return min(past, self.length)
 
+    def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
+        """``[B, sources]`` of ``[B, past + count]``: of what is remembered and of what is new."""
+        return mask[:, -(self.held(past) + count) :]
+
     def before(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
         """What is remembered, and x after it."""
         kept = cache.state(layer)
@@ -269,7 +273,8 @@ class SegmentReader(nn.Module):
         else:  # which remembers less than has been read
             sources = self.memory.held(layout.past) + layout.count
             own, mask = bound(pattern, layout.count, sources, layout.device), layout.attention_mask
-            mask = None if mask is None else mask[:, -sources:]
+            if mask is not None:
+                mask = self.memory.mask(mask, layout.past, layout.count)
         states: Tensor = self.stack(
             x,
             own,

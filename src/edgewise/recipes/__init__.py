@@ -41,6 +41,7 @@ from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
 from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
+from edgewise.recipes.war_and_peace import long_war_and_peace, xl_war_and_peace
 from edgewise.recipes.writing import writing
 from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
@@ -103,6 +104,8 @@ RECIPES: dict[str, Recipe] = {
         texts,
         tree_lstm_ewt,
         tree_transformer_ewt,
+        xl_war_and_peace,
+        long_war_and_peace,
         writing,
     )
 }
