@@ -17,7 +17,7 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
-from edgewise.recipes.long_texts import duplication, recall
+from edgewise.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import (
     dynamic_conv_multi30k,
@@ -85,6 +85,7 @@ RECIPES: dict[str, Recipe] = {
         molecules,
         pinsage_gowalla,
         recall,
+        recall_lsh,
         sage_facebook,
         series,
         roberta_wikitext,
