@@ -117,9 +117,9 @@ BESIDE = {
     "xl-war-and-peace": {
         "war-and-peace-without": (
             "the same without memory, for longer: segments that begin anywhere, in tests one every"
-            " 32 characters, so that each character is predicted after 32 or more",
+            " 16 characters, so that each character is predicted after 16 or more",
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
-            " --data.stride 32 --data.windows 3600 --out war-and-peace-without",
+            " --data.stride 16 --data.windows 15360 --out war-and-peace-without",
         ),
     },
     "long-war-and-peace": {
