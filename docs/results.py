@@ -140,6 +140,15 @@ BESIDE = {
             "the same on the window alone",
             'edgewise train recall --model.graph "window(8)" --out recall-window',
         ),
+        "recall-narrow": (
+            "the same with weights that begin as narrow as BERT's",
+            "edgewise train recall --model.init_std 0.02 --out recall-narrow",
+        ),
+        "recall-bp": (
+            "BP-Transformer on an easier task: 128 tokens or more of 256",
+            "edgewise train recall --model bp_transformer --data.length 256 --data.distance 128"
+            " --out recall-bp",
+        ),
     },
     "sst2": {
         "sst2-tuned": (

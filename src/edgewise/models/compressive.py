@@ -19,7 +19,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import Cache, TextModel
 from edgewise.layers.transformer import Order
-from edgewise.models.transformer_xl import Recent, transformer_xl
+from edgewise.models.transformer_xl import Recent, SegmentReader, transformer_xl
 
 
 @checked(depth=0, memory=0, compressed=0)
@@ -57,8 +57,10 @@ def compressive(
         dropout=dropout,
         graph=graph,
     )
-    reader: nn.Module = model.reader
-    reader.name, reader.memory = "compressive", Compressed(memory, compressed, rate)
+    xl = model.reader
+    assert isinstance(xl, SegmentReader)
+    remembering = Compressed(memory, compressed, rate)
+    model.reader = SegmentReader("compressive", xl.stack, xl.preferences, remembering)
     return model
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from edgewise import data, graphs, models
 from edgewise.recipes.recipe import Protocol
 from edgewise.recipes.shakespeare import gpt_shakespeare_best
 
 LENGTH = 2048
-SPLITS = {"val": 0.005, "test": 0.05}
+SPLITS: dict[str, Any] = {"val": 0.005, "test": 0.05}
 EVERY_64 = tuple(range(63, LENGTH, 64))
 
 xl_war_and_peace = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -123,6 +124,7 @@ class TextStream(TextData):
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
+        held_out: Callable[..., Split]
         if self.consecutive:
             windows: Split = StreamSplit.to_train(train, self.context, self.windows)
             held_out = partial(StreamSplit.to_test, context=self.context)
