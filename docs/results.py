@@ -116,10 +116,10 @@ BESIDE = {
     },
     "xl-war-and-peace": {
         "war-and-peace-without": (
-            "the same without memory, for longer: segments that begin anywhere, in tests one every"
-            " 16 characters, so that each character is predicted after 16 or more",
+            "the same without memory, for a fifth more steps: segments that begin anywhere, in"
+            " tests one every 32 characters, so that each character is predicted after 32 or more",
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
-            " --data.stride 16 --data.windows 15360 --out war-and-peace-without",
+            " --data.stride 32 --data.windows 3600 --out war-and-peace-without",
         ),
     },
     "long-war-and-peace": {
@@ -131,8 +131,8 @@ BESIDE = {
     },
     "duplication": {
         "duplication-1": (
-            "the same with one round of hashes",
-            "edgewise train duplication --model.hashes 1 --out duplication-1",
+            "the same with one round of hashes; seeds 0 to 2",
+            "edgewise train duplication --model.hashes 1 --seeds 3 --out duplication-1",
         ),
     },
     "recall": {
