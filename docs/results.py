@@ -131,8 +131,8 @@ BESIDE = {
     },
     "duplication": {
         "duplication-1": (
-            "the same with one round of hashes; seeds 0 to 2",
-            "edgewise train duplication --model.hashes 1 --seeds 3 --out duplication-1",
+            "the same with one round of hashes",
+            "edgewise train duplication --model.hashes 1 --out duplication-1",
         ),
     },
     "recall": {

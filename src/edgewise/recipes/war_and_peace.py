@@ -42,7 +42,7 @@ long_war_and_peace = replace(
     data=data.war_and_peace(
         context=LENGTH, stride=LENGTH // 2, batch_size=1, windows=100, **SPLITS
     ),
-    trainer=replace(gpt_shakespeare_best.trainer, epochs=4),
+    trainer=replace(gpt_shakespeare_best.trainer, epochs=3),
     protocol=Protocol(
         ("test/loss",),
         "the row below: full attention",
