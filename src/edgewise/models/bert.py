@@ -53,8 +53,8 @@ def bert(
     """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
 
     Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
-    :class:`~edgewise.layers.TokenClassificationHead`. ``init_std`` is how wide the weights begin;
-    a narrow model needs wider ones, or attention begins as next to nothing.
+    :class:`~edgewise.layers.TokenClassificationHead`. ``init_std`` is how wide the weights begin:
+    a narrow model may need wider ones than BERT's.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(

@@ -121,9 +121,6 @@ class TextStream(TextData):
         learned = parts if self.kind == "characters" else parts[:1]
         tokenizer = self.make_tokenizer(map(self._line_ends, learned), special)
         train, val, test = (self.encode(tokenizer, part) for part in parts)
-        opening, val = val[: self.context], val[self.context :]
-        for name, stream in (("val", val), ("test", test)):
-            check_some(name, stream)
         held_out: Callable[..., Split]
         if self.consecutive:
             windows: Split = StreamSplit.to_train(train, self.context, self.windows)
@@ -132,6 +129,9 @@ class TextStream(TextData):
             windows = training_windows(train, self.context, self.windows)
             stride = self.stride or self.context
             held_out = partial(held_out_windows, context=self.context, stride=stride)
+        opening, val = val[: self.context], val[self.context :]
+        for name, stream in (("val", val), ("test", test)):
+            check_some(name, stream)
         return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
             train=windows,
