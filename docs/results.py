@@ -121,11 +121,6 @@ BESIDE = {
             "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
             " --data.stride 32 --data.windows 3600 --out war-and-peace-without",
         ),
-        "war-and-peace-rows": (
-            "the same without memory, for a fifth more steps, on the same segments in their order",
-            "edgewise train xl-war-and-peace --model.memory 0 --data.windows 3600"
-            " --out war-and-peace-rows",
-        ),
     },
     "long-war-and-peace": {
         "war-and-peace-full": (

@@ -35,8 +35,8 @@ duplication = Recipe(
     ),
 )
 
-# One key among 1,152 tokens moves the mean that a hub begins with by little: with weights that begin
-# as narrow as BERT's fewer keys are found in as many steps.
+# One key among 1,152 tokens moves the mean that a hub begins with by little: with weights that
+# begin as narrow as BERT's fewer keys are found in as many steps.
 recall = Recipe(
     name="recall",
     summary="A key that is given once and asked for after 1,000 tokens: BERT on a window and a hub",
