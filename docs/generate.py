@@ -42,6 +42,18 @@ def seen_patches() -> graphs.Graph:
     return graphs.from_dense(seen[:, None] & seen)
 
 
+def segments() -> graphs.Graph:
+    """Three segments of 5, of which each reads the one before, as one text."""
+    segment = torch.arange(15) // 5
+    near = segment[:, None] - segment <= 1
+    return graphs.from_dense(near & graphs.causal().bind(15).dense())
+
+
+def compressed() -> graphs.Graph:
+    """4 tokens after 2 means of four and 4 memories, as nodes in their order."""
+    return graphs.causal().bind(4, 10)
+
+
 PICTURES = {
     "complete": graphs.complete(),
     "causal": graphs.causal(),
@@ -64,6 +76,9 @@ PICTURES = {
     "reformer": of_hashes(),
     "linformer": graphs.complete().bind(16, 4),
     "bp_transformer": partition_graph(16, 1, one_way=False)[0],
+    "transformer_xl": segments(),
+    "compressive": compressed(),
+    "light_conv": graphs.window(3),
     "vit": graphs.virtual(graphs.complete()).bind(9),
     "swin": swin_windows(),
     "mae": seen_patches(),

@@ -54,6 +54,7 @@ SEQUENCES = (
     "Duplication",
     "Recall",
     "TimeSeries",
+    "WarAndPeace",
     "WikiSummaries",
 )
 PLACES = {
@@ -112,6 +113,42 @@ BESIDE = {
             f" --out multi30k-{epochs}-epochs",
         )
         for epochs in (3, 6)
+    },
+    "xl-war-and-peace": {
+        "war-and-peace-without": (
+            "the same without memory, for a fifth more steps: segments that begin anywhere, in"
+            " tests one every 32 characters, so that each character is predicted after 32 or more",
+            "edgewise train xl-war-and-peace --model.memory 0 --data.consecutive false"
+            " --data.stride 32 --data.windows 3600 --out war-and-peace-without",
+        ),
+    },
+    "long-war-and-peace": {
+        "war-and-peace-full": (
+            "the same on all pairs, for seven steps where these are ten",
+            'edgewise train long-war-and-peace --model.graph "causal()" --data.windows 70'
+            " --out war-and-peace-full",
+        ),
+    },
+    "duplication": {
+        "duplication-1": (
+            "the same with one round of hashes",
+            "edgewise train duplication --model.hashes 1 --out duplication-1",
+        ),
+    },
+    "recall": {
+        "recall-window": (
+            "the same on the window alone",
+            'edgewise train recall --model.graph "window(8)" --out recall-window',
+        ),
+        "recall-narrow": (
+            "the same with weights that begin as narrow as BERT's",
+            "edgewise train recall --model.init_std 0.02 --out recall-narrow",
+        ),
+        "recall-bp": (
+            "BP-Transformer on an easier task: 128 tokens or more of 256",
+            "edgewise train recall --model bp_transformer --data.length 256 --data.distance 128"
+            " --out recall-bp",
+        ),
     },
     "sst2": {
         "sst2-tuned": (

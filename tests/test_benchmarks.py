@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks import tiles
+from benchmarks import long_texts, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from tests.places import needs
 
@@ -35,6 +35,21 @@ def test_the_problems_of_edges_agree_with_their_peers(problem: Problem) -> None:
     ours, *others = (run() for run in built.runs.values())
     for other in others:
         torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_ways_of_the_picture_of_long_texts(tmp_path) -> None:
+    nodes = [torch.randn(700, long_texts.HEADS, long_texts.WIDTH) for _ in range(3)]
+    written, fused, longformer, bigbird = (run(*nodes) for run in long_texts.RUNS.values())
+    torch.testing.assert_close(written, fused, rtol=1e-4, atol=1e-5)
+    for sparse in (longformer, bigbird):
+        torch.testing.assert_close(sparse[0], written[0], rtol=1e-4, atol=1e-5)  # which reads all
+        assert not torch.allclose(sparse[500], written[500], rtol=1e-2, atol=1e-2)
+    spent, added = long_texts.measure(next(iter(long_texts.RUNS.values())), 600)
+    assert spent > 0
+    assert 0 <= added < 0.5, "what was freed before is taken again"
+    points = [(512, spent, added), (1024, 2 * spent, 2 * added)]
+    long_texts.draw(dict.fromkeys(long_texts.RUNS, points), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
 def test_the_problems_of_runs_agree_with_their_peers() -> None:

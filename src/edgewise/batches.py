@@ -28,6 +28,9 @@ class Batch:
         select: ``[M]``, which rows of the output those are; all of them where it is ``None``. In a
             single large graph every node is read but only the nodes of a split count.
         keywords: what the model is given by name, such as ``edge_attr``.
+        follows: whether its texts go on where those of the batch before ended, row by row, so that
+            what the model has kept of these is given back to it as ``cache=``; ``None`` where
+            batches have nothing to do with each other.
 
     """
 
@@ -35,6 +38,7 @@ class Batch:
     target: Tensor
     select: Tensor | None = None
     keywords: Mapping[str, Any] = field(default_factory=dict)
+    follows: bool | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""

@@ -254,3 +254,26 @@ def test_bigbird_of_full_attention_and_on_another_graph() -> None:
     with refused("attention_type", expected="block_sparse", got="'sparse'", remedy="did you"):
         theirs.config.attention_type = "sparse"
         load(theirs)
+
+
+@pytest.mark.parametrize("name", ["longformer", "bigbird"])
+def test_more_positions_than_were_learned_are_theirs_with_a_repeated_table(name: str) -> None:
+    make, ahead = (longformer, 2) if name == "longformer" else (bigbird, 0)
+    theirs, learned, wanted = made(make()), 40 - ahead, 60
+    longer = made(make())
+    tensors = theirs.state_dict()
+    table = tensors[f"{'longformer' if ahead else 'bert'}.embeddings.position_embeddings.weight"]
+    repeated = torch.cat([table[:ahead], table[torch.arange(wanted) % learned + ahead]])
+    longer.load_state_dict(tensors)
+    embeddings = (longer.longformer if ahead else longer.bert).embeddings
+    embeddings.position_embeddings.weight = nn.Parameter(repeated)
+    if name == "bigbird":
+        embeddings.position_ids = torch.arange(wanted)[None]
+        embeddings.token_type_ids = torch.zeros(1, wanted, dtype=torch.long)
+    with pytest.warns(UserWarning, match=f"{learned} to 59 are copies of the {learned}"):
+        ours = load(theirs, positions=wanted)
+    torch.manual_seed(1)
+    ids = torch.randint(3, VOCABULARY, (2, wanted))
+    close(ours.logits(ours(ids)), longer(ids).logits)
+    with refused("positions", expected=f"at least the {learned}", got="20", remedy="leave it out"):
+        load(theirs, positions=20)

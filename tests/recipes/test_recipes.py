@@ -25,17 +25,28 @@ DATA = {
     "sst2": "SST2",
     "tag-ewt": "UD_English-EWT",
     "transformer-multi30k": "multi30k",
+    "light-conv-multi30k": "multi30k",
+    "dynamic-conv-multi30k": "multi30k",
+    "xl-war-and-peace": "war_and_peace",
+    "long-war-and-peace": "war_and_peace",
     "unidirectional-wikitext": "wikitext-2",
 }
 
 
-LONG = ("bert-wikitext", "transformer-multi30k", "unidirectional-wikitext")
+LONG = (
+    "bert-wikitext",
+    "transformer-multi30k",
+    "light-conv-multi30k",
+    "dynamic-conv-multi30k",
+    "unidirectional-wikitext",
+)
 """Their vocabularies take half a minute to learn: `make accuracy` starts them."""
 
 
 def cases() -> list[Any]:
     found = [
-        pytest.param(name) for name in ("digit-rows", "digits", "duplication", "forecast", "recall")
+        pytest.param(name)
+        for name in ("digit-rows", "digits", "duplication", "forecast", "recall", "recall-lsh")
     ]
     for name, folder in DATA.items():
         marks = [needs(folder), *([pytest.mark.accuracy] if name in LONG else [])]

@@ -15,10 +15,11 @@ from safetensors.torch import load_file
 from edgewise import tasks
 from edgewise.cli import main
 from edgewise.recipes import Recipe, find
-from edgewise.runs import train, with_values
+from edgewise.runs import fields_of, train, with_values
 from edgewise.tasks import Task
 from edgewise.training import Interrupted, NoamSchedule, RunFolder, TrainingModule
 from tests import forked
+from tests.errors import refused
 
 pytest.importorskip("lightning")
 
@@ -163,6 +164,62 @@ def test_killed_after_the_last_epoch_of_a_run_without_progress(
             train(stopping, tmp_path / "run")
     train(stopping, tmp_path / "run", resume=True)
     assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+CARRIED = {
+    "data.consecutive": True,
+    "data.context": 8,
+    "data.stride": 0,
+    "data.windows": 15,
+    "data.batch_size": 3,  # 5 batches an epoch, and 7 until the text begins again
+    "data.val": 0.3,
+    "data.test": 0.2,
+    "model.width": 8,
+    "model.depth": 2,
+    "model.heads": 2,
+    "model.feed_forward": 16,
+    "model.dropout": 0.2,
+    "trainer.epochs": 3,
+    "trainer.save_every": 0,
+    "trainer.accelerator": "cpu",
+}
+
+
+def carrying(folder: Path, name: str = "transformer_xl") -> Recipe:
+    """A model that carries something from batch to batch, on a text of a few lines."""
+    text = folder / "text.txt"
+    text.write_text("".join(chr(ord("a") + (7 * i * i) % 26) for i in range(350)))
+    recipe = with_values(find("writing"), {"model": name, "data.paths": [str(text)]})
+    known = fields_of(recipe)
+    return with_values(recipe, {key: value for key, value in CARRIED.items() if key in known})
+
+
+@pytest.mark.parametrize("name", ["transformer_xl", "lstm"])
+@pytest.mark.parametrize("step", [0, 3, 5, 8])
+def test_what_a_model_carries_from_batch_to_batch_goes_on(
+    name: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = carrying(tmp_path, name)
+    train(recipe, tmp_path / "whole")
+    break_at(monkeypatch, step, ctrl_c)
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_what_is_carried_matters(tmp_path: Path) -> None:
+    recipe = carrying(tmp_path)
+    train(recipe, tmp_path / "with")
+    train(with_values(recipe, {"model.memory": 0}), tmp_path / "without")
+    logs = [RunFolder(tmp_path / name).read_log()[0] for name in ("with", "without")]
+    assert logs[0]["train/loss"] != logs[1]["train/loss"]
+    assert logs[0]["val/loss"] != logs[1]["val/loss"]
+
+
+def test_a_model_that_would_keep_ever_more_is_refused(tmp_path: Path) -> None:
+    with refused("data.consecutive", expected="bounded", got="Reader", remedy="transformer_xl"):
+        train(carrying(tmp_path, "llama"), tmp_path / "run")
 
 
 SLOW = {

@@ -13,7 +13,6 @@ from edgewise.layers import (
     DecoderLayer,
     EncoderDecoder,
     MultiHeadAttention,
-    Reader,
 )
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
@@ -50,7 +49,7 @@ def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -
 
 def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
     """From ``torch.nn.Transformer``, the norm after each of its stacks included."""
-    sides: list[tuple[Any, Reader, Any]] = [
+    sides: list[tuple[Any, nn.Module, Any]] = [
         (theirs.encoder, ours.encoder, copy_encoder_layer),
         (theirs.decoder, ours.decoder, copy_decoder_layer),
     ]

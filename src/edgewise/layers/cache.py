@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,25 @@ class Cache:
     def keep_state(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:
         """Replace what a recurrent layer has kept."""
         self._kept[layer] = state
+
+    def detach(self) -> None:
+        """Forget how it was computed: no gradient goes into what is kept."""
+        self._room.clear()
+        for layer, kept in self._kept.items():
+            self._kept[layer] = tuple(part.detach() for part in kept)
+
+    def state_dict(self, model: nn.Module) -> dict[str, Any]:
+        """What it keeps for the layers of a model, by their names, to go on from elsewhere."""
+        names = {module: name for name, module in model.named_modules()}
+        kept = {names[layer]: list(parts) for layer, parts in self._kept.items()}
+        return {"length": self.length, "kept": kept}
+
+    def load_state_dict(self, model: nn.Module, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave, for a model whose layers have the same names."""
+        self.length = state["length"]
+        self._room.clear()
+        kept = state["kept"].items()
+        self._kept = {model.get_submodule(name): tuple(parts) for name, parts in kept}
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
         """What the layer has kept, made at the first call: cross-attention reads one memory."""

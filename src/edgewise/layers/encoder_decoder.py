@@ -8,7 +8,7 @@ from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceLayout
-from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding
+from edgewise.layers.text import LanguageModelHead, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
@@ -22,7 +22,7 @@ class EncoderDecoder(nn.Module):
         decoder: reads the target; its layers are :class:`edgewise.layers.CrossBlock`.
     """
 
-    def __init__(self, encoder: Reader, decoder: Reader) -> None:
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.encodings import Sinusoidal, packed_positions
+from edgewise.errors import ArgumentError
 from edgewise.graphs import batch, complete
 from edgewise.graphs.batch import Sizes
+from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
 from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
@@ -95,10 +97,35 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.trunk = trunk
 
-    def forward(self, tokens: Tokens, places: Tensor | None = None) -> Tensor:
-        """``[N, vocabulary]``, or ``[M, vocabulary]`` where only these of the N tokens count."""
-        states = tokens.states(self.trunk)
+    def forward(
+        self, tokens: Tokens, places: Tensor | None = None, *, cache: Cache | None = None
+    ) -> Tensor:
+        """``[N, vocabulary]``, or ``[M, vocabulary]`` where only these of the N tokens count.
+
+        Args:
+            tokens: of the texts.
+            places: which of them count.
+            cache: what was kept of the texts so far, which these tokens go on with.
+
+        Raises:
+            ArgumentError: a cache, and a model that would keep ever more in it.
+        """
+        if cache is None:
+            states = tokens.states(self.trunk)
+        else:
+            self._check_goes_on()
+            states = tokens.states(self.trunk, cache=cache)
         return self.trunk.logits(states if places is None else states[places])
+
+    def _check_goes_on(self) -> None:
+        if not getattr(self.trunk.reader, "goes_on", False):
+            raise ArgumentError(
+                "data.consecutive",
+                expected="a model that carries something of bounded size from text to text",
+                got=f"one that reads by a {type(self.trunk.reader).__name__}",
+                remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
+                " false",
+            )
 
 
 class TextClassifier(nn.Module):

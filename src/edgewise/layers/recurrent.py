@@ -29,6 +29,9 @@ class RecurrentReader(nn.Module):
         ArgumentError: two directions, and an odd width.
     """
 
+    goes_on = True
+    """What the cache holds does not grow: a text may be read part by part for ever."""
+
     def __init__(
         self,
         kind: Callable[..., nn.RNNBase],

@@ -190,6 +190,17 @@ def _first(states: Tensor) -> Tensor:
     return states[0]
 
 
+def refuse_memory(name: str, memory: Memory | None) -> None:
+    """Refuse another sequence, for a model that reads one text."""
+    if memory is not None:
+        raise ArgumentError(
+            "memory",
+            expected=f"None, as {name} reads one text",
+            got=type(memory).__name__,
+            remedy="use transformer for a pair of texts",
+        )
+
+
 def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> None:
     """Refuse what only a decoder has, for a model that reads a text as a whole."""
     for argument, given in (("cache", layout.cache), ("memory", memory)):
@@ -209,7 +220,7 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
             "graph",
             expected=f"None, as {name} makes its own",
             got=type(graph).__name__,
-            remedy="use bert or gpt on that graph",
+            remedy="use bert, gpt or transformer on that graph",
         )
 
 

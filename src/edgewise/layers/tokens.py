@@ -40,12 +40,17 @@ class Tokens:
         ids[mask] = self.ids
         return Tokens(ids, mask=None if bool(mask.all()) else mask.long())
 
-    def states(self, model: Any) -> Tensor:
-        """What a text model makes of them, ``[N, width]``: text after text, without padding."""
+    def states(self, model: Any, **keywords: Any) -> Tensor:
+        """What a text model makes of them, ``[N, width]``: text after text, without padding.
+
+        Args:
+            model: of text.
+            keywords: what else it is called with.
+        """
         if self.sizes is not None:
-            packed: Tensor = model(self.ids, sizes=self.sizes)
+            packed: Tensor = model(self.ids, sizes=self.sizes, **keywords)
             return packed
-        states: Tensor = model(self.ids, self.mask)
+        states: Tensor = model(self.ids, self.mask, **keywords)
         return states.flatten(0, -2) if self.mask is None else states[self.mask.bool()]
 
     def lengths(self) -> Sizes:

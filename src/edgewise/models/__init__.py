@@ -30,6 +30,8 @@ from edgewise.models.bert import bert
 from edgewise.models.bigbird import bigbird
 from edgewise.models.bp_transformer import bp_transformer
 from edgewise.models.captioner import captioner
+from edgewise.models.compressive import compressive
+from edgewise.models.dynamic_conv import dynamic_conv
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
@@ -50,6 +52,7 @@ from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
 from edgewise.models.laplacian_transformer import laplacian_transformer
+from edgewise.models.light_conv import light_conv
 from edgewise.models.lightgcn import lightgcn
 from edgewise.models.linformer import linformer
 from edgewise.models.link_predictor import link_predictor
@@ -70,6 +73,7 @@ from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
+from edgewise.models.transformer_xl import transformer_xl
 from edgewise.models.tree_lstm import tree_lstm
 from edgewise.models.tree_transformer import tree_transformer
 from edgewise.models.universal import universal
@@ -141,6 +145,8 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "linformer": linformer,
     "performer": performer,
     "universal": universal,
+    "transformer_xl": transformer_xl,
+    "compressive": compressive,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -150,6 +156,8 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
 ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "transformer": transformer,
     "t5": t5,
+    "light_conv": light_conv,
+    "dynamic_conv": dynamic_conv,
 }
 """``f(vocabulary)``, called ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
 decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_sizes`` for packed
@@ -213,6 +221,8 @@ __all__ = [
     "bigbird",
     "bp_transformer",
     "captioner",
+    "compressive",
+    "dynamic_conv",
     "edge_transformer",
     "exphormer",
     "forecaster",
@@ -233,6 +243,7 @@ __all__ = [
     "graphsage",
     "gru",
     "laplacian_transformer",
+    "light_conv",
     "lightgcn",
     "linformer",
     "link_predictor",
@@ -253,6 +264,7 @@ __all__ = [
     "t5",
     "transformer",
     "transformer_encoder",
+    "transformer_xl",
     "tree_lstm",
     "tree_transformer",
     "universal",

@@ -48,12 +48,14 @@ def bert(
     epsilon: float = 1e-12,
     dropout: float = 0.1,
     padding: int | None = None,
+    init_std: float = 0.02,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
     """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
 
     Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
-    :class:`~edgewise.layers.TokenClassificationHead`.
+    :class:`~edgewise.layers.TokenClassificationHead`. ``init_std`` is how wide the weights begin:
+    a narrow model may need wider ones than BERT's.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
@@ -83,4 +85,4 @@ def bert(
     reader = Reader(TransformerStack(layers, nn.Identity(), graph))
     transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
     head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
-    return init_normal(TextModel(embedding, reader, head))
+    return init_normal(TextModel(embedding, reader, head), std=init_std)

@@ -47,12 +47,14 @@ def bp_transformer(
     length: int = 8192,
     act: str = "relu",
     dropout: float = 0.1,
+    init_std: float = 0.02,
 ) -> TextModel:
     """States of tokens; ``model.logits(states)`` are the logits of tokens.
 
     A token reads ``near`` nodes of each level on either side: the next tokens, then spans of two
     beyond them, of four, and so on to the ends of the text. With ``one_way`` it reads to the left
     alone. Texts have up to ``length`` tokens, which decides how many kinds of edges there are.
+    ``init_std`` is how wide the weights begin.
     """
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
     layers = [
@@ -60,7 +62,7 @@ def bp_transformer(
     ]
     reader = SpanReader(layers, heads, near, length, one_way=one_way)
     head = LanguageModelHead(vocabulary, width)
-    return init_normal(TextModel(embedding, reader, head))
+    return init_normal(TextModel(embedding, reader, head), std=init_std)
 
 
 def levels_of(tokens: int) -> list[int]:

@@ -65,6 +65,7 @@ def reformer(
     act: str = "relu",
     epsilon: float = 1e-12,
     dropout: float = 0.05,
+    init_std: float = 0.02,
 ) -> TextModel:
     """States of tokens ``[..., 2 * width]``; ``model.logits(states)`` are the logits of tokens.
 
@@ -74,7 +75,8 @@ def reformer(
     are ``buckets``, or the product of several numbers, all even; by default twice as many as
     chunks. Without a ``hash_seed`` each training step draws its hashes, and evaluation takes 0.
     With ``one_way`` nobody reads a later token. ``axial`` are rows and columns of positions, with
-    ``axial_widths`` that sum to the width, in place of ``length`` rows.
+    ``axial_widths`` that sum to the width, in place of ``length`` rows. ``init_std`` is how
+    wide the weights begin.
     """
     check_given("kinds", tuple(kinds), "lsh and local, in any order", 'choose ("local", "lsh")')
     for kind in kinds:
@@ -107,7 +109,7 @@ def reformer(
     sizes = {of_chunks[kind].size for kind in chosen} or {1}
     reader = ReformerReader(layers, last, sizes)
     head = LanguageModelHead(vocabulary, 2 * width, tied=False)
-    return init_normal(TextModel(embedding, reader, head, width=2 * width))
+    return init_normal(TextModel(embedding, reader, head, width=2 * width), std=init_std)
 
 
 class Axial(nn.Module):

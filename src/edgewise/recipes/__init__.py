@@ -17,9 +17,13 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
-from edgewise.recipes.long_texts import duplication, recall
+from edgewise.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise.recipes.molecules import molecules
-from edgewise.recipes.multi30k import transformer_multi30k
+from edgewise.recipes.multi30k import (
+    dynamic_conv_multi30k,
+    light_conv_multi30k,
+    transformer_multi30k,
+)
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
 from edgewise.recipes.quickdraw import sketches
@@ -37,6 +41,7 @@ from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
 from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
+from edgewise.recipes.war_and_peace import long_war_and_peace, xl_war_and_peace
 from edgewise.recipes.writing import writing
 from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
@@ -80,12 +85,15 @@ RECIPES: dict[str, Recipe] = {
         molecules,
         pinsage_gowalla,
         recall,
+        recall_lsh,
         sage_facebook,
         series,
         roberta_wikitext,
         unidirectional_wikitext,
         sketches,
         transformer_multi30k,
+        light_conv_multi30k,
+        dynamic_conv_multi30k,
         sst2,
         lstm_sst2,
         gru_sst2,
@@ -97,6 +105,8 @@ RECIPES: dict[str, Recipe] = {
         texts,
         tree_lstm_ewt,
         tree_transformer_ewt,
+        xl_war_and_peace,
+        long_war_and_peace,
         writing,
     )
 }

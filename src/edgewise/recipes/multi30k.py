@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
+SIZES: dict[str, Any] = {
+    **{"width": 256, "depth": 3, "heads": 4, "feed_forward": 512},
+    **{"dropout": 0.2, "order": "pre"},
+}
+
 transformer_multi30k = Recipe(
     name="transformer-multi30k",
     summary="Transformer translates English captions to German; BLEU by beam search at the end",
-    model=partial(
-        models.transformer,
-        width=256,
-        depth=3,
-        heads=4,
-        feed_forward=512,
-        dropout=0.2,
-        order="pre",
-    ),
+    model=partial(models.transformer, **SIZES),
     data=data.multi30k(vocabulary_size=8000, batch_size=4096),
     task=tasks.Translation(label_smoothing=0.1, beams=5),
     optimizer=training.Optimizer("adam", lr=1e-3),
@@ -29,4 +28,26 @@ transformer_multi30k = Recipe(
         "41.0 (Transformer-Tiny, text alone, a long run)",
         "test 2016, beam 5, sacrebleu; epoch by validation loss",
     ),
+)
+
+SHORT = Protocol(
+    ("test/bleu",),
+    "22.6 (`multi30k-3-epochs`: the Transformer, as long)",
+    "test 2016, beam 5, sacrebleu; epoch by validation loss",
+)
+
+light_conv_multi30k = replace(
+    transformer_multi30k,
+    name="light-conv-multi30k",
+    summary="Lightweight convolutions translate, in the time of the Transformer's first 3 epochs",
+    model=partial(models.light_conv, kernels=(3, 7, 15), **SIZES),
+    trainer=replace(transformer_multi30k.trainer, epochs=3),
+    protocol=SHORT,
+)
+
+dynamic_conv_multi30k = replace(
+    light_conv_multi30k,
+    name="dynamic-conv-multi30k",
+    summary="Dynamic convolutions translate, in the time of the Transformer's first 3 epochs",
+    model=partial(models.dynamic_conv, kernels=(3, 7, 15), **SIZES),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import lightning.pytorch as lightning
 from lightning.pytorch.callbacks import Checkpoint
 
+from edgewise.layers import Cache
 from edgewise.training.distributed import all_gather, all_reduce, rank_and_world_size
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted, Request
@@ -27,7 +28,8 @@ class ResumableCheckpoint(Checkpoint):
     the system's temporary folder, from where a file that is moved to another disk can be torn.
 
     Several processes save and stop at the same step; the first of them writes, for each, what is
-    its own: the random numbers, and the metrics of the examples it has seen.
+    its own: the random numbers, the metrics of the examples it has seen, and what the model carries
+    from batch to batch.
 
     Within an epoch only loaders that can tell and restore how far they are (``state_dict``, as
     ``edgewise.data.Loader`` and torchdata's StatefulDataLoader) can be continued exactly. With
@@ -49,7 +51,13 @@ class ResumableCheckpoint(Checkpoint):
     def state_dict(self) -> dict[str, Any]:
         assert self._module is not None
         metrics = self._module.train_metrics.state_dict()
-        return {"processes": all_gather({"rng": rng_state(), "metrics": metrics})}
+        carried = self._module.carried.get("train")
+        own = {
+            "rng": rng_state(),
+            "metrics": metrics,
+            "carried": None if carried is None else carried.state_dict(self._module.model),
+        }
+        return {"processes": all_gather(own)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._saved = state["processes"][rank_and_world_size()[0]]
@@ -64,6 +72,9 @@ class ResumableCheckpoint(Checkpoint):
             raise KeyError("nothing of this run's callbacks")
         if self._saved is not None:  # last, after all that might have drawn a number
             pl_module.train_metrics.load_state_dict(self._saved["metrics"])
+            if self._saved["carried"] is not None:
+                carried = pl_module.carried["train"] = Cache()
+                carried.load_state_dict(pl_module.model, self._saved["carried"])
             restore_rng(self._saved["rng"])
             fetcher = trainer.fit_loop._data_fetcher
             if fetcher is not None and not _tells_how_far(trainer):

@@ -12,7 +12,7 @@ from torchmetrics import Metric
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch, as_batch
-from edgewise.layers import Penalised
+from edgewise.layers import Cache, Penalised
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import Optimizer
 from edgewise.training.schedule import ConstantSchedule, Schedule
@@ -62,6 +62,7 @@ class TrainingModule(lightning.LightningModule):
 
     Attributes:
         measured: the metrics that were reported last.
+        carried: by split what the model keeps of the last batch for one that follows it.
 
     """
 
@@ -77,6 +78,7 @@ class TrainingModule(lightning.LightningModule):
         self.model, self.task = model, task
         self.settings, self.schedule, self.steps = optimizer, schedule or ConstantSchedule(), steps
         self.measured: dict[str, float] = {}
+        self.carried: dict[str, Cache] = {}
         self.train_metrics, self.val_metrics, self.test_metrics = (
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
@@ -95,7 +97,7 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        loss = self._measured(batch, self.train_metrics)
+        loss = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
@@ -109,23 +111,34 @@ class TrainingModule(lightning.LightningModule):
         return loss if scale == 1 else loss * scale
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self._measured(batch, self.val_metrics)
+        self._measured(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        self._measured(batch, self.test_metrics)
+        self._measured(batch, "test")
         if self.written and len(batch.target):  # else another process has all of this batch
             texts = self.task.write(self.model, batch)
             for _, metric in _each(self.written):
                 metric.update(texts, batch)
 
-    def _measured(self, batch: Batch, metrics: nn.ModuleDict) -> Tensor:
-        outputs = batch.counted(self.model(*batch.inputs, **batch.keywords))
+    def _outputs(self, batch: Batch, split: str) -> Tensor:
+        """What the model says, given what it kept of the batch before where this one follows it."""
+        if batch.follows is None:
+            outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
+            return outputs
+        cache = self.carried.get(split) if batch.follows else None
+        cache = self.carried[split] = Cache() if cache is None else cache
+        outputs = self.model(*batch.inputs, cache=cache, **batch.keywords)
+        cache.detach()
+        return outputs
+
+    def _measured(self, batch: Batch, split: str) -> Tensor:
+        outputs = batch.counted(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
         if not len(batch.target):  # another process has all the examples of this batch
             return outputs.sum() * 0
         loss = self.task.loss(outputs, batch.target)
-        for name, metric in _each(metrics):
+        for name, metric in _each(getattr(self, f"{split}_metrics")):
             if name == "loss":
                 metric.update(loss.detach(), len(batch.target))
             else:

@@ -84,6 +84,68 @@ def test_an_epoch_draws_the_windows_that_were_asked_for_and_others_the_next_time
     assert training_windows(torch.arange(100), 8, 0).draw == 13, "side by side, the last begun"
 
 
+def test_consecutive_rows_go_on_over_batches_and_epochs(path):
+    files = text_files(
+        paths=(path,), context=8, consecutive=True, windows=12, batch_size=3, val=0.1
+    )
+    splits = files.load()
+    loader = splits.loaders(0)["train"]
+    assert len(loader) == 4
+    rows, followed = ["", "", ""], []
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        for batch in loader:
+            followed.append(batch.follows)
+            for row, wanted in enumerate(batch.target.view(3, 8)):
+                rows[row] += decoded(splits, wanted)
+    train = files.parts()[0]
+    of_row = (len(train) - 1) // 8 // 3
+    assert of_row > 8, "the text is longer than two epochs"
+    for row, found in enumerate(rows):
+        text = train[row * of_row * 8 + 1 : (row + 1) * of_row * 8 + 1]
+        assert found == (text + text)[: len(found)]
+    assert followed == [step % of_row > 0 for step in range(12)]
+
+
+def test_consecutive_text_is_held_out_in_one_row(path):
+    options = {"paths": (path,), "context": 8, "batch_size": 5, "val": 0.1, "test": 0.21}
+    one, other = text_files(**options).load(), text_files(**options, consecutive=True).load()
+    for name in ("val", "test"):
+        apart, batches = one.loaders(0)[name], list(other.loaders(0)[name])
+        assert [batch.follows for batch in batches] == [False] + [True] * (len(batches) - 1)
+        found = torch.cat([batch.target for batch in batches])
+        assert torch.equal(found, torch.cat([batch.target for batch in apart]))
+        read = torch.cat([batch.inputs[0].ids[0] for batch in batches])
+        counted = torch.cat([batch.counted(batch.inputs[0].ids[0]) for batch in batches])
+        assert torch.equal(read[7:], counted), "what comes before each target, and all of it"
+
+
+def test_of_several_processes_each_has_rows_of_its_own_and_reads_all_that_is_held_out(path):
+    splits = text_files(paths=(path,), context=8, consecutive=True, batch_size=2, val=0.1).load()
+    alone = text_files(paths=(path,), context=8, consecutive=True, batch_size=4, val=0.1).load()
+    shares = [splits.loaders(0) for _ in range(2)]
+    for rank, loaders in enumerate(shares):
+        for name in ("train", "val"):
+            loaders[name].share(rank, 2)
+    both = zip(alone.loaders(0)["train"], *(loaders["train"] for loaders in shares), strict=True)
+    for whole, *parts in both:
+        assert torch.equal(whole.inputs[0].ids[0::2], parts[0].inputs[0].ids)
+        assert torch.equal(whole.inputs[0].ids[1::2], parts[1].inputs[0].ids)
+    first, second = (list(loaders["val"]) for loaders in shares)
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one.inputs[0].ids, other.inputs[0].ids)
+        assert len(one.target)
+        assert not len(other.target)
+
+
+def test_consecutive_windows_have_no_stride_and_fit_the_text(path):
+    with refused("data.stride", expected="0", got="4", remedy="consecutive false"):
+        text_files(paths=(path,), context=8, stride=4, consecutive=True)
+    splits = text_files(paths=(path,), context=8, consecutive=True, batch_size=50, val=0.1).load()
+    with refused("data.batch_size", expected="at most", got="50", remedy="fewer rows"):
+        next(iter(splits.loaders(0)["train"]))
+
+
 def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
     file = tmp_path / "text.txt.gz"
     file.write_bytes(gzip.compress(b"a b a\nc a b\n" * 20))

@@ -17,7 +17,7 @@ class TextFiles(TextStream):
     Attributes:
         paths: files in UTF-8, plain or gzipped, one after the other.
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-        context, windows, stride, val, test: see :class:`TextStream`.
+        context, windows, stride, consecutive, val, test: see :class:`TextStream`.
 
     """
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from edgewise.data.files import naming
-from edgewise.data.splits import Splits, TextSplits
+from edgewise.data.splits import Split, Splits, TextSplits
 from edgewise.data.text.text_data import TextData
 from edgewise.data.text.tokenizer import Special, encode_all
-from edgewise.data.text.windows import held_out_windows, training_windows
+from edgewise.data.text.windows import StreamSplit, held_out_windows, training_windows
 from edgewise.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ class TextStream(TextData):
     every token is predicted exactly once, but for the text's first ``context`` ones, which are
     only read. The first windows of the test part read the end of the training text.
 
+    Where ``consecutive``, each row of a batch goes on in the next, for a model that carries
+    something from one to the other: in training the text is cut into ``batch_size`` rows, which
+    are read from their beginning to their end, and an epoch goes on where the last one ended; the
+    other two parts are read in one row.
+
     Attributes:
         kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. Of
             characters all three parts make up the vocabulary, of other tokens the first alone.
@@ -36,6 +43,7 @@ class TextStream(TextData):
         windows: how many windows an epoch draws; as many as fit side by side where it is 0.
         stride: in validation and test a window predicts its last ``stride`` tokens; all of them
             where it is 0.
+        consecutive: whether batches go on where the one before ended.
         val, test: shares of the text, from its beginning and from its end.
 
     """
@@ -43,6 +51,7 @@ class TextStream(TextData):
     context: int = 64
     windows: int = 0
     stride: int = 0
+    consecutive: bool = False
     val: float = 0.02
     test: float = 0.1
 
@@ -59,6 +68,13 @@ class TextStream(TextData):
                 expected=f"at most the context, {self.context}",
                 got=str(self.stride),
                 remedy="choose 0 for the whole context",
+            )
+        if self.consecutive and self.stride not in (0, self.context):
+            raise ArgumentError(
+                "data.stride",
+                expected="0 where windows are consecutive, as each token is read once",
+                got=str(self.stride),
+                remedy="choose 0, or data.consecutive false",
             )
         self.shares("val", "test")
 
@@ -105,16 +121,22 @@ class TextStream(TextData):
         learned = parts if self.kind == "characters" else parts[:1]
         tokenizer = self.make_tokenizer(map(self._line_ends, learned), special)
         train, val, test = (self.encode(tokenizer, part) for part in parts)
-        windows = training_windows(train, self.context, self.windows)
+        held_out: Callable[..., Split]
+        if self.consecutive:
+            windows: Split = StreamSplit.to_train(train, self.context, self.windows)
+            held_out = partial(StreamSplit.to_test, context=self.context)
+        else:
+            windows = training_windows(train, self.context, self.windows)
+            stride = self.stride or self.context
+            held_out = partial(held_out_windows, context=self.context, stride=stride)
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
-        stride = self.stride or self.context
         return TextSplits(
             {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
             train=windows,
-            val=held_out_windows(opening, val, self.context, stride),
-            test=held_out_windows(train, test, self.context, stride),
+            val=held_out(opening, val),
+            test=held_out(train, test),
             batch_size=self.batch_size,
             tokenizer=tokenizer,
         )

@@ -70,9 +70,10 @@ def load(
             ``"window(128) | hubs([0])"`` is read by :func:`edgewise.graphs.parse`.
         leave_out: parts of the names of tensors that may be dropped, such as ``"pooler"``. A tensor
             that the model has no place for is refused otherwise.
-        positions: how many tokens a BERT, RoBERTa or GPT-2 is to read, where that is more than it
-            has learned. What it has learned is repeated, as Longformer's authors did it (Beltagy et
-            al., 2020), and a warning says so: such a model has to be trained on.
+        positions: how many tokens a BERT, RoBERTa, Longformer, BigBird or GPT-2 is to read, where
+            that is more than it has learned. What it has learned is repeated, as Longformer's
+            authors did it (Beltagy et al., 2020), and a warning says so: such a model has to be
+            trained on.
 
     Returns:
         A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden

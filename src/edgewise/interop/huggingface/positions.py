@@ -10,9 +10,9 @@ from edgewise.arguments import check_least
 from edgewise.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 
+OF_BERT = ("embeddings.position_embeddings.weight", "max_position_embeddings")
 TABLES = {
-    "bert": ("embeddings.position_embeddings.weight", "max_position_embeddings"),
-    "roberta": ("embeddings.position_embeddings.weight", "max_position_embeddings"),
+    **dict.fromkeys(("bert", "roberta", "longformer", "big_bird"), OF_BERT),
     "gpt2": ("wpe.weight", "n_positions"),
 }
 """Of each family with a table: the end of its name, and how the configuration calls its length."""
@@ -35,8 +35,8 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
             remedy="leave it out; of relative and rotary positions there are as many as needed",
         )
     ending, length = TABLES[kind]
-    # RoBERTa counts from the id of padding on; the rows up to it are no positions.
-    ahead = theirs["pad_token_id"] + 1 if kind == "roberta" else 0
+    # RoBERTa and Longformer count from the id of padding on; the rows up to it are no positions.
+    ahead = theirs["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0
     name = next((one for one in theirs.tensors if one.endswith(ending)), None)
     learned = theirs[length] - ahead
     if positions < learned:

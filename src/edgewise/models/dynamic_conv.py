@@ -1,0 +1,70 @@
+"""Dynamic convolution: as lightweight convolution, but each token says how it weighs its window.
+
+Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(F x_i)_k x_{i+k}; x = norm(x + y), then FFN
+Graph: ``window(K // 2)``, the decoder's ``causal() & window(K - 1)``, a K for each layer
+Score: none; a number for each offset in the window, by a linear map of the token that reads
+Encoding: sinusoidal, on both sides
+Normalisation: over the kernel, whose parts beyond the text count as 0; layer norm, post or pre
+Update: residual, then a feed-forward network with a residual of its own
+Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgewise.arguments import checked
+from edgewise.layers import EncoderDecoderModel
+from edgewise.layers.transformer import Order
+from edgewise.models.light_conv import with_convolutions
+
+
+@checked(depth=0)
+def dynamic_conv(
+    vocabulary: int,
+    *,
+    target_vocabulary: int | None = None,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    kernels: tuple[int, ...] = (3, 7, 15, 31),
+    feed_forward: int = 512,
+    dropout: float = 0.1,
+    act: str = "relu",
+    order: Order = "post",
+) -> EncoderDecoderModel:
+    """States of target tokens; the arguments are those of :func:`edgewise.models.light_conv`."""
+    return with_convolutions(
+        "dynamic_conv",
+        PredictedTaps,
+        vocabulary,
+        target_vocabulary=target_vocabulary,
+        width=width,
+        depth=depth,
+        heads=heads,
+        kernels=kernels,
+        feed_forward=feed_forward,
+        dropout=dropout,
+        act=act,
+        order=order,
+    )
+
+
+class PredictedTaps(nn.Module):
+    """A number for each place in the kernel of each head, by a linear map of each node.
+
+    Args:
+        width: of the features.
+        heads: H.
+        kernel: K.
+    """
+
+    def __init__(self, width: int, heads: int, kernel: int) -> None:
+        super().__init__()
+        self.shape = (kernel, heads)
+        self.linear = nn.Linear(width, kernel * heads, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[..., N, K, H]`` from x ``[..., N, width]``."""
+        taps: Tensor = self.linear(x)
+        return taps.reshape(*x.shape[:-1], *self.shape)
