@@ -76,6 +76,7 @@ class TrainingModule(lightning.LightningModule):
         self.model, self.task = model, task
         self.settings, self.schedule, self.steps = optimizer, schedule or ConstantSchedule(), steps
         self.measured: dict[str, float] = {}
+        self.checked = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
@@ -93,6 +94,9 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        if not self.checked:
+            self.task.check(self.model, batch)
+            self.checked = True
         loss = self._measured(batch, self.train_metrics)
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
         at_once = self.trainer.accumulate_grad_batches
