@@ -141,7 +141,9 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
 )
 def test_a_model_that_reads_what_was_before_is_asked(model):
     net = LanguageModeling().complete(model(), {"longest": 9})
+    drawn = torch.get_rng_state()
     LanguageModeling().check(net, Batch((TEXTS,), torch.arange(13) % 11))
+    assert torch.equal(torch.get_rng_state(), drawn), "training draws the same numbers after it"
     one = Tokens(torch.tensor([3]), torch.tensor([1]))
     LanguageModeling().check(net, Batch((one,), torch.tensor([1])))
 
