@@ -3,8 +3,8 @@
 Wikipedia's articles begin with a summary of what follows: the lead section, before the first
 heading. Here it is the reference, and the text after it the document; the model never sees the
 lead. What a sentence is worth in training is how much of the summary it has by itself: its ROUGE-1
-and ROUGE-2, by those of the article's best. In 48 articles the few sentences of a greedy search
-(Nallapati et al., SummaRuNNer, 2017) teach less, all others counting as wrong: ROUGE-1 was .325.
+and ROUGE-2, by those of the article's best. So every sentence teaches something; of the few that a
+greedy search takes (Nallapati et al., SummaRuNNer, 2017) there are 144 in 48 articles.
 """
 
 from __future__ import annotations
