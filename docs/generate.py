@@ -62,6 +62,7 @@ PICTURES = {
     "longformer": graphs.window(2) | graphs.hubs([0]),
     "block_sparse": BlockSparse(size=2, number=1, heads=1, seed=0, length=64).bind(24),
     "reformer": of_hashes(),
+    "linformer": graphs.complete().bind(16, 4),
     "bp_transformer": partition_graph(16, 1, one_way=False)[0],
     "vit": graphs.virtual(graphs.complete()).bind(9),
     "swin": swin_windows(),

@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LADDER: list[set[str]] = [
     {"errors"},
     {"arguments", "ragged"},
-    {"scores", "biases", "modes", "batches", "base_task"},
+    {"scores", "biases", "normalisers", "modes", "batches", "base_task"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

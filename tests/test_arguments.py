@@ -89,6 +89,17 @@ def test_a_function_that_checks_its_arguments() -> None:
             made(**{"width": 1, argument: value})
 
 
+def test_a_number_may_be_0_where_that_is_said() -> None:
+    @checked(penalty=0)
+    def model(penalty: float, rate: float = 1.0) -> float:
+        return penalty * rate
+
+    assert model(0.0) == 0
+    for argument, bad, expected in (("penalty", -0.1, "at least 0"), ("rate", 0.0, "above 0")):
+        with refused(argument, expected=expected, got=repr(bad), remedy="larger"):
+            model(**{"penalty": 1.0, argument: bad})
+
+
 def test_each_of_a_pair_is_checked() -> None:
     @checked()
     def image(size: int | tuple[int, int]) -> object:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from edgewise.errors import ArgumentError, EdgewiseError
     from edgewise.graphs import Graph, Pattern
     from edgewise.inference import load
+    from edgewise.normalisers import Entmax
     from edgewise.scores import Additive, Dot
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "ArgumentError",
     "Dot",
     "EdgewiseError",
+    "Entmax",
     "Graph",
     "Pattern",
     "Projected",
@@ -74,6 +76,7 @@ _HOMES = {
     "ArgumentError": "errors",
     "Dot": "scores",
     "EdgewiseError": "errors",
+    "Entmax": "normalisers",
     "Graph": "graphs",
     "Pattern": "graphs",
     "Projected": "biases",

@@ -154,11 +154,11 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A function whose numbers are refused where they are out of their range, by their names.
 
     An integer is at least 1, or what ``least`` says of it, and so is each of a pair; one of
-    ``SHARES`` is from 0 to 1, and any other number is above 0. So a model is written without a
-    line for each of its sizes.
+    ``SHARES`` is from 0 to 1, and any other number is above 0, or as ``least`` says. So a model is
+    written without a line for each of its sizes.
 
     Args:
-        least: the least value of a parameter, where it is not 1.
+        least: the least value of a parameter, where it is not 1, or above 0.
 
     """
 
@@ -175,6 +175,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                         check_count(name, size, least.get(name, 1), "choose a larger one")
                 elif name in SHARES or name.endswith("_dropout"):
                     check_probability(name, value, "choose 0.1, say")
+                elif kinds[name] == "float" and name in least:
+                    check_least(name, value, least[name], "choose a larger one")
                 elif kinds[name] == "float":
                     check_positive(name, value, "choose a larger one")
             return function(*args, **kwargs)

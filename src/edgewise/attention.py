@@ -7,6 +7,8 @@ For each target i and head h, over its neighbours :math:`j \in N(i)`:
     w_{ij} = \mathrm{softmax}_j(s_{ij}), \qquad
     o_i = \sum_j w_{ij} v_j
 
+α-entmax, whose weights may be 0, can take the place of softmax: ``edgewise.normalisers``.
+
 Facts that hold everywhere: ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i;
 edge tensors are in the order of ``graph.edge_index``; a target that reads nothing gets zeros,
 forward and backward; every differentiable argument has a gradient.
@@ -34,8 +36,10 @@ from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.merge import merge_attention, merge_seconds
 from edgewise.engines.native.operator import remembered, transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
 from edgewise.layouts import graph_facts, layout_of, shares_of
+from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
 
 Reduce = Literal["sum", "mean", "max", "min"]
@@ -53,6 +57,7 @@ def attend(
     edge_key: EdgeVector | None = None,
     edge_value: EdgeVector | None = None,
     dropout: float = 0.0,
+    normaliser: Normaliser = "softmax",
     layout: NodeLayout | None = None,
     engine: str = "auto",
 ) -> Tensor:
@@ -71,6 +76,8 @@ def attend(
         edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
         edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
         dropout: probability with which a normalised weight is set to zero; the others grow.
+        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5), or ``Entmax(alpha)``,
+            with an α for each head if it is a tensor.
         layout: ``"HND"`` where query, key, value and output are ``[..., H, N, D]``, as in PyTorch's
             and Hugging Face's attention; ``"NHD"`` is what is said above. Without a word it is
             that, with a warning where the shapes look like the other.
@@ -100,6 +107,7 @@ def attend(
         edge_key=edge_key,
         edge_value=edge_value,
         dropout=dropout,
+        normaliser=normaliser,
     )
     out = _attend(call, graph, engine_for(engine))
     return out.transpose(-3, -2) if layout == "HND" else out
@@ -108,7 +116,9 @@ def attend(
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     whole = _choose(call, graph, engine)
     # Nothing that is merged is faster than one pass over runs of sources.
-    if engine == "auto" and len(graph.parts) > 1 and whole.engine != "tiles":
+    # Parts are merged by their log-sum-exp, which softmax alone has.
+    splits = engine == "auto" and call.normaliser is None
+    if splits and len(graph.parts) > 1 and whole.engine != "tiles":
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
         elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
@@ -129,6 +139,7 @@ class AttendOptions(TypedDict, total=False):
     edge_key: EdgeVector | None
     edge_value: EdgeVector | None
     dropout: float
+    normaliser: Normaliser
 
 
 def attend_with_lse(
@@ -144,8 +155,20 @@ def attend_with_lse(
 
     Attention over disjoint graphs, each with projections of its own if need be, becomes attention
     over their union with :func:`merge_attention`.
+
+    Raises:
+        ArgumentError: as :func:`attend` does; a normaliser that is not softmax, whose weights no
+            log-sum-exp gives.
+
     """
     call, graph = prepare(query, key, value, graph, **options)
+    if call.normaliser is not None:
+        raise ArgumentError(
+            "normaliser",
+            expected="softmax, whose parts are merged by their log-sum-exp",
+            got=repr(options["normaliser"]),
+            remedy="call attend on the union of the graphs",
+        )
     engine = engine_for(engine)
     return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
 
@@ -239,6 +262,7 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
         type(call.bias),
         call.gain is None,
         call.edge_key is None and call.edge_value is None,
+        call.normaliser is None,
     )
     chosen: dict[Any, Choice] = graph.cached("chosen", dict)
     return remembered(
@@ -262,6 +286,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
         edge_vectors=not (call.edge_key is None and call.edge_value is None),
         dropout=call.dropout,
         lse=lse,
+        entmax=call.normaliser is not None,
         **graph_facts(graph),
     )
 

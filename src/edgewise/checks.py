@@ -14,8 +14,10 @@ from torch import Tensor
 from edgewise.arguments import check_choice, described
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, accumulator
+from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
+from edgewise.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_range
 from edgewise.scores import Additive, Dot, Score
 
 NodeLayout = Literal["NHD", "HND"]
@@ -77,6 +79,7 @@ def checked_call(
     edge_key: EdgeVector | None = None,
     edge_value: EdgeVector | None = None,
     dropout: float = 0.0,
+    normaliser: Normaliser = "softmax",
 ) -> AttentionCall:
     """The call whose shapes, types and devices agree with each other and with the graph.
 
@@ -113,8 +116,11 @@ def checked_call(
             edge_value=edge_value,
         )
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
+    by = None if normaliser == "softmax" else _checked_normaliser(normaliser, query)
     if bare:
-        return AttentionCall(query, key, value, batch, score, dropout=dropout, seed=seed)
+        return AttentionCall(
+            query, key, value, batch, score, dropout=dropout, seed=seed, normaliser=by
+        )
     edges = graph.num_edges
     return AttentionCall(
         query,
@@ -128,7 +134,39 @@ def checked_call(
         edge_value=_checked_vector("edge_value", edge_value, edges, value),
         dropout=dropout,
         seed=seed,
+        normaliser=by,
     )
+
+
+def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
+    """The α-entmax that is meant, its α in the type of sums over nodes; ``None`` for softmax."""
+    if isinstance(normaliser, str):
+        check_choice("normaliser", normaliser, NORMALISERS)
+        return NORMALISERS[normaliser]
+    if not isinstance(normaliser, Entmax):
+        raise ArgumentError(
+            "normaliser",
+            expected=f"one of {', '.join(NORMALISERS)}, or Entmax(alpha)",
+            got=described(normaliser),
+            remedy="see edgewise.normalisers",
+        )
+    alpha = normaliser.alpha
+    if not isinstance(alpha, Tensor):
+        return None if alpha == 1 else normaliser
+    _check_floats("normaliser.alpha", alpha)
+    _same_device("normaliser.alpha", alpha, query)
+    heads = query.shape[-2]
+    if tuple(alpha.shape) not in ((heads,), (1,), ()):
+        raise ArgumentError(
+            "normaliser.alpha",
+            expected=f"shape [{heads}], a number a head, or one number",
+            got=f"shape {list(alpha.shape)}",
+            remedy="give as many as the query has heads",
+        )
+    plain = not (watched((alpha,)) or transformed() or alpha.is_meta)
+    if plain and bool(((alpha < 1) | (alpha > 2)).any()):
+        raise alpha_out_of_range(f"from {float(alpha.min()):g} to {float(alpha.max()):g}")
+    return Entmax(alpha.to(accumulator(query)).expand(heads))
 
 
 def checked_term(

@@ -69,9 +69,14 @@ def attention_weights(
 
     Takes the arguments of :func:`edge_scores`, and ``edges``, the numbers ``[K]`` of the edges
     that are wanted: their weights ``[..., K, H]`` come from the log-sum-exp of their targets,
-    without scores or weights of the other edges in memory.
+    without scores or weights of the other edges in memory, where the normaliser is softmax.
     """
     call, graph = prepare(query, key, key, graph, **options)
+    if call.normaliser is not None:
+        layout = layout_of(graph, REFERENCE.layout)
+        scores = _scores(call, graph)
+        weights = REFERENCE.edge_entmax(scores, call.normaliser, layout).to(scores.dtype)
+        return weights if edges is None else weights[..., edges, :]
     if edges is not None:
         return _chosen_weights(call, graph, edges, options)
     return _softmax(_scores(call, graph), graph)

@@ -20,11 +20,13 @@ TEXT = [*models.TEXT_MODELS]
 RECURRENT = ["rnn", "lstm", "gru"]
 ATTENTION = [name for name in TEXT if name not in RECURRENT]
 WHOLE = ["bert", "roberta", "longformer", "bigbird", "reformer", "bp_transformer"]
+WHOLE += ["linformer", "performer", "universal"]
 """They read a text in both directions, or sort it by what is in all of it."""
 ONE_WAY = [name for name in TEXT if name not in WHOLE]
 COUNTING = ["roberta", "longformer"]
 """Their positions count what is not the padding's id."""
 OWN_GRAPHS = ["longformer", "bigbird", "reformer", "bp_transformer"]
+OWN_GRAPHS += ["adaptive_span", "linformer", "performer"]
 """Each layer has a graph, so that the stack has none; tests of their own are in tests/models."""
 EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 
@@ -37,6 +39,8 @@ def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
         numbers |= {"heads": 2, "feed_forward": 12}
     if name == "t5":
         numbers |= {"head_width": 6, "buckets": 8, "most_distant": 6}
+    if name == "adaptive_span":  # spans that end within five tokens
+        numbers |= {"span": 4, "ramp": 4}
     model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)

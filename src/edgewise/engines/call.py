@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector
+from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
 LAYOUT_SECONDS = 250e-6
@@ -23,7 +24,7 @@ class AttentionCall:
 
     Terms and edge vectors have the type of accumulation (:func:`accumulator`); beside 16-bit nodes
     edge vectors may also be of 16 bits. ``batch`` holds the leading dimensions of all arguments,
-    broadcast together.
+    broadcast together. ``normaliser`` is ``None`` for softmax.
     ``seed`` fixes the dropout mask; ``first_edge`` is the number of the first edge where the call
     is for a part of a larger graph, so that every part draws its own share of one mask.
     """
@@ -40,6 +41,7 @@ class AttentionCall:
     dropout: float = 0.0
     seed: int = 0
     first_edge: int = 0
+    normaliser: Entmax | None = None
 
     def part(self, start: int, stop: int) -> AttentionCall:
         """The call for the edges ``start`` to ``stop`` alone."""
@@ -110,4 +112,5 @@ class Problem:
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
+    entmax: bool = False  # in the place of softmax
     reduce: str = "sum"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,11 +12,14 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
+from edgewise.normalisers import Entmax
 from edgewise.scores import Dot
 
+ENTMAX_SECONDS = 80e-9  # a pair's share of the steps to the threshold
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 
@@ -104,11 +108,14 @@ class Dense:
         each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
         if not (problem.score is None or isinstance(problem.score, Dot)):
             each += 14e-9 + 4.5e-9 * problem.width  # a vector for every pair
+        if problem.entmax:
+            each += ENTMAX_SECONDS
         return 450e-6 + pairs * each
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
-        if not isinstance(call.score, Dot) or call.gain is not None or layout.places == 0:
+        own_sums = call.gain is not None or call.normaliser is not None
+        if not isinstance(call.score, Dot) or own_sums or layout.places == 0:
             return self.attend_with_lse(call, layout)[0]
         if _would_spread(call, layout):
             return REFERENCE.attend(call, layout.edges)
@@ -142,7 +149,7 @@ class Dense:
         scores = self._scores(call, layout)
         if call.dropout > 0:  # each member of the batch draws its own mask
             scores = scores.expand(*call.batch, *scores.shape[-4:])
-        weights, lse = softmax_with_lse(scores, -1)
+        weights, lse = _normalised(scores, call.normaliser)
         if call.dropout > 0:
             weights = F.dropout(weights, call.dropout)
         out = weights @ wide(_columns(call.value, layout))
@@ -166,7 +173,11 @@ class Dense:
 
     def _fused(self, problem: Problem) -> bool:
         return isinstance(problem.score, Dot) and not (
-            problem.gain or problem.lse or problem.dropout or problem.operation == "aggregate"
+            problem.gain
+            or problem.lse
+            or problem.dropout
+            or problem.entmax
+            or problem.operation == "aggregate"
         )
 
     def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
@@ -190,6 +201,22 @@ class Dense:
         if layout.causal:
             scores = scores.masked_fill(_upper(layout, scores.device), -torch.inf)
         return scores
+
+
+def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
+    """Weights of ``[..., H, rows, columns]``, and the log-sum-exp; 0 where it has no use."""
+    if normaliser is None:
+        return softmax_with_lse(scores, -1)
+    lse = scores.detach().new_zeros(scores.shape[:-1])
+    if not scores.numel():
+        return scores, lse
+    most = scores.detach().amax(-1, keepdim=True)
+    most = most.masked_fill(most == -torch.inf, 0.0)
+    alpha = normaliser.alpha
+    if isinstance(alpha, Tensor):
+        alpha = alpha[:, None, None]
+    total = partial(torch.sum, dim=-1, keepdim=True)
+    return entmax(scores, most, alpha, total, scores.shape[-1]), lse
 
 
 def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:

@@ -10,6 +10,8 @@ from torch import Tensor
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.dropout import dropout_mask
+from edgewise.engines.entmax import entmax
+from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
 
@@ -42,7 +44,8 @@ class Reference:
         elements = heads * (problem.width + problem.value_width)
         if problem.operation == "aggregate":
             return 50e-6 + edges * (66e-9 + 10e-9 * heads + 2e-9 * elements)
-        return 300e-6 + edges * (100e-9 + 45e-9 * heads + 3.5e-9 * elements)
+        entmax = 300e-9 * heads if problem.entmax else 0.0
+        return 300e-6 + edges * (100e-9 + 45e-9 * heads + entmax + 3.5e-9 * elements)
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
@@ -54,7 +57,11 @@ class Reference:
         scores = scores.expand(
             *call.batch, *scores.shape[-2:]
         )  # values may have members of their own
-        weights, lse = _softmax(scores, layout)
+        if call.normaliser is None:
+            weights, lse = _softmax(scores, layout)
+        else:  # nothing is merged by its sums
+            weights = self.edge_entmax(scores, call.normaliser, layout)
+            lse = weights.new_zeros(*weights.shape[:-2], layout.num_targets, weights.shape[-1])
         if call.dropout > 0:
             mask = dropout_mask(
                 call.seed,
@@ -88,6 +95,16 @@ class Reference:
     def edge_softmax(self, scores: Tensor, layout: EdgeLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
         return _softmax(wide(scores), layout)[0].to(scores.dtype)
+
+    def edge_entmax(self, scores: Tensor, normaliser: Entmax, layout: EdgeLayout) -> Tensor:
+        """``[..., E, H]``: the same by α-entmax."""
+        scores, target, rows = wide(scores), layout.target, layout.num_targets
+        most = _greatest(scores, layout).index_select(-2, target)
+
+        def total(x: Tensor) -> Tensor:
+            return _scatter_sum(x, target, -2, rows).index_select(-2, target)
+
+        return entmax(scores, most, normaliser.alpha, total, len(target))
 
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
@@ -130,17 +147,22 @@ def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
 def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
     """Weights ``[..., E, H]`` and log-sum-exp ``[..., N_dst, H]`` of the edges of each target."""
     target, rows = layout.target, layout.num_targets
-    shape = (*scores.shape[:-2], rows, scores.shape[-1])
-    index = target[:, None].expand_as(scores)
-    most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
-    most = most.scatter_reduce(-2, index, scores.detach(), "amax")
-    most = most.masked_fill(most == -torch.inf, 0.0)  # no edges, or none that may be read
+    most = _greatest(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
     total = _scatter_sum(exponential, target, -2, rows)
     nothing = total == 0
     total = total.masked_fill(nothing, 1.0)
     lse = (total.log() + most).masked_fill(nothing, -torch.inf)
     return exponential / total.index_select(-2, target), lse
+
+
+def _greatest(scores: Tensor, layout: EdgeLayout) -> Tensor:
+    """``[..., N_dst, H]``; 0 where there are no edges, or none that may be read."""
+    shape = (*scores.shape[:-2], layout.num_targets, scores.shape[-1])
+    index = layout.target[:, None].expand_as(scores)
+    most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
+    most = most.scatter_reduce(-2, index, scores.detach(), "amax")
+    return most.masked_fill(most == -torch.inf, 0.0)
 
 
 def _scatter_sum(x: Tensor, target: Tensor, dim: int, rows: int) -> Tensor:

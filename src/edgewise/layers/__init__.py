@@ -12,6 +12,7 @@ from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
 from edgewise.layers.message_passing import MessagePassing
 from edgewise.layers.normalisation import symmetric_weight
+from edgewise.layers.normalisers import LAYER_NORMALISERS, LearnedEntmax
 from edgewise.layers.output_heads import (
     ClassificationHead,
     ExtractiveSummarizer,
@@ -23,6 +24,7 @@ from edgewise.layers.output_heads import (
     TokenClassifier,
 )
 from edgewise.layers.patches import PatchEmbedding
+from edgewise.layers.penalty import Penalised
 from edgewise.layers.pooling import (
     AttentionPool,
     ClassToken,
@@ -60,6 +62,7 @@ from edgewise.layers.transformer import (
 )
 
 __all__ = [
+    "LAYER_NORMALISERS",
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
@@ -80,6 +83,7 @@ __all__ = [
     "LanguageModel",
     "LanguageModelHead",
     "LastTokenHead",
+    "LearnedEntmax",
     "LearnedScore",
     "Linear",
     "LinearByHead",
@@ -89,6 +93,7 @@ __all__ = [
     "MultiHeadAttention",
     "NodeBatchNorm",
     "PatchEmbedding",
+    "Penalised",
     "Pool",
     "PooledNodes",
     "Reader",

@@ -17,8 +17,10 @@ from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
+from edgewise.layers.normalisers import LearnedEntmax, layer_normaliser
 from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
+from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
 
 Projections = Literal["full", "split"]
@@ -53,6 +55,7 @@ class MultiHeadAttention(GraphLayer):
             split into H parts, and head h sees part h alone, with H times fewer weights.
         score: how queries and keys are compared: a name of :data:`edgewise.layers.SCORES`, a
             :class:`LearnedScore`, which has weights of its own, or any score of the primitive.
+        normaliser: of :func:`edgewise.attend`, or ``"learned"``: α-entmax with an α for each head.
         rotary: turns queries and keys by their positions; :class:`edgewise.encodings.Rotary`.
         dropout: on the attention weights, in training.
         bias: whether the projections have one.
@@ -68,6 +71,7 @@ class MultiHeadAttention(GraphLayer):
         key_heads: int | None = None,
         projections: Projections = "full",
         score: Score | LearnedScore | str = DOT,
+        normaliser: Normaliser | str = "softmax",
         rotary: nn.Module | None = None,
         dropout: float = 0.0,
         bias: bool = True,
@@ -83,6 +87,7 @@ class MultiHeadAttention(GraphLayer):
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
         self.score = DOT if isinstance(score, ScaledDot) else score  # a module without weights
+        self.normaliser = layer_normaliser(normaliser, heads)
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 
         queries, keys = heads * self.head_width, key_heads * self.head_width
@@ -125,8 +130,17 @@ class MultiHeadAttention(GraphLayer):
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value, score = self._compared(x, source, positions, cache)
+        by = self.normaliser
         heads = attend(
-            query, key, value, graph, score=score, dropout=dropout, layout="NHD", **edges
+            query,
+            key,
+            value,
+            graph,
+            score=score,
+            dropout=dropout,
+            normaliser=by() if isinstance(by, LearnedEntmax) else by,
+            layout="NHD",
+            **edges,
         )
         out: Tensor = self.output(heads.flatten(-2))
         return out
@@ -145,7 +159,9 @@ class MultiHeadAttention(GraphLayer):
         Takes what a call takes. The weights of a target sum to 1 in each head.
         """
         query, key, _, score = self._compared(x, source, positions, None)
-        return attention_weights(query, key, graph, score=score, **edges)
+        by = self.normaliser
+        by = by() if isinstance(by, LearnedEntmax) else by
+        return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
 
     def _compared(
         self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +94,36 @@ class SequenceLayout:
         sizes: list[int] = real.sum(1).tolist()
         return real.flatten().nonzero().flatten(), sizes
 
+    def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
+        """Each text in a row of its own from its first node on, for what is no graph of nodes.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch or of one text.
+
+        Returns:
+            ``[texts, longest, width]``, 0 beyond the end of a text; which of these are nodes, or
+            ``None`` where all are; and what gives states of that form the form of x, 0 for padding.
+
+        Raises:
+            ArgumentError: padding between the nodes of a text.
+        """
+        if self.sizes is None and not self.has_padding:
+            return (x, None, lambda states: states) if x.dim() == 3 else (x[None], None, _first)
+        rows, sizes = self.packed()
+        packed = x if rows is None else x.flatten(0, 1)[rows]
+        longest = max(sizes, default=0)
+        places = torch.arange(longest, device=x.device)
+        real = places < torch.tensor(sizes, device=x.device)[:, None]
+        padded = x.new_zeros(len(sizes), longest, x.shape[-1])
+        padded = padded.index_put((real.nonzero(as_tuple=True)), packed)
+
+        def back(states: Tensor) -> Tensor:
+            if rows is None:
+                return states[real]
+            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states[real]).view_as(x)
+
+        return padded, real, back
+
     def advance(self) -> None:
         """Count the nodes of this call as cached ones, once every layer has read them."""
         if self.cache is not None:
@@ -153,6 +184,10 @@ class Memory:
         """The same with every member of the batch so many times in a row."""
         mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
         return Memory(self.states.repeat_interleave(times, 0), mask)
+
+
+def _first(states: Tensor) -> Tensor:
+    return states[0]
 
 
 def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> None:

@@ -206,6 +206,7 @@ class TransformerLayer(AttentionBlock):
         feed_forward: hidden width of the feed-forward network.
         act: its non-linearity.
         score: a name of :data:`edgewise.layers.SCORES`.
+        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"``, an α a head.
         order, norm: see :class:`Residual`.
         dropout: on attention weights, hidden features and both sublayers' outputs.
     """
@@ -218,13 +219,19 @@ class TransformerLayer(AttentionBlock):
         *,
         act: str = "relu",
         score: str = "dot",
+        normaliser: str = "softmax",
         projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
     ) -> None:
         attention = MultiHeadAttention(
-            width, heads, score=score, projections=projections, dropout=dropout
+            width,
+            heads,
+            score=score,
+            normaliser=normaliser,
+            projections=projections,
+            dropout=dropout,
         )
         network = FeedForward(width, feed_forward, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
@@ -295,17 +302,22 @@ class DecoderLayer(CrossBlock):
         *,
         act: str = "relu",
         score: str = "dot",
+        normaliser: str = "softmax",
         projections: Projections = "full",
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
     ) -> None:
-        attention = MultiHeadAttention(
-            width, heads, score=score, projections=projections, dropout=dropout
+        made = partial(
+            MultiHeadAttention,
+            width,
+            heads,
+            score=score,
+            normaliser=normaliser,
+            projections=projections,
+            dropout=dropout,
         )
-        cross = MultiHeadAttention(
-            width, heads, source_width=width, score=score, projections=projections, dropout=dropout
-        )
+        attention, cross = made(), made(source_width=width)
         network = FeedForward(width, feed_forward, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
 

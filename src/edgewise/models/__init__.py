@@ -25,6 +25,7 @@ from torch import nn
 
 from edgewise.arguments import check_choice
 from edgewise.layers import EncoderDecoderModel, TextModel
+from edgewise.models.adaptive_span import adaptive_span
 from edgewise.models.bert import bert
 from edgewise.models.bigbird import bigbird
 from edgewise.models.bp_transformer import bp_transformer
@@ -50,6 +51,7 @@ from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
 from edgewise.models.laplacian_transformer import laplacian_transformer
 from edgewise.models.lightgcn import lightgcn
+from edgewise.models.linformer import linformer
 from edgewise.models.link_predictor import link_predictor
 from edgewise.models.llama import llama
 from edgewise.models.longformer import longformer
@@ -59,6 +61,7 @@ from edgewise.models.magna import magna
 from edgewise.models.molecule_transformer import molecule_transformer
 from edgewise.models.monet import monet
 from edgewise.models.multi_graph_transformer import multi_graph_transformer
+from edgewise.models.performer import performer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
@@ -69,6 +72,7 @@ from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.tree_lstm import tree_lstm
 from edgewise.models.tree_transformer import tree_transformer
+from edgewise.models.universal import universal
 from edgewise.models.vit import vit
 
 NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -133,6 +137,10 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bigbird": bigbird,
     "reformer": reformer,
     "bp_transformer": bp_transformer,
+    "adaptive_span": adaptive_span,
+    "linformer": linformer,
+    "performer": performer,
+    "universal": universal,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
@@ -200,6 +208,7 @@ __all__ = [
     "TOKEN_MODELS",
     "TREE_MODELS",
     "about",
+    "adaptive_span",
     "bert",
     "bigbird",
     "bp_transformer",
@@ -225,6 +234,7 @@ __all__ = [
     "gru",
     "laplacian_transformer",
     "lightgcn",
+    "linformer",
     "link_predictor",
     "llama",
     "longformer",
@@ -234,6 +244,7 @@ __all__ = [
     "molecule_transformer",
     "monet",
     "multi_graph_transformer",
+    "performer",
     "pinsage",
     "reformer",
     "rnn",
@@ -244,6 +255,7 @@ __all__ = [
     "transformer_encoder",
     "tree_lstm",
     "tree_transformer",
+    "universal",
     "vit",
 ]
 

@@ -4,7 +4,7 @@ Formula: x = norm(token + position + type); x = norm(x + attention(x)); x = norm
 Graph: complete by default; ``causal()`` is the unidirectional model of masked tokens
 Score: Dot (scaled), full projections
 Encoding: learned, one vector for each position
-Normalisation: softmax over the neighbourhood; layer norm, post
+Normalisation: softmax over the neighbourhood, or entmax with α fixed or learned; layer norm, post
 Update: residual, then a feed-forward network (GELU) with a residual of its own
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 """
@@ -43,6 +43,7 @@ def bert(
     types: int = 2,
     act: str = "gelu",
     score: str = "dot",
+    normaliser: str = "softmax",
     projections: Projections = "full",
     epsilon: float = 1e-12,
     dropout: float = 0.1,
@@ -71,6 +72,7 @@ def bert(
             feed_forward,
             act=act,
             score=score,
+            normaliser=normaliser,
             projections=projections,
             order="post",
             norm=norm,

@@ -4,7 +4,7 @@ Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x));
 Graph: causal by default; any pattern without edges from the future
 Score: Dot (scaled), full projections
 Encoding: learned, one vector for each position
-Normalisation: softmax over the neighbourhood; layer norm, pre
+Normalisation: softmax over the neighbourhood, or entmax with α fixed or learned; layer norm, pre
 Update: residual, then a feed-forward network (GELU) with a residual of its own
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
 """
@@ -41,6 +41,7 @@ def gpt(
     length: int = 1024,
     act: str = "gelu_tanh",
     score: str = "dot",
+    normaliser: str = "softmax",
     projections: Projections = "full",
     epsilon: float = 1e-5,
     dropout: float = 0.1,
@@ -60,6 +61,7 @@ def gpt(
             feed_forward,
             act=act,
             score=score,
+            normaliser=normaliser,
             projections=projections,
             order="pre",
             norm=norm,

@@ -4,7 +4,7 @@ Formula: x = norm(x + attention(x)); y likewise, then y = norm(y + attention(y, 
 Graph: encoder complete, decoder causal, between them complete bipartite; any pattern
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
 Encoding: sinusoidal, on both sides
-Normalisation: softmax over the neighbourhood; layer norm, post or pre
+Normalisation: softmax, or entmax with α fixed or learned; layer norm, post or pre
 Update: residual, then a feed-forward network with a residual of its own
 Paper: Vaswani et al., Attention is all you need, 2017
 """
@@ -48,6 +48,7 @@ def transformer(
     decoder_graph: Pattern = causal(),  # noqa: B008
     act: str = "relu",
     score: str = "dot",
+    normaliser: str = "softmax",
     projections: Projections = "full",
     order: Order = "post",
 ) -> EncoderDecoderModel:
@@ -65,6 +66,7 @@ def transformer(
         feed_forward,
         act=act,
         score=score,
+        normaliser=normaliser,
         projections=projections,
         order=order,
         dropout=dropout,

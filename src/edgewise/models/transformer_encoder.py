@@ -3,7 +3,7 @@
 Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)), or with the norms first
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Normalisation: softmax over the neighbourhood; layer norm, post or pre
+Normalisation: softmax, or entmax with α fixed or learned; layer norm, post or pre
 Update: residual, then a feed-forward network with a residual of its own
 Paper: Vaswani et al., Attention is all you need, 2017
 """
@@ -28,6 +28,7 @@ def transformer_encoder(
     feed_forward: int = 128,
     act: str = "relu",
     score: str = "dot",
+    normaliser: str = "softmax",
     projections: Projections = "full",
     order: Order = "post",
     norm: Norm = "layer",
@@ -45,6 +46,7 @@ def transformer_encoder(
             feed_forward,
             act=act,
             score=score,
+            normaliser=normaliser,
             projections=projections,
             order=order,
             norm=norm,

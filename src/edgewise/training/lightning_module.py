@@ -12,6 +12,7 @@ from torchmetrics import Metric
 
 from edgewise.base_task import Task
 from edgewise.batches import Batch, as_batch
+from edgewise.layers import Penalised
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import Optimizer
 from edgewise.training.schedule import ConstantSchedule, Schedule
@@ -83,6 +84,7 @@ class TrainingModule(lightning.LightningModule):
         for metric in self.train_metrics.modules():
             if isinstance(metric, Metric):  # also those that others are made of
                 metric.persistent(True)  # so that an epoch that is continued reports all of it
+        self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.written = nn.ModuleDict(task.writing_metrics())
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
@@ -98,6 +100,8 @@ class TrainingModule(lightning.LightningModule):
             self.task.check(self.model, batch)
             self.checked = True
         loss = self._measured(batch, self.train_metrics)
+        for module in self.penalised:
+            loss = loss + module.penalty()
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once

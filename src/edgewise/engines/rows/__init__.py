@@ -74,6 +74,8 @@ class Rows:
             reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
             reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
+        if problem.entmax:
+            reasons.append("its kernels normalise by softmax alone")
         return reasons
 
     def seconds(self, problem: Problem) -> float:

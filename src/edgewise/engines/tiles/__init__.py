@@ -40,6 +40,8 @@ class Tiles:
             reasons.append("gain and edge vectors have no place in its products")
         if problem.bias and problem.num_edges >= LARGEST:
             reasons.append("it counts the edges of a bias in 32 bits")
+        if problem.entmax:
+            reasons.append("it normalises by softmax alone")
         if problem.tiled is None:
             reasons.append("a target reads other sources than runs of them")
         if problem.operation == "attend" and not problem.width:

@@ -1,0 +1,181 @@
+r"""α-entmax over neighbourhoods of any form.
+
+With ε = α - 1 the weights are written as :math:`w_j = \exp L(s_j - c)` where
+
+.. math:: L(y) = \frac{\log(1 + \varepsilon y)}{\varepsilon}, \qquad L(y) = y \text{ for } ε = 0,
+
+and 0 where :math:`1 + \varepsilon y \le 0`. So softmax is no special case, and the numbers are as
+good near it. The threshold c makes them sum to 1: their sum falls with c and is convex, so that
+Newton's steps from the greatest score on rise to it and never pass it.
+
+The slopes :math:`w'_j = w_j^{2 - α}` give the gradient of the scores,
+:math:`w'_i (g_i - \sum_j w'_j g_j / \sum_j w'_j)` (Peters et al., 2019; that of α is Correia et
+al.'s, 2019, in a form that has its limit at 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.engines.native.operator import transformed, watched
+
+Total = Callable[[Tensor], Tensor]
+"""The sum over each neighbourhood, in a shape that broadcasts against the scores."""
+
+NEVER = -1e30
+"""In the place of -inf, which times 0 is no number."""
+NEAR = 0.01
+"""Below this a function of t is its series, as its quotient would lose digits."""
+TERMS = 8
+
+
+def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int) -> Tensor:
+    """Weights of the shape of the scores; where all of a neighbourhood are -inf they are 0.
+
+    Args:
+        scores: s, -inf where nothing is read.
+        most: the greatest score of each neighbourhood, in a shape that broadcasts; 0 where all are
+            -inf or there are none.
+        alpha: α, which broadcasts against the scores.
+        total: see ``Total``.
+        count: the most scores that a neighbourhood may have.
+    """
+    if watched((scores,)) or transformed():
+        return _traced(scores, most, alpha, total, count)
+    learned = alpha if isinstance(alpha, Tensor) else None
+    weights: Tensor = _Entmax.apply(scores, learned, most.detach(), alpha, total, count)  # type: ignore[no-untyped-call]
+    return weights
+
+
+class _Entmax(torch.autograd.Function):
+    """The gradient from the weights alone; a gradient of that from operations that have one."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 - as PyTorch has it
+        ctx: Any,
+        scores: Tensor,
+        learned: Tensor | None,
+        most: Tensor,
+        alpha: float | Tensor,
+        total: Total,
+        count: int,
+    ) -> Tensor:
+        gap = (scores - most).masked_fill(scores == -torch.inf, NEVER)
+        power = alpha - 1
+        weights = _weights(gap - _threshold(gap, power, total, count, looks=True), power)[0]
+        ctx.save_for_backward(scores, learned, most, weights)
+        ctx.alpha, ctx.total, ctx.count = alpha, total, count
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores, learned, most, weights = ctx.saved_tensors
+        alpha, total = ctx.alpha if learned is None else learned, ctx.total
+        wanted = ctx.needs_input_grad[:2]
+        if torch.is_grad_enabled():
+            again = _traced(scores, most, alpha, total, ctx.count)
+            leaves = [x for x, want in zip((scores, learned), wanted, strict=True) if want]
+            found = iter(torch.autograd.grad(again, leaves, grad, create_graph=True))
+            return *(next(found) if want else None for want in wanted), None, None, None, None
+        read = weights > 0
+        slopes = torch.where(read, weights.pow(2 - alpha), 0.0)
+        mean = _divisor(total(slopes))
+        of_scores = slopes * (grad - total(slopes * grad) / mean) if wanted[0] else None
+        of_alpha = None
+        if wanted[1]:
+            logs = torch.where(read, weights, 1.0).log()
+            change = weights * _by_power(logs, alpha - 1)
+            change = change - slopes * (total(change) / mean)
+            of_alpha = (grad * change).sum_to_size(alpha.shape)
+        return of_scores, of_alpha, None, None, None, None
+
+
+def _threshold(
+    gap: Tensor, power: float | Tensor, total: Total, count: int, *, looks: bool
+) -> Tensor:
+    """C - most, by Newton's steps from 0 on.
+
+    Each divides the product of (sum - 1) and slope, at first at most count², by 4 at least, and
+    the slope stays above 1: so many steps are enough for any scores. Few are needed, and ``looks``
+    says whether to see when it is enough.
+    """
+    tiny = torch.finfo(gap.dtype).eps
+    steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
+    threshold: Tensor | None = None
+    for _ in range(steps):
+        weights, slopes = _weights(gap if threshold is None else gap - threshold, power)
+        step = ((total(weights) - 1) / _divisor(total(slopes))).clamp(min=0)
+        threshold = step if threshold is None else threshold + step
+        if looks and not bool((step > 4 * tiny).any()):
+            break
+    assert threshold is not None
+    return threshold
+
+
+def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Exp L(y) and its derivative by y; the fewest passes over the numbers."""
+    t = y * power
+    if isinstance(power, float) and power in (0.5, 1.0):
+        left = (1 + t).clamp(min=0)
+        return (left, (left > 0).to(y.dtype)) if power == 1 else (left * left, left)
+    t = t.clamp(min=-1)
+    if isinstance(power, Tensor):
+        log = torch.where(power == 0, y, t.log1p() / torch.where(power == 0, 1.0, power))
+    else:
+        log = t.log1p() / power
+    weights = log.exp()
+    return weights, weights / (1 + t).clamp(min=torch.finfo(t.dtype).tiny)
+
+
+def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
+    r"""∂L / ∂ε where L is given: :math:`-L^2 (e^{-t} - 1 + t) / t^2` of t = ε L."""
+    t = power * logs
+    near = t.abs() < NEAR
+    series = torch.zeros_like(t)
+    for term in range(TERMS, 1, -1):
+        series = 1 / math.factorial(term) - t * series
+    far = torch.where(near, -1.0, t)
+    return -logs.square() * torch.where(near, series, ((-far).expm1() + far) / far.square())
+
+
+def _traced(
+    scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
+) -> Tensor:
+    """The same of operations that know all derivatives, for ``torch.func`` and compiled code."""
+    power = (alpha if isinstance(alpha, Tensor) else scores.new_tensor(alpha)) - 1
+    dropped = scores == -torch.inf
+    gap = (scores - most.detach()).masked_fill(dropped, NEVER)
+    with torch.no_grad():
+        threshold = _threshold(gap.detach(), power.detach(), total, count, looks=False)
+    # A step whose length is 0 carries the derivative of the threshold; a second one makes the
+    # second derivative exact.
+    for _ in range(2):
+        weights, slopes = _smooth_weights(gap - threshold, dropped, power)
+        mass = total(weights)
+        threshold = threshold + (mass - mass.detach()) / _divisor(total(slopes))
+    return _smooth_weights(gap - threshold, dropped, power)[0]
+
+
+def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`_weights`, with derivatives everywhere: in no branch is there what is infinite."""
+    t = power * y
+    off = dropped | (t <= -1)
+    near = (t.abs() < NEAR) & ~dropped
+    small = torch.where(near, t, 0.0)
+    series = torch.zeros_like(small)
+    for term in range(TERMS, 0, -1):
+        series = 1 / term - small * series
+    far = torch.where(near | off, -0.5, t)
+    log = torch.where(near, y * series, far.log1p() / torch.where(power == 0, 1.0, power))
+    weights = torch.where(off, 0.0, torch.where(off, 0.0, log).exp())
+    return weights, weights / torch.where(off, 1.0, 1 + t)
+
+
+def _divisor(slope: Tensor) -> Tensor:
+    """1 where there is nothing to divide, as nothing is read."""
+    return slope.masked_fill(slope == 0, 1.0)

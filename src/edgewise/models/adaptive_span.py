@@ -1,0 +1,253 @@
+"""Adaptive span: each head of a causal language model learns how far back it reads.
+
+Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), z of each head learned
+Graph: ``causal() & window(r)``, an r for the heads whose m is 0 beyond it
+Score: Dot (scaled) of turned queries and keys, full projections
+Encoding: rotary, in every layer (the paper adds a vector for each distance to the key)
+Normalisation: softmax over the neighbourhood with log m as a bias; layer norm, pre
+Update: residual, then a feed-forward network (ReLU) with a residual of its own
+Paper: Sukhbaatar et al., Adaptive attention span in Transformers, 2019
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from edgewise import TableBias, attend
+from edgewise.arguments import check_divides, checked
+from edgewise.biases import add_terms
+from edgewise.encodings import Rotary
+from edgewise.encodings.positions import offsets
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern, causal, check_graph, window
+from edgewise.layers import (
+    AttentionBlock,
+    FeedForward,
+    GraphLayer,
+    LanguageModelHead,
+    TextEmbedding,
+    TextModel,
+    init_normal,
+)
+from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.penalty import Penalised
+from edgewise.layers.sequences import Memory, SequenceLayout
+
+STEP = 16
+"""Windows are a multiple of this, so that steps of training share their graphs."""
+
+
+@checked(depth=0, begin=0, penalty=0)
+def adaptive_span(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    span: int = 1024,
+    ramp: int = 32,
+    begin: int = 0,
+    penalty: float = 2e-6,
+    dropout: float = 0.1,
+    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+
+    A head's span z is at most ``span`` tokens, and begins with ``begin``; beyond z its weights
+    fall to 0 over ``ramp`` tokens. ``penalty`` is λ, of the spans in the loss of training.
+    ``model.reader.spans`` are the spans of all layers and heads.
+    """
+    rotary = Rotary(width // heads)
+    layers = [
+        AttentionBlock(  # x + attention(norm(x)), then x + FFN(norm(x))
+            SpanAttention(width, heads, rotary, span, ramp, begin=begin, dropout=dropout),
+            FeedForward(width, feed_forward, dropout=dropout),
+            width,
+            order="pre",
+            dropout=dropout,
+        )
+        for _ in range(depth)
+    ]
+    reader = AdaptiveSpanReader(layers, nn.LayerNorm(width), graph, penalty)
+    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
+
+
+class SpanAttention(GraphLayer):
+    r"""Attention in heads of learned spans.
+
+    .. math:: w_{ij} = \frac{m_z(i - j)\, e^{s_{ij}}}{\sum_k m_z(i - k)\, e^{s_{ik}}}, \qquad
+              m_z(x) = \min(\max((R + z - x) / R, 0), 1)
+
+    The mask is a bias by distance, log m. Heads whose masks reach equally far, in steps of
+    ``STEP``, read in one call, and no pair beyond that is ever computed: what is left out is 0, and
+    has no gradient.
+
+    Args:
+        width: of input and output.
+        heads: a divisor of ``width``.
+        rotary: turns queries and keys.
+        span: S, the greatest span.
+        ramp: R.
+        begin: the span that each head begins with.
+        dropout: on the attention weights, in training.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rotary: nn.Module,
+        span: int,
+        ramp: int,
+        *,
+        begin: int = 0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_divides("heads", heads, width, "the width", "change heads or width")
+        if begin > span:
+            raise ArgumentError(
+                "begin",
+                expected=f"at most the greatest span, {span}",
+                got=repr(begin),
+                remedy="choose a larger span, or begin with less",
+            )
+        self.heads, self.head_width, self.dropout = heads, width // heads, dropout
+        self.span, self.ramp, self.rotary = span, ramp, rotary
+        self.qkv = JointLinear(width, (width, width, width))
+        self.output = nn.Linear(width, width)
+        self.share = nn.Parameter(torch.full((heads,), begin / span))  # z / S
+
+    @property
+    def spans(self) -> Tensor:
+        """Z of each head in tokens, ``[H]``, with a gradient at both ends of its range, too."""
+        inside = self.share.clamp(0, 1).detach()
+        return self.span * (inside + (self.share - self.share.detach()))
+
+    def mask(self, distance: Tensor) -> Tensor:
+        """M of each distance and head, ``[..., H]``."""
+        return ((self.ramp + self.spans - distance[..., None]) / self.ramp).clamp(0, 1)
+
+    def radii(self) -> list[int]:
+        """The greatest distance at which each head may read, up to a multiple of ``STEP``."""
+        if self.share.is_meta:  # no numbers to look at
+            return [self.span] * self.heads
+        last = (self.spans.detach() + self.ramp).ceil().long() - 1  # beyond it m is 0
+        return [min(self.span, math.ceil(x / STEP) * STEP) for x in last.tolist()]
+
+    def forward(self, x: Tensor, graph: Pattern, *, layout: SequenceLayout) -> Tensor:
+        """``[..., N, width]`` from x of that shape.
+
+        Args:
+            x: features.
+            graph: who may read whom, were no span too short.
+            layout: padding, packing, positions and cache.
+        """
+        if self.training and not self.share.is_meta:
+            self._keep_in_range()
+        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
+        query, key, value = unbind_joint(joint)
+        query, key = (self.rotary(each, layout.positions) for each in (query, key))
+        if layout.cache is not None:
+            key, value = layout.cache.extended(self, (key, value))
+        by_radius: dict[int, list[int]] = {}
+        for head, radius in enumerate(self.radii()):
+            by_radius.setdefault(radius, []).append(head)
+        parts, order = [], []
+        for radius, heads in by_radius.items():
+            order += heads
+            own = layout.bind(graph & window(radius))
+            table = _log(self.mask(torch.arange(radius + 1, device=x.device)))
+            of = query, key, value
+            if len(by_radius) > 1:
+                chosen = torch.tensor(heads, device=x.device)
+                of = tuple(each.index_select(-2, chosen) for each in of)  # type: ignore[assignment]
+                table = table.index_select(-1, chosen)
+            bias = add_terms(
+                TableBias(offsets(own).abs(), table.to(x.dtype)), layout.padding_bias(own, x)
+            )
+            dropout = self.dropout if self.training else 0.0
+            parts.append(attend(*of, own, bias=bias, dropout=dropout, layout="NHD"))
+        out = parts[0]
+        if len(parts) > 1:
+            place = torch.tensor(order, device=x.device).argsort()
+            out = torch.cat(parts, -2).index_select(-2, place)
+        projected: Tensor = self.output(out.flatten(-2))
+        return projected
+
+    @torch.no_grad()
+    def _keep_in_range(self) -> None:
+        """Take back what the last step of training has moved spans out of their range by."""
+        if bool(((self.share < 0) | (self.share > 1)).any()):
+            self.share.clamp_(0, 1)
+
+
+def _log(mask: Tensor) -> Tensor:
+    """-inf for 0, with no gradient there."""
+    read = mask > 0
+    return torch.where(read, mask.where(read, 1.0).log(), -torch.inf)
+
+
+class AdaptiveSpanReader(Penalised):
+    r"""Layers with spans, and the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
+
+    Args:
+        layers: blocks of :class:`SpanAttention`.
+        norm: after the last.
+        graph: who may read whom, where a call gives no other.
+        weight: λ.
+    """
+
+    def __init__(
+        self, layers: Sequence[AttentionBlock], norm: nn.Module, graph: Pattern, weight: float
+    ) -> None:
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(layers), norm
+        self.graph, self.weight = check_graph(graph), weight
+
+    @property
+    def spans(self) -> Tensor:
+        """Z of each layer and head in tokens, ``[layers, H]``."""
+        spans = [m.spans for m in self.modules() if isinstance(m, SpanAttention)]
+        return torch.stack(spans) if spans else torch.zeros(0, 0)
+
+    def penalty(self) -> Tensor:
+        return self.weight * self.spans.mean(-1).sum()
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: SequenceLayout | None = None,
+        *,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """States of x, of its shape.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            layout: padding, packing, positions and cache.
+            graph: who may read whom, in place of the reader's own.
+            memory: none.
+        """
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        if memory is not None:
+            raise ArgumentError(
+                "memory",
+                expected="None, as adaptive_span reads one text",
+                got=type(memory).__name__,
+                remedy="use transformer for a pair of texts",
+            )
+        pattern = self.graph if graph is None else check_graph(graph)
+        for layer in self.layers:
+            x = layer(x, pattern, layout=layout)
+        layout.advance()
+        out: Tensor = self.norm(x)
+        return out

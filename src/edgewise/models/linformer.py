@@ -1,0 +1,198 @@
+"""Linformer: keys and values of n tokens are projected to k rows, which all tokens read.
+
+Formula: o_i = attend(Q x_i, E K x, F V x), E and F of k rows; then as BERT
+Graph: complete, from k rows to n tokens
+Score: Dot (scaled), full projections
+Encoding: learned, one vector for each position
+Normalisation: softmax over the k rows; layer norm, post
+Update: residual, then a feed-forward network (GELU) with a residual of its own
+Paper: Wang et al., Linformer: self-attention with linear complexity, 2020
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from edgewise import attend
+from edgewise.arguments import check_choice, check_divides, checked
+from edgewise.encodings import Learned
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Pattern, complete
+from edgewise.layers import (
+    AttentionBlock,
+    FeedForward,
+    GraphLayer,
+    LanguageModelHead,
+    TextEmbedding,
+    TextModel,
+    init_normal,
+)
+from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+
+Sharing = Literal["heads", "key_values", "layers"]
+
+
+@checked(depth=0)
+def linformer(
+    vocabulary: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    feed_forward: int = 512,
+    rank: int = 128,
+    sharing: Sharing = "heads",
+    length: int = 512,
+    act: str = "gelu",
+    dropout: float = 0.1,
+) -> TextModel:
+    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+
+    ``rank`` is k. ``sharing`` says what one projection serves: all heads of a layer, for keys and
+    for values one each; keys and values, too; or all layers, too. Texts have up to ``length``
+    tokens, as E and F have a column for each.
+    """
+    check_choice("sharing", sharing, get_args(Sharing))
+    layers = [
+        AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
+            LinformerAttention(width, heads, rank, length, sharing, dropout=dropout),
+            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            width,
+            dropout=dropout,
+        )
+        for _ in range(depth)
+    ]
+    shared = new_projection(rank, length) if sharing == "layers" else None
+    reader = LinformerReader(layers, length, shared)
+    embedding = TextEmbedding(
+        vocabulary,
+        width,
+        positions=Learned(length, width),
+        norm=nn.LayerNorm(width),
+        dropout=dropout,
+    )
+    return init_normal(TextModel(embedding, reader, LanguageModelHead(vocabulary, width)))
+
+
+def new_projection(rank: int, length: int) -> nn.Parameter:
+    """E or F, ``[rank, length]``: of a whole text it gives rows as large as the tokens' own."""
+    return nn.Parameter(torch.randn(rank, length) * length**-0.5)
+
+
+class LinformerAttention(GraphLayer):
+    r"""Attention whose keys and values are k mixtures of all tokens.
+
+    .. math:: \mathrm{head} = \mathrm{softmax}\big(Q (E K)^\top / \sqrt D\big)\, F V
+
+    A text of T tokens takes the first T columns of E and F, as if 0 came after it.
+
+    Args:
+        width: of input and output.
+        heads: a divisor of ``width``.
+        rank: k.
+        length: the most tokens of a text.
+        sharing: what one projection serves; for all layers it is given with each call.
+        dropout: on the attention weights, in training.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rank: int,
+        length: int,
+        sharing: Sharing = "heads",
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_divides("heads", heads, width, "the width", "change heads or width")
+        self.heads, self.head_width, self.dropout = heads, width // heads, dropout
+        self.qkv = JointLinear(width, (width, width, width))
+        self.output = nn.Linear(width, width)
+        own, both = sharing != "layers", sharing == "heads"
+        self.of_keys = new_projection(rank, length) if own else None  # E
+        self.of_values = new_projection(rank, length) if both else None  # F
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        real: Tensor | None = None,
+        shared: Tensor | None = None,
+    ) -> Tensor:
+        """``[B, T, width]`` from x of that shape.
+
+        Args:
+            x: features.
+            graph: which of the k rows each token reads.
+            real: ``[B, T]``, which of the tokens are not padding.
+            shared: E and F of all layers, where this one has none.
+        """
+        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
+        query, key, value = unbind_joint(joint)
+        if real is not None:
+            key, value = (each * real[..., None, None].to(x) for each in (key, value))
+        of_keys = shared if self.of_keys is None else self.of_keys
+        assert of_keys is not None
+        of_values = of_keys if self.of_values is None else self.of_values
+        tokens = x.shape[-2]
+        key = torch.einsum("kt,bthd->bkhd", of_keys[:, :tokens], key)
+        value = torch.einsum("kt,bthd->bkhd", of_values[:, :tokens], value)
+        dropout = self.dropout if self.training else 0.0
+        out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
+        projected: Tensor = self.output(out.flatten(-2))
+        return projected
+
+
+class LinformerReader(nn.Module):
+    """The layers, on texts that each have a row.
+
+    Args:
+        layers: called ``layer(x, graph, real=, shared=)``.
+        length: the most tokens of a text.
+        shared: E and F of all layers, or none.
+    """
+
+    def __init__(
+        self, layers: Sequence[nn.Module], length: int, shared: nn.Parameter | None = None
+    ) -> None:
+        super().__init__()
+        self.layers, self.length, self.shared = nn.ModuleList(layers), length, shared
+
+    def forward(
+        self,
+        x: Tensor,
+        layout: SequenceLayout | None = None,
+        *,
+        graph: Pattern | None = None,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """States of x, of its shape; those of padding are 0.
+
+        Args:
+            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+            layout: padding, packing and positions.
+            graph: none, as no token reads another by itself.
+            memory: none.
+        """
+        refuse_graph("linformer", graph)
+        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        refuse_cache("linformer", layout, memory)
+        rows, real, back = layout.in_rows(x)
+        if rows.shape[-2] > self.length:
+            raise ArgumentError(
+                "x",
+                expected=f"at most {self.length} nodes, as the projections have columns for",
+                got=f"{rows.shape[-2]} nodes",
+                remedy="make the model with a larger length",
+            )
+        for layer in self.layers:
+            rows = layer(rows, complete(), real=real, shared=self.shared)
+        return back(rows)

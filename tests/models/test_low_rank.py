@@ -1,0 +1,228 @@
+"""Linformer and Performer: their formulas, and how far they are from softmax attention."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise import graphs, models
+from edgewise.layers import Cache, SequenceLayout, TextModel
+from edgewise.models.linformer import LinformerAttention
+from edgewise.models.performer import (
+    CHUNK,
+    PerformerAttention,
+    linear_attention,
+    orthogonal_features,
+)
+from tests.errors import refused
+
+VOCABULARY = 11
+
+
+def small(name: str, **options: object) -> TextModel:
+    torch.manual_seed(0)
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
+    model = models.MODELS[name](VOCABULARY, **{**numbers, **options}).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, mean=0.1, std=0.4)
+    return model
+
+
+def ids(count: int, batch: int = 2) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randint(2, VOCABULARY, (batch, count))
+
+
+@pytest.mark.parametrize("sharing", ["heads", "key_values", "layers"])
+def test_linformer_is_its_formula(sharing: str) -> None:
+    torch.manual_seed(0)
+    layer = LinformerAttention(8, 2, 3, 10, sharing).double()
+    shared = torch.randn(3, 10, dtype=torch.float64)
+    x = torch.randn(2, 7, 8, dtype=torch.float64)
+    query, key, value = layer.qkv(x).view(2, 7, 3, 2, 4).unbind(-3)
+    of_keys = {"heads": layer.of_keys, "key_values": layer.of_keys, "layers": shared}[sharing]
+    of_values = layer.of_values if sharing == "heads" else of_keys
+    heads = []
+    for head in range(2):
+        projected_keys = of_keys[:, :7] @ key[:, :, head]
+        projected_values = of_values[:, :7] @ value[:, :, head]
+        scores = query[:, :, head] @ projected_keys.transpose(1, 2) / math.sqrt(4)
+        heads.append(scores.softmax(-1) @ projected_values)
+    expected = layer.output(torch.cat(heads, -1))
+    out = layer(x, graphs.complete(), shared=shared)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+def test_what_linformer_shares() -> None:
+    counts = {}
+    for sharing in ("heads", "key_values", "layers"):
+        model = small("linformer", sharing=sharing, rank=3, length=10)
+        counts[sharing] = sum(p.numel() for p in model.parameters())
+        real, padded = ids(4), torch.nn.functional.pad(ids(4), (0, 3))
+        mask = (torch.arange(7) < 4).long().expand(2, 7)
+        torch.testing.assert_close(model(padded, mask)[:, :4], model(real), rtol=0, atol=1e-12)
+    assert counts["heads"] - counts["key_values"] == 2 * 30
+    assert counts["key_values"] - counts["layers"] == 30
+
+
+def test_linformer_of_full_rank_is_attention() -> None:
+    torch.manual_seed(0)
+    layer = LinformerAttention(8, 2, 6, 6).double()
+    layer.of_keys.data = layer.of_values.data = torch.eye(6, dtype=torch.float64)
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    query, key, value = layer.qkv(x).view(2, 6, 3, 2, 4).unbind(-3)
+    heads = ew.attend(query, key, value, graphs.complete())
+    torch.testing.assert_close(layer(x, graphs.complete()), layer.output(heads.flatten(-2)))
+
+
+def test_performer_is_its_formula() -> None:
+    r"""φ(x) = exp(W x' - |x'|² / 2) / √m with x' = x / D^¼, and no factor taken out."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 150, 8, dtype=torch.float64)
+    for one_way in (False, True):
+        layer = PerformerAttention(8, 2, 5, one_way=one_way).double()
+        query, key, value = layer.qkv(x).view(2, 150, 3, 2, 4).unbind(-3)
+
+        def features(x: Tensor, weight: Tensor = layer.projection) -> Tensor:
+            x = x / 4**0.25
+            return (x @ weight.T - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(5)
+
+        pairs = torch.einsum("bihm,bjhm->bhij", features(query), features(key))
+        pairs = pairs.tril() if one_way else pairs
+        weights = pairs / pairs.sum(-1, keepdim=True)
+        heads = torch.einsum("bhij,bjhd->bihd", weights, value)
+        out = layer(x)
+        torch.testing.assert_close(out, layer.output(heads.flatten(-2)), rtol=0, atol=1e-12)
+
+
+def test_the_mean_over_features_is_the_softmax_kernel() -> None:
+    torch.manual_seed(0)
+    query, key = (0.3 * torch.randn(6, 4, dtype=torch.float64) for _ in range(2))
+    weight = orthogonal_features(200_000, 4).double()
+    maps = [(x @ weight.T - x.square().sum(-1, keepdim=True) / 2).exp() for x in (query, key)]
+    mean = maps[0] @ maps[1].T / len(weight)
+    torch.testing.assert_close(mean, (query @ key.T).exp(), rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize("count", [3, 8, 20])
+def test_features_are_orthogonal_in_blocks_and_as_long_as_gaussian_ones(count: int) -> None:
+    torch.manual_seed(0)
+    weight = orthogonal_features(count, 8).double()
+    assert weight.shape == (count, 8)
+    for block in weight.split(8):
+        products = block @ block.T
+        torch.testing.assert_close(products - products.diag().diag(), torch.zeros_like(products),
+                                   rtol=0, atol=1e-5)  # fmt: skip
+    lengths = orthogonal_features(20_000, 8).square().sum(-1)
+    assert float(lengths.mean()) == pytest.approx(8, rel=0.03)
+    assert float(lengths.var()) == pytest.approx(16, rel=0.1)  # of χ² with 8 degrees of freedom
+
+
+def test_orthogonal_features_are_nearer_than_independent_ones() -> None:
+    torch.manual_seed(0)
+    query, key = (0.15 * torch.randn(64, 16, dtype=torch.float64) for _ in range(2))
+    exact = (query @ key.T).exp()
+
+    def error(weight: Tensor) -> float:
+        maps = [(x @ weight.T - x.square().sum(-1, keepdim=True) / 2).exp() for x in (query, key)]
+        return float((maps[0] @ maps[1].T / len(weight) - exact).square().mean())
+
+    orthogonal = [error(orthogonal_features(16, 16).double()) for _ in range(200)]
+    independent = [error(torch.randn(16, 16).double()) for _ in range(200)]
+    assert sum(orthogonal) < 0.95 * sum(independent)
+
+
+@pytest.mark.parametrize("count", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
+def test_sums_up_to_each_token_are_those_of_a_loop(count: int) -> None:
+    torch.manual_seed(0)
+    query, key = (torch.rand(2, count, 3, 5, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(2, count, 3, 4, dtype=torch.float64)
+    out = linear_attention(query, key, value, one_way=True)
+    for i in {0, count // 2, count - 1}:
+        alone = linear_attention(
+            query[:, i : i + 1], key[:, : i + 1], value[:, : i + 1], one_way=False
+        )
+        torch.testing.assert_close(out[:, i : i + 1], alone, rtol=0, atol=1e-12)
+
+
+def test_a_one_way_performer_reads_nothing_from_the_future() -> None:
+    model = small("performer", one_way=True, features=6)
+    text = ids(150)
+    later = text.clone()
+    later[:, 70:] = 2 + (later[:, 70:] - 1) % (VOCABULARY - 2)
+    before, after = model(text), model(later)
+    torch.testing.assert_close(before[:, :70], after[:, :70], rtol=0, atol=1e-9)
+    assert not torch.allclose(before[:, 70], after[:, 70])
+    mask = (torch.arange(150) < torch.tensor([[150], [90]])).long()
+    packed = model(text[mask.bool()], sizes=[150, 90])
+    torch.testing.assert_close(packed, model(text, mask)[mask.bool()], rtol=0, atol=1e-10)
+
+
+def test_large_exponents_do_not_overflow() -> None:
+    torch.manual_seed(0)
+    layer = PerformerAttention(16, 2, 32)
+    nn.init.normal_(layer.qkv.weight, std=8)
+    out = layer(torch.randn(1, 40, 16))
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert layer.qkv.weight.grad.isfinite().all()
+
+
+def test_features_are_redrawn_in_training_alone() -> None:
+    model = small("performer", redraw_every=2, depth=1)
+    (layer,) = [m for m in model.modules() if isinstance(m, PerformerAttention)]
+    seen = [layer.projection]
+    model.train()
+    for _ in range(5):
+        model(ids(4))
+        seen.append(layer.projection)
+    same = [one is other for one, other in itertools.pairwise(seen)]
+    assert same == [True, True, False, True, False]
+    model.eval()
+    for _ in range(5):
+        model(ids(4))
+    assert layer.projection is seen[-1]
+    other = small("performer", redraw_every=2, depth=1)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(ids(4)), model(ids(4)))
+    never = small("performer", redraw_every=0, depth=1).train()
+    (kept,) = [m for m in never.modules() if isinstance(m, PerformerAttention)]
+    first = kept.projection
+    for _ in range(3):
+        never(ids(4))
+    assert kept.projection is first
+
+
+def test_one_text_without_a_batch() -> None:
+    for name in ("linformer", "performer"):
+        model = small(name)
+        x = torch.randn(2, 5, 8, dtype=torch.float64)
+        whole = model.reader(x)
+        torch.testing.assert_close(model.reader(x[0]), whole[0], rtol=0, atol=1e-12)
+        layout = SequenceLayout(x[..., 0].flatten(), sizes=[5, 5])
+        torch.testing.assert_close(model.reader(x.flatten(0, 1), layout).view_as(x), whole)
+
+
+def test_bad_input_is_refused() -> None:
+    with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger length"):
+        small("linformer", length=6).reader(torch.zeros(1, 7, 8).double())
+    with refused("sharing", expected="heads", got="head", remedy="heads"):
+        small("linformer", sharing="head")
+    for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
+        with refused(*options, expected="at least 1", got="0", remedy="larger"):
+            small(name, **options)
+    for name in ("linformer", "performer"):
+        model = small(name)
+        with refused("graph", expected="makes its own", got="Causal", remedy="gpt"):
+            model(ids(4), graph=graphs.causal())
+        with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
+            model(ids(4), cache=Cache())
+        with refused("attention_mask", expected="one piece", got="between", remedy="the end"):
+            model(ids(3), torch.tensor([[1, 0, 1], [1, 1, 1]]))
+        with refused("heads", expected="divisor", got="3", remedy="heads"):
+            small(name, heads=3)

@@ -1,0 +1,111 @@
+"""Universal Transformer: one layer, coordinates at each step, and tokens that stop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgewise import graphs, models
+from edgewise.encodings.sinusoidal import sinusoidal_positions
+from edgewise.layers import Cache, TextModel
+from tests.errors import refused
+
+VOCABULARY = 11
+
+
+def small(**options: object) -> TextModel:
+    torch.manual_seed(0)
+    numbers: dict[str, object] = {"width": 8, "depth": 3, "heads": 2, "feed_forward": 12}
+    model = models.universal(VOCABULARY, **{**numbers, **options}).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, mean=0.1, std=0.4)
+    return model
+
+
+def ids(count: int = 6) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randint(2, VOCABULARY, (2, count))
+
+
+def test_it_is_one_layer_with_coordinates_before_each_step() -> None:
+    model = small()
+    text = ids()
+    (layer,) = model.reader.stack.layers
+    h = model.embedding.tokens(text)
+    place = sinusoidal_positions(torch.arange(6), 8)
+    for step in (1, 2, 3):
+        time = sinusoidal_positions(torch.tensor([step]), 8)
+        given = h + place + time
+        middle = layer.attention.norm(given + layer.attention.sublayer(given, graphs.complete()))
+        h = layer.feed_forward.norm(middle + layer.feed_forward.sublayer(middle))
+    torch.testing.assert_close(model(text), h, rtol=0, atol=1e-12)
+    one = sum(p.numel() for p in small(depth=1).parameters())
+    assert sum(p.numel() for p in model.parameters()) == one
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.99])
+def test_halting_is_the_weighted_mean_of_the_states_until_a_token_stops(threshold: float) -> None:
+    model = small(halting=True, depth=4, threshold=threshold)
+    stack = model.reader.stack
+    nn.init.normal_(stack.halt.weight, std=1.0)
+    nn.init.constant_(stack.halt.bias, -1.0)
+    text = ids(40)
+    (layer,) = stack.layers
+    state = model.embedding.tokens(text)
+    count, width = text.shape[1], 8
+    place = sinusoidal_positions(torch.arange(count), width)
+    chances = [[[] for _ in range(count)] for _ in text]
+    out = torch.zeros_like(state)
+    for step in range(1, 5):
+        given = state + place + sinusoidal_positions(torch.tensor([step]), width)
+        stop, new = stack.halt(given).sigmoid().detach(), layer(given, graphs.complete())
+        after = state.clone()
+        for row in range(len(text)):
+            for token in range(count):
+                before = chances[row][token]
+                if sum(before) >= threshold or sum(before) == 1:
+                    continue
+                after[row, token] = new[row, token]
+                p = float(stop[row, token])
+                last = sum(before) + p >= threshold or step == 4
+                share = 1 - sum(before) if last else p
+                out[row, token] += share * new[row, token]
+                before.append(1 - sum(before) if last else p)
+        state = after
+    torch.testing.assert_close(model(text), out, rtol=0, atol=1e-12)
+    steps = {len(each) for row in chances for each in row}
+    assert len(steps) > 1, "tokens differ in how many steps they take"
+
+
+def test_steps_that_nobody_takes_are_not_computed() -> None:
+    model = small(halting=True, depth=50)
+    (layer,) = model.reader.stack.layers
+    calls = []
+    layer.register_forward_hook(lambda *_: calls.append(1))
+    nn.init.constant_(model.reader.stack.halt.bias, 50.0)
+    model(ids())
+    assert len(calls) == 1
+    nn.init.constant_(model.reader.stack.halt.bias, -50.0)
+    model(ids())
+    assert len(calls) == 51
+
+
+def test_on_a_causal_graph_nothing_comes_from_the_future() -> None:
+    for halting in (False, True):
+        model = small(halting=halting, graph=graphs.causal())
+        text = ids()
+        later = text.clone()
+        later[:, 3:] = 2 + (later[:, 3:] - 1) % (VOCABULARY - 2)
+        before, after = model(text), model(later)
+        torch.testing.assert_close(before[:, :3], after[:, :3], rtol=0, atol=1e-13)
+        assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+def test_bad_input_is_refused() -> None:
+    with refused("cache", expected="other keys at each step", got="Cache", remedy="gpt"):
+        small()(ids(), cache=Cache())
+    with refused("threshold", expected="probability", got="1.5", remedy="0.99"):
+        small(halting=True, threshold=1.5)
+    with refused("depth", expected="at least 1", got="0", remedy="larger"):
+        small(depth=0)
