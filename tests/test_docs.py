@@ -364,7 +364,7 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
             check_fields(arguments, fields)
         elif arguments.command == "predict":
             assert arguments.folder.name in trained
-    kinds = "molecules texts tags pairs writing images nodes links interactions series"
+    kinds = "molecules texts tags pairs writing images nodes gat-enzymes links interactions series"
     assert trained == set(kinds.split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -31,6 +32,21 @@ def graph() -> None:
         (folder / "nodes.csv").write_text("\n".join(["paper,topic,pages,age", *rows]))
         (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
     Path("friends.csv").write_text("\n".join(["source,target", *pairs]))
+    # Forty graphs of three nodes: class 1 is a triangle, class 2 a chain.
+    rings = [f"{3 * g + a}, {3 * g + b}" for g in range(0, 40, 2) for a, b in ((1, 3), (3, 1))]
+    steps = ((1, 2), (2, 1), (2, 3), (3, 2))
+    chains = [f"{3 * g + a}, {3 * g + b}" for g in range(40) for a, b in steps]
+    files = {
+        "A": rings + chains,
+        "graph_indicator": [g + 1 for g in range(40) for _ in range(3)],
+        "graph_labels": [g % 2 + 1 for g in range(40)],
+        "node_labels": [7, 8, 7] * 40,
+    }
+    Path("MINE/raw").mkdir(parents=True)
+    for name, lines in files.items():
+        Path(f"MINE/raw/MINE_{name}.txt").write_text("\n".join(map(str, lines)) + "\n")
+    chain = {"edges": [[0, 1], [1, 2]], "node_labels": [7, 8, 7]}
+    Path("new.jsonl").write_text("\n".join([json.dumps(chain)] * 3))
 
 
 def images() -> None:
@@ -49,6 +65,7 @@ def images() -> None:
 )
 def test_a_page_from_a_file_to_a_prediction(page, files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     files()
     text = (DOCS / page).read_text()
     few = ["--trainer.epochs", "1", "--trainer.accelerator", "cpu"]

@@ -29,6 +29,18 @@ class Task(ABC):
         """
         return model
 
+    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - most have nothing to say
+        """Look at the model and the first batch, before anything is trained.
+
+        Args:
+            model: what :meth:`complete` gave.
+            batch: of the data.
+
+        Raises:
+            ArgumentError: its loss would not mean what this task says of it.
+
+        """
+
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The mean loss to train on, a scalar."""

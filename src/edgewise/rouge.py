@@ -52,3 +52,13 @@ def oracle(article: Article, most: int) -> list[int]:
         taken.append(place)
         held = [held[n] + own[place][n] for n in (0, 1)]
     return sorted(taken)
+
+
+def shares(article: Article) -> list[float]:
+    """ROUGE-1 + ROUGE-2 of each sentence by itself, by those of the best one: from 0 to 1."""
+    wanted = [grams(words(article.summary), n) for n in (1, 2)]
+    found = [
+        sum(score(grams(words(text), n), wanted[n - 1]) for n in (1, 2))
+        for text in article.sentences
+    ]
+    return [one / max(*found, 1e-9) for one in found]

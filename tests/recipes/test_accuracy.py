@@ -104,3 +104,5 @@ def test_summaries(tmp_path):
     metrics = train(find("summarise-wikitext"), tmp_path / "summaries")
     for kind in ("rouge1", "rouge2", "rougeL"):
         assert metrics[f"test/{kind}"] > metrics[f"test/lead_{kind}"]
+    for kind in ("rouge2", "rougeL"):
+        assert metrics[f"test/{kind}"] > metrics[f"test/longest_{kind}"]

@@ -19,6 +19,7 @@ DATA = {
     "gin-mutag": "MUTAG",
     "gpt-shakespeare": "tinyshakespeare",
     "gru-sst2": "SST2",
+    "gru-ewt": "UD_English-EWT",
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
     "sage-facebook": "ego_facebook",

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils.data import DataLoader
 
 import edgewise
 from edgewise import data, models, tasks, training
+from edgewise.batches import Batch
 from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
 from edgewise.errors import MissingDataError, RunExistsError
+from edgewise.layers import Tokens
 from edgewise.recipes import Recipe
 from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
@@ -90,6 +93,27 @@ def pretrained(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
     (folder.parent / FILE).write_text(tokenizer.to_str())
     train(language(files, **{"data.tokenizer": str(folder.parent / FILE)}), folder)
     return folder
+
+
+def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    recipe = language(files, **{"model.graph": "window(2)"})
+    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    example = Batch((Tokens(torch.arange(8), torch.tensor([8])),), torch.arange(8))
+    loader = DataLoader([example], batch_size=None)  # type: ignore[arg-type, var-annotated]
+    net = tasks.LanguageModeling().complete(models.bert(11, **SIZES), {"longest": 8})
+    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+        training.fit(
+            net,
+            tasks.LanguageModeling(),
+            dict.fromkeys(("train", "val", "test"), loader),
+            RunFolder(tmp_path / "fitted"),
+            optimizer=training.Optimizer(),
+            trainer=training.TrainerSettings(epochs=1, monitor="val/loss", accelerator="cpu"),
+        )
 
 
 def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> None:

@@ -9,7 +9,7 @@ from edgewise import models, tasks
 from edgewise.batches import Article, SummaryBatch
 from edgewise.data.text.wiki_summaries import articles, sentences_of
 from edgewise.layers import ExtractiveSummarizer, Tokens
-from edgewise.rouge import oracle
+from edgewise.rouge import oracle, shares
 from tests.errors import refused
 from tests.places import needs
 
@@ -89,6 +89,25 @@ def test_the_oracle_takes_what_adds_most() -> None:
     assert oracle(article, 4) == [1, 3], "no sentence that would lower it"
 
 
+def test_what_a_sentence_is_worth_by_itself() -> None:
+    summary = "a lobster has two claws"
+    article = Article("Lobster", ("claws , two claws", "the sea", "a lobster has claws"), summary)
+    # By itself: two of 3 + 5 words and one of 2 + 4 pairs; nothing; four of 4 + 5, two of 3 + 4.
+    each = [2 * 2 / 8 + 2 * 1 / 6, 0.0, 2 * 4 / 9 + 2 * 2 / 7]
+    assert shares(article) == pytest.approx([one / each[2] for one in each])
+    assert shares(Article("Sea", ("the sea", "it"), summary)) == [0.0, 0.0]
+
+
+def test_the_length_of_a_sentence_counts() -> None:
+    torch.manual_seed(0)
+    trunk = models.bert(9, width=8, depth=0, heads=2)
+    model = ExtractiveSummarizer(trunk, depth=0, heads=2, dropout=0.0).eval()
+    ids, counts = torch.zeros(6, dtype=torch.long), torch.tensor([2])
+    # Without layers a sentence's state is that of its first token alone.
+    one, other = (model(Tokens(ids, torch.tensor(sizes)), counts) for sizes in ([2, 4], [4, 2]))
+    assert (one != other).all()
+
+
 def test_sentences_read_their_own_article_alone() -> None:
     torch.manual_seed(0)
     model = ExtractiveSummarizer(
@@ -155,4 +174,5 @@ def test_the_articles_of_wikitext() -> None:
     assert (len(tokens.sizes), len(batch.target)) == (sum(sentences) + 2, sum(sentences))
     labels = batch.target.split(sentences)
     for article, own in zip(batch.articles, labels, strict=True):
-        assert own.nonzero()[:, 0].tolist() == oracle(article, 3)
+        assert own.tolist() == pytest.approx(shares(article))
+        assert own.max() == 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from edgewise import models
+from edgewise import graphs, models
 from edgewise.batches import Batch
 from edgewise.layers import LanguageModel, TextClassifier, TokenClassifier, Tokens
 from edgewise.tasks import LanguageModeling, MaskedLanguageModeling, Tagging, TextClassification
@@ -92,6 +93,59 @@ def test_a_model_of_another_kind():
     net = nn.Linear(2, 2)
     with refused("model", expected="bert or gpt", got="Linear", remedy="of one kind"):
         LanguageModeling().complete(net, {"longest": 7})
+
+
+SMALL = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 8}
+CHUNKS = {"chunk": 2, "local_chunk": 2, "length": 32}
+TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
+
+
+@pytest.mark.parametrize(
+    ("read_over", "model"),
+    [
+        ((1, 2), lambda: models.bert(11, **SMALL)),
+        ((1, 2), lambda: models.gpt(11, **SMALL, graph=graphs.window(1))),
+        ((1, 3), lambda: models.gpt(11, **SMALL, graph=graphs.window(2) - graphs.window(1))),
+        ((1, 2), lambda: models.gpt(11, **SMALL, graph=graphs.blocks(3))),
+        ((1, 6), lambda: models.gpt(11, **SMALL, graph=graphs.causal() | graphs.hubs([5]))),
+        ((1, 2), lambda: models.gru(11, width=8, bidirectional=True)),
+        ((1, 2), lambda: models.reformer(11, **SMALL, **CHUNKS, one_way=False)),
+        ((1, 2), lambda: models.bp_transformer(11, **SMALL)),
+    ],
+)
+def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, model):
+    border, late = read_over
+    net = LanguageModeling().complete(model(), {"longest": 9})
+    batch = Batch((TEXTS,), torch.arange(13) % 11)
+    got = f"the first {border} tokens depend on token {late}"
+    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+        LanguageModeling().check(net, batch)
+    assert net.training
+    assert all(weight.grad is None for weight in net.parameters())
+    padded = replace(batch, inputs=(TEXTS.padded(0),))
+    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+        LanguageModeling().check(net, padded)
+    MaskedLanguageModeling().check(net, batch)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: models.gpt(11, **SMALL),
+        lambda: models.gpt(11, **SMALL, graph=graphs.causal() & graphs.window(2)),
+        lambda: models.llama(11, width=8, depth=1, heads=2),
+        lambda: models.lstm(11, width=8),
+        lambda: models.reformer(11, **SMALL, **CHUNKS),
+        lambda: models.bp_transformer(11, **SMALL, one_way=True),
+    ],
+)
+def test_a_model_that_reads_what_was_before_is_asked(model):
+    net = LanguageModeling().complete(model(), {"longest": 9})
+    drawn = torch.get_rng_state()
+    LanguageModeling().check(net, Batch((TEXTS,), torch.arange(13) % 11))
+    assert torch.equal(torch.get_rng_state(), drawn), "training draws the same numbers after it"
+    one = Tokens(torch.tensor([3]), torch.tensor([1]))
+    LanguageModeling().check(net, Batch((one,), torch.tensor([1])))
 
 
 @pytest.mark.parametrize("task", [TextClassification, Tagging])

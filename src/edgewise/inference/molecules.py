@@ -23,6 +23,24 @@ from edgewise.inference.predictor import Answer, Predictor
 from edgewise.tasks import Regression
 
 
+def read_smiles(value: Any) -> Any:
+    """RDKit's molecule.
+
+    Raises:
+        ArgumentError: it is no SMILES.
+
+    """
+    molecule = parse(value) if isinstance(value, str) else None
+    if molecule is None:
+        raise ArgumentError(
+            "input",
+            expected="a molecule as SMILES",
+            got=f"{str(value)[:80]!r}, which RDKit cannot read",
+            remedy="correct it",
+        )
+    return molecule
+
+
 class Measurement(NamedTuple):
     """A molecule, and what it is asked at: the values of the conditions by their names."""
 
@@ -77,14 +95,7 @@ class MoleculeProperties(Predictor):
 
     def prepare(self, value: Any) -> Known:
         smiles, given = value if isinstance(value, Measurement) else (value, {})
-        molecule = parse(smiles) if isinstance(smiles, str) else None
-        if molecule is None:
-            raise ArgumentError(
-                "input",
-                expected="a molecule as SMILES",
-                got=f"{str(smiles)[:80]!r}, which RDKit cannot read",
-                remedy="correct it",
-            )
+        molecule = read_smiles(smiles)
         at = {name: self._condition(name, given.get(name), smiles) for name in self.names}
         logs = [math.log(at[name]) for name in self.table.log_conditions]
         return Known(smiles, molecule, [at[name] for name in self.table.conditions] + logs)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from edgewise.errors import ArgumentError
 from edgewise.inference.continuations import Continuations
+from edgewise.inference.graph_classes import GraphClasses
 from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.image_answers import Captions, ImageClasses
 from edgewise.inference.link_suggestions import LinkSuggestions
 from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.node_classes import NodeClasses
+from edgewise.inference.penalised_logp import PenalisedLogP
 from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
@@ -22,11 +24,13 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     Captions,
     Continuations,
     Forecasts,
+    GraphClasses,
     HiddenWords,
     ImageClasses,
     LinkSuggestions,
     MoleculeProperties,
     NodeClasses,
+    PenalisedLogP,
     Recommendations,
     SentenceClasses,
     Summaries,

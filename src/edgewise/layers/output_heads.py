@@ -7,6 +7,7 @@ a text model, and are what is trained: called with :class:`edgewise.layers.Token
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.encodings import Sinusoidal, packed_positions
@@ -184,7 +185,9 @@ class ExtractiveSummarizer(nn.Module):
     """A logit for each sentence of an article: whether it is in the summary (BERTSUM).
 
     The words of a sentence read each other; then the sentences of an article do, each as the state
-    of its first token (Liu and Lapata, Text summarization with pretrained encoders, 2019).
+    of its first token, with its place in the article (Liu and Lapata, Text summarization with
+    pretrained encoders, 2019) and, beyond the paper, the logarithm of its number of tokens: a long
+    one says more, and a softmax over its words does not tell how many there are.
 
     Args:
         trunk: a text model; its head for tokens is taken away, as nothing would train it.
@@ -198,6 +201,7 @@ class ExtractiveSummarizer(nn.Module):
         trunk.head = None
         width = trunk.width
         self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
+        self.length = nn.Linear(1, width)
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
             for _ in range(depth)
@@ -206,7 +210,9 @@ class ExtractiveSummarizer(nn.Module):
 
     def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
         """``[S]`` for S sentences, of which each article has so many."""
-        x = self.pool(tokens.states(self.trunk), tokens.lengths())
+        sizes = tokens.lengths()
+        x = self.pool(tokens.states(self.trunk), sizes)
+        x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
         x = self.positions(x, packed_positions(counts).to(x.device))
         graph = batch(complete(), counts)
         for layer in self.layers:

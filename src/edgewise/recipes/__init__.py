@@ -10,7 +10,7 @@ from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, lapl
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
-from edgewise.recipes.ewt import tag_ewt
+from edgewise.recipes.ewt import gru_ewt, lstm_ewt, rnn_ewt, tag_ewt
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
 from edgewise.recipes.images import images
@@ -100,6 +100,9 @@ RECIPES: dict[str, Recipe] = {
         rnn_sst2,
         summarise_wikitext,
         tag_ewt,
+        lstm_ewt,
+        gru_ewt,
+        rnn_ewt,
         pairs,
         tags,
         texts,

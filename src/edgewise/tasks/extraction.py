@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extraction(Task):
-    r"""Outputs are scores ``[S]`` of sentences, and targets 1 for those of a summary.
+    r"""Outputs are scores ``[S]`` of sentences, and targets from 0 to 1: what each is worth.
 
     .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
 
-    On the test split the best ``chosen`` sentences, in their order, are the summary; ``lead_`` is
+    ``auc`` tells how well those worth more than a half are told from the others. On the test split
+    the best ``chosen`` sentences, in their order, are the summary; ``lead_`` is
     the same of the first ones, ``longest_`` of the longest ones, and ``oracle_`` of those that a
     greedy search for ROUGE finds with the reference in hand, which is what can be reached.
 

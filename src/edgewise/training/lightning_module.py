@@ -79,6 +79,7 @@ class TrainingModule(lightning.LightningModule):
         self.settings, self.schedule, self.steps = optimizer, schedule or ConstantSchedule(), steps
         self.measured: dict[str, float] = {}
         self.carried: dict[str, Cache] = {}
+        self.checked = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
@@ -97,6 +98,9 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        if not self.checked:
+            self.task.check(self.model, batch)
+            self.checked = True
         loss = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from edgewise.data import tu
-from edgewise.data.graphs.tu import _read
+from edgewise.data.graphs.graph_data import kept_form, node_features
+from edgewise.data.graphs.graph_files import read_graph_files
 from edgewise.errors import EdgewiseError, MissingDataError
 from tests.errors import refused
 from tests.places import ROOT
@@ -142,14 +143,18 @@ def test_the_tensors_are_those_of_pyg(name: str) -> None:
         pyg = pytest.importorskip("torch_geometric.io")
     raw = ROOT / name / "raw"
     theirs, slices, sizes = pyg.read_tu_data(str(raw), name)
-    graphs, attributes, y = _read(raw, name)
+    found = read_graph_files(raw, name)
     split = sizes["num_node_attributes"]
-    assert torch.equal(graphs.x, theirs.x[:, split:])
-    assert torch.equal(attributes, theirs.x[:, :split])
-    assert torch.equal(graphs.edge_index, theirs.edge_index)
-    assert torch.equal(graphs.node_start, slices["x"])
-    assert torch.equal(graphs.edge_start, slices["edge_index"])
-    assert torch.equal(y, theirs.y)
+    kinds = [column.unique().tolist() for column in found.labels.T]
+    assert torch.equal(
+        node_features(found.labels, torch.empty(len(found.labels), 0), kept_form([], kinds)),
+        theirs.x[:, split:],
+    )
+    assert torch.equal(found.attributes, theirs.x[:, :split])
+    assert torch.equal(found.edge_index, theirs.edge_index)
+    assert torch.equal(found.node_start, slices["x"])
+    assert torch.equal(found.edge_start, slices["edge_index"])
+    assert torch.equal(found.classes.unique(return_inverse=True)[1], theirs.y)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", "a\\b", "", ".."])

@@ -11,7 +11,6 @@ Benchmarking graph neural networks, 2020 (150 graphs, five folds).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,16 +18,16 @@ from torch import Tensor
 from edgewise.arguments import check_least
 from edgewise.data.codes import Codes
 from edgewise.data.folds import Folds
-from edgewise.data.graphs.tu import labelled
+from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.splits import Data, Splits
+from edgewise.data.splits import Splits
 
 NODES = 41
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 
 @dataclass(frozen=True)
-class CSL(Data):
+class CSL(GraphData):
     """A graph an example, and which of ten skips it is made with; made by formula.
 
     A model is called ``model(x, graph, batch=members)``, in which every node has the feature 1, and
@@ -49,8 +48,6 @@ class CSL(Data):
     split_seed: int = 0
     batch_size: int = 15
 
-    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
-
     def __post_init__(self) -> None:
         self._folds()
         check_least("data.copies", self.copies, 1, "choose for example 15")
@@ -68,7 +65,8 @@ class CSL(Data):
         codes, index = Codes(graphs), self._folds().split("stratified", y.tolist())
         train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
-        return Splits(sizes, train, val, test, self.batch_size, codes=codes)
+        fitted = kept_form([f"skip {skip}" for skip in SKIPS])
+        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted, codes=codes)
 
 
 def circulant(skip: int, order: Tensor) -> Tensor:

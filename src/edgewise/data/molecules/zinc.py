@@ -13,7 +13,8 @@ Benchmarking graph neural networks, 2020.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,12 +30,21 @@ from edgewise.data.files import find_raw, unreadable
 from edgewise.data.molecules.chem import rdkit
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.errors import MissingDataError, require
+from edgewise.errors import ArgumentError, MissingDataError, require
 
 NAME = "ZINC_jtvae12k"
 PARTS = ("train", "val", "test")
 FILES = [f"{part}.npz" for part in PARTS]
-ATOMS, BONDS = 28, 3  # kinds; aromatic rings are written with single and double bonds
+KINDS = (
+    *("C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +"),
+    *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
+    *("S H1 +", "C H1 -", "P H1 +"),
+)
+"""The kinds of atoms by their numbers: the element, the hydrogens that SMILES has to write beside
+it (of a carbon those of a centre of chirality), and the charge."""
+BOND_KINDS = ("SINGLE", "DOUBLE", "TRIPLE")
+"""Aromatic rings are written with single and double bonds."""
+ATOMS, BONDS = len(KINDS), len(BOND_KINDS)
 
 LOGP = 2.4570953396190123, 1.434324401111988
 SYNTHESIS = -3.0525811293166134, 0.8335207024513095
@@ -79,13 +89,20 @@ class ZINC(Data):
         sizes = {"in_width": ATOMS, "out_width": 1, "edge_width": BONDS if self.bonds else 0}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
+    def inputs(self, graphs: PackedGraphs, which: Tensor) -> Batch:
+        """What a model is given of some of the graphs, ``[B]``, but for their targets."""
+        x, graph, members, bonds = graphs.take(which)
+        keywords: dict[str, Any] = {"batch": members}
+        if self.bonds:
+            keywords["edge_attr"] = one_hot(bonds[:, 0], BONDS)
+        empty = torch.empty(len(which), 0)
+        return Batch((one_hot(x[:, 0], ATOMS), graph), empty, keywords=keywords)
+
     def _part(self, codes: Codes, which: Tensor, y: Tensor) -> Split:
         def make(index: Tensor) -> Batch:
-            x, graph, members, bonds = codes.graphs.take(which[index])
-            keywords: dict[str, Any] = {"batch": members, **codes.take(which[index])}
-            if self.bonds:
-                keywords["edge_attr"] = one_hot(bonds[:, 0], BONDS)
-            return Batch((one_hot(x[:, 0], ATOMS), graph), y[which[index], None], keywords=keywords)
+            given = self.inputs(codes.graphs, which[index])
+            keywords = {**given.keywords, **codes.take(which[index])}
+            return replace(given, target=y[which[index], None], keywords=keywords)
 
         own = y[which]
         return Split(len(which), make, TargetScale(float(own.mean()), float(own.std())))
@@ -124,6 +141,49 @@ def penalised_logp(molecule: Any) -> float:
     parts = logp(molecule), -sascorer.calculateScore(molecule), -max(0, beyond)
     scaled = zip(parts, (LOGP, SYNTHESIS, CYCLE), strict=True)
     return math.fsum((value - mean) / std for value, (mean, std) in scaled)
+
+
+def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Kinds of atoms ``[n, 1]``, edges ``[2, 2·bonds]`` and kinds of bonds ``[2·bonds, 1]``.
+
+    Args:
+        molecule: RDKit's, with the hydrogens that SMILES has to write as its explicit ones.
+
+    Raises:
+        ArgumentError: an atom or a bond that no molecule of the data has.
+
+    """
+    chem = rdkit()
+    # Written and read again, it has no hydrogens in brackets where none are needed.
+    molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule, canonical=False))
+    chem.Kekulize(molecule, clearAromaticFlags=True)
+    atoms = [_known("atom", _kind(atom), KINDS) for atom in molecule.GetAtoms()]
+    ends: list[tuple[int, int]] = []
+    bonds: list[int] = []
+    for bond in molecule.GetBonds():
+        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        ends += [(one, other), (other, one)]
+        bonds += [_known("bond", str(bond.GetBondType()), BOND_KINDS)] * 2
+    edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T.contiguous()
+    kinds = torch.tensor(atoms).byte(), torch.tensor(bonds).byte()
+    return kinds[0][:, None], edge_index, kinds[1][:, None]
+
+
+def _kind(atom: Any) -> str:
+    hydrogens, charge = atom.GetNumExplicitHs(), atom.GetFormalCharge()
+    written = f" H{hydrogens}" * bool(hydrogens)
+    return f"{atom.GetSymbol()}{written}{' +' * max(charge, 0)}{' -' * max(-charge, 0)}"
+
+
+def _known(what: str, kind: str, known: Sequence[str]) -> int:
+    if kind not in known:
+        raise ArgumentError(
+            "input",
+            expected=f"a molecule of the kinds of {what}s in ZINC: {', '.join(known)}",
+            got=kind,
+            remedy="leave it out; the model has never seen one",
+        )
+    return known.index(kind)
 
 
 def _read(path: Path) -> tuple[PackedGraphs, Tensor]:

@@ -1,0 +1,239 @@
+"""Many small graphs with a class each: what a run keeps of them, and new ones of the same form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.batches import Batch
+from edgewise.data.codes import Codes
+from edgewise.data.files import unreadable
+from edgewise.data.graphs.edge_splits import both_ways, distinct
+from edgewise.data.graphs.graph_files import read_graph_files
+from edgewise.data.splits import Data, Split
+from edgewise.errors import ArgumentError, MissingDataError
+
+
+class WholeGraph(NamedTuple):
+    """A graph as a model reads it: features ``[n, F]`` of its nodes, edges ``[2, e]``, its name."""
+
+    x: Tensor
+    edge_index: Tensor
+    name: str = "graph"
+
+
+@dataclass(frozen=True)
+class GraphData(Data):
+    """Classification of whole graphs; what it keeps is made by :func:`kept_form`."""
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+
+def kept_form(
+    labels: Sequence[str],
+    kinds: Sequence[Sequence[int]] = (),
+    attributes: Mapping[str, Sequence[float]] | None = None,
+) -> dict[str, Any]:
+    """What a run keeps of its graphs; see ``Splits.fitted``.
+
+    Args:
+        labels: the names of the classes.
+        kinds: the values that each column of the nodes' labels has.
+        attributes: ``mean`` and ``std`` of the nodes' attributes, where a model is given them.
+
+    """
+    return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
+
+
+def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -> Tensor:
+    """``[N, F]``: attributes, scaled, then labels, one-hot; 1 where nodes have no labels.
+
+    Args:
+        labels: ``[N, L]``, whole numbers.
+        attributes: ``[N, A]``.
+        kept: see :func:`kept_form`.
+
+    Raises:
+        ArgumentError: a label that no node had, or other numbers of columns than there were.
+
+    """
+    parts = []
+    if kept["scale"] is not None:
+        mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
+        _check_columns("node_attributes", attributes, len(mean))
+        parts.append((attributes - mean) / std)
+    _check_columns("node_labels", labels, len(kept["kinds"]))
+    for column, kinds in zip(labels.T, kept["kinds"], strict=True):
+        same = column[:, None] == torch.tensor(kinds)
+        if not same.any(1).all():
+            raise ArgumentError(
+                "node_labels",
+                expected=f"labels that were trained on: {', '.join(map(str, kinds))}",
+                got=str(int(column[~same.any(1)][0])),
+                remedy="leave the graph out, or train on graphs with such nodes",
+            )
+        parts.append(F.one_hot(same.long().argmax(1), len(kinds)).float())
+    if not kept["kinds"]:
+        parts.append(torch.ones(len(labels), 1))
+    return torch.cat(parts, dim=1)
+
+
+def _check_columns(name: str, values: Tensor, count: int) -> None:
+    if values.shape[1] != count:
+        raise ArgumentError(
+            name,
+            expected=f"{count} for each node, as were trained on",
+            got=str(values.shape[1]),
+            remedy="bring graphs of the same form",
+        )
+
+
+def needed(kept: Mapping[str, Any]) -> tuple[str, ...]:
+    """What :func:`graph_of` must be given beside others that it may be."""
+    of_nodes = {"node_labels": kept["kinds"], "node_attributes": kept["scale"]}
+    return ("edges", *(name for name, known in of_nodes.items() if known))
+
+
+def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
+    """A new graph.
+
+    Args:
+        given: ``edges``, pairs of nodes that are linked, from 0; ``node_labels``, a whole number a
+            node or a list of them; ``node_attributes``, a list of numbers a node; each where there
+            were such in training, as lists or as JSON. Without the last two ``nodes`` may say how
+            many nodes there are.
+        kept: see :func:`kept_form`.
+
+    Raises:
+        ArgumentError: something is missing or of another form.
+
+    """
+    labels, attributes = (
+        _rows(name, given[name], whole) if name in needed(kept) else None
+        for name, whole in (("node_labels", True), ("node_attributes", False))
+    )
+    pairs = _rows("edges", given["edges"], whole=True)
+    if pairs.shape[1] not in (0, 2):
+        raise _strange("edges", "pairs of nodes", f"{pairs.shape[1]} in each")
+    pairs = pairs.reshape(-1, 2)
+    of_nodes = [rows for rows in (labels, attributes) if rows is not None]
+    least = int(pairs.max()) + 1 if len(pairs) else 1
+    nodes = int(_rows("nodes", given.get("nodes") or 1, whole=True).max())
+    count = len(of_nodes[0]) if of_nodes else max(least, nodes)
+    if any(len(rows) != count for rows in of_nodes):
+        got = " and ".join(str(len(rows)) for rows in of_nodes)
+        raise _strange("node_attributes", "as many as node_labels, one for each node", got)
+    if not count:
+        raise _strange(needed(kept)[1], "one for each node", "none")
+    if len(pairs) and (int(pairs.min()) < 0 or least > count):
+        got = str(next(pair for pair in pairs.tolist() if min(pair) < 0 or max(pair) >= count))
+        raise _strange("edges", f"pairs of nodes from 0 to {count - 1}", got)
+    empty = torch.empty(count, 0)
+    x = node_features(
+        empty.long() if labels is None else labels,
+        empty if attributes is None else attributes,
+        kept,
+    )
+    return WholeGraph(x, _without_loops(both_ways(pairs.T)))
+
+
+def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGraph:
+    """A new graph, from PyTorch Geometric's ``Data`` as its ``TUDataset`` makes them.
+
+    Args:
+        given: with ``edge_index`` ``[2, E]``, and ``x`` ``[N, F]`` of the attributes as measured
+            and the labels one-hot, in this order; without labels and attributes ``num_nodes``.
+        kept: see :func:`kept_form`.
+        in_width: F of the model.
+
+    Raises:
+        ArgumentError: other features.
+
+    """
+    x = getattr(given, "x", None)
+    if x is None or not needed(kept)[1:]:
+        x = torch.ones(int(given.num_nodes), 1)
+    elif kept["scale"] is not None:
+        mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
+        if not kept["kinds"]:  # the one that stands for labels
+            x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
+        if x.shape[1] == in_width:
+            x = torch.cat([(x[:, : len(mean)] - mean) / std, x[:, len(mean) :]], dim=1)
+    if x.shape[1] != in_width or not bool(x.isfinite().all()):
+        got = f"{x.shape[1]}" if x.shape[1] != in_width else "NaN or infinity"
+        raise _strange("x", f"{in_width} numbers a node, as were trained on", got)
+    return WholeGraph(x.float(), _without_loops(given.edge_index))
+
+
+def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[WholeGraph]:
+    """New graphs, from a folder of files such as a set of TU Dortmund has; classes are not read.
+
+    Raises:
+        MissingDataError: there are none.
+        ArgumentError: those of several sets, or graphs of another form.
+
+    """
+    names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
+    if not names:
+        raise MissingDataError(
+            f"{folder}: no file NAME_A.txt. Remedy: name a folder with the files of such a set."
+        )
+    if len(names) > 1:
+        raise unreadable(
+            folder,
+            expected="the files of one set of graphs",
+            got=f"those of {', '.join(names)}",
+            remedy="put each into a folder of its own",
+        )
+    found = read_graph_files(folder, names[0], labelled=False)
+    empty = torch.empty(len(found.labels), 0)
+    x = node_features(
+        found.labels if kept["kinds"] else empty.long(),
+        found.attributes if kept["scale"] else empty,
+        kept,
+    )
+    sizes, degrees = found.node_start.diff().tolist(), found.edge_start.diff().tolist()
+    names = [f"graph {number}" for number in range(1, len(sizes) + 1)]
+    parts = x.split(sizes), found.edge_index.split(degrees, dim=1), names
+    return list(map(WholeGraph, *parts))
+
+
+def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:
+    """These graphs and their classes, with the codes that there will be."""
+
+    def make(index: Tensor) -> Batch:
+        x, graph, members, _edges = codes.graphs.take(which[index])
+        keywords = {"batch": members, **codes.take(which[index])}
+        return Batch((x, graph), y[which[index]], keywords=keywords)
+
+    return Split(len(which), make)
+
+
+def _without_loops(edge_index: Tensor) -> Tensor:
+    return distinct(edge_index[:, edge_index[0] != edge_index[1]])
+
+
+def _rows(name: str, value: Any, whole: bool) -> Tensor:
+    """``[rows, columns]`` from lists of numbers, or from such lists as JSON."""
+    try:
+        rows = torch.as_tensor(json.loads(value) if isinstance(value, str) else value)
+        rows = rows.double()
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise _strange(name, "a list of numbers", str(value)[:60]) from error
+    if whole and bool((rows != rows.round()).any()):
+        raise _strange(name, "whole numbers", str(float(rows[rows != rows.round()][0])))
+    if not bool(rows.isfinite().all()):
+        raise _strange(name, "finite numbers", "NaN or infinity")
+    rows = rows.reshape(len(rows) if rows.ndim else 1, -1 if rows.numel() else 0)
+    return rows.long() if whole else rows.float()
+
+
+def _strange(name: str, expected: str, got: str) -> ArgumentError:
+    return ArgumentError(name, expected=expected, got=got, remedy="correct it")

@@ -1,0 +1,98 @@
+"""Classes of whole graphs, with their probabilities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise.data.graphs.graph_data import (
+    GraphData,
+    WholeGraph,
+    graph_of,
+    graph_of_pyg,
+    graphs_in,
+    needed,
+)
+from edgewise.data.packed import PackedGraphs
+from edgewise.errors import ArgumentError
+from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.sentences import labelled
+from edgewise.tasks import Classification
+
+
+class GraphClasses(Predictor):
+    """The likeliest classes of a graph.
+
+    An input is a dict, an object of JSON or a row with what
+    :func:`edgewise.data.graphs.graph_data.graph_of` reads, or PyTorch Geometric's ``Data``.
+    """
+
+    data, task = GraphData, Classification
+    input = 'a graph, such as {"edges": [[0, 1], [1, 2]]} with the labels of its nodes'
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """A table or lines with a graph each, or a folder in the form of TU Dortmund."""
+        if not path.is_dir():
+            yield from super().from_file(path)
+            return
+        for graph in graphs_in(path, self.fitted.values):
+            yield None, {"input": graph.name}, graph
+
+    def listed(self, inputs: Any) -> Any:
+        return [inputs] if hasattr(inputs, "edge_index") else super().listed(inputs)
+
+    def columns(self) -> tuple[str, ...]:
+        return needed(self.fitted.values)
+
+    def from_row(self, row: Mapping[str, Any]) -> Any:
+        return row
+
+    def prepare(self, value: Any) -> WholeGraph:
+        if isinstance(value, WholeGraph):
+            return value
+        if hasattr(value, "edge_index"):
+            width = self.fitted.model_arguments["in_width"]
+            return graph_of_pyg(value, self.fitted.values, width)
+        if isinstance(value, str):
+            value = _object(value)
+        missing = [name for name in self.columns() if name not in value]
+        if missing:
+            raise ArgumentError(
+                "input",
+                expected=f"a graph with {', '.join(self.columns())}",
+                got=f"one without {', '.join(missing)}",
+                remedy="add what the graphs had that were trained on",
+            )
+        return graph_of(value, self.fitted.values)
+
+    def answer(self, examples: list[WholeGraph], *, top: int = 1) -> list[Answer]:
+        edges = [graph.edge_index for graph in examples]
+        none = [torch.empty(index.shape[1], 0) for index in edges]
+        packed = PackedGraphs.of([graph.x for graph in examples], edges, none)
+        x, graph, members, _ = packed.take(torch.arange(len(packed)))
+        scores = self.model(x, graph, batch=members)
+        return labelled(scores.softmax(-1), self.fitted.values["labels"], top)
+
+    def show(self, value: Any) -> str:
+        given = _object(value) if isinstance(value, str) else value
+        name = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", None)
+        return str(name or "graph")
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise ArgumentError(
+            "input",
+            expected="a graph as an object of JSON",
+            got=repr(text)[:60],
+            remedy='give for example {"edges": [[0, 1], [1, 2]]}, or files with --input',
+        )
+    return found
