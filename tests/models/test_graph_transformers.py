@@ -203,10 +203,10 @@ def test_exphormer_reads_edges_expander_and_virtual_nodes_of_each_graph() -> Non
     model = models.exphormer(
         WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, degree=4, virtual=2
     )
-    sizes = torch.tensor(SIZES)
-    virtual, nodes = model.places(sizes)
+    virtual, nodes, local, found, kinds = model.reads(graph)
     assert virtual.tolist() == [0, 1, 6, 7, 9, 10]
-    found, kinds = model.attention_graph(graph, sizes, virtual, nodes)
+    assert torch.equal(local.edge_index, nodes[graph.edge_index])
+    assert model.reads(graph)[3] is found
     expected = torch.zeros(17, 17, dtype=torch.long)
     first = 0
     for number, n in enumerate(SIZES):
@@ -256,8 +256,7 @@ def test_exphormer_of_many_nodes_makes_no_pairs() -> None:
     model = models.exphormer(4, 2, width=8, depth=1, heads=2, position="none")
     ring = graphs.window(1).bind(n).without_self_loops()
     model(torch.randn(n, 4), ring).sum().backward()
-    sizes = torch.tensor([n])
-    found, _ = model.attention_graph(ring, sizes, *model.places(sizes))
+    found = model.reads(ring)[3]
     assert found.num_edges < 9 * n
 
 

@@ -37,12 +37,18 @@ def shortest_paths(graph: Graph) -> Tensor:
     """
     found = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
-        found[pair_index(graph, members)] = _steps(members).flatten(1)
+        found[pair_index(graph, members)] = hops(members).flatten(1)
     return found
 
 
-def _steps(members: Members) -> Tensor:
-    """``[B, n, n]``, breadth first from all nodes at once: a product a step."""
+def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
+    """``[B, n, n]``, breadth first from all nodes at once: a product a step; -1 without a path.
+
+    Args:
+        members: of one size; ``[b, i, j]`` is from source j to target i.
+        wanted: ``[B, n, n]``, the pairs to search for, all if left out; others may be -1, too.
+
+    """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
     reached = torch.eye(n, device=reads.device).repeat(len(reads), 1, 1)
@@ -54,6 +60,8 @@ def _steps(members: Members) -> Tensor:
         if not bool(new.any()):
             break
         steps[new] = step
+        if wanted is not None and not bool((wanted & (steps == FAR)).any()):
+            break
     return steps
 
 
@@ -83,7 +91,7 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
         place = row[graph.target[mine]], local[graph.target[mine]], local[graph.source[mine]]
         edge[place] = number[mine]
 
-        before = _before(members, _steps(members))
+        before = _before(members, hops(members))
         paths = torch.full((count, n, n, longest), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
@@ -128,7 +136,7 @@ def resistance_distances(graph: Graph) -> Tensor:
         inverse = torch.linalg.pinv(torch.diag_embed(adjacency.sum(2)) - adjacency, hermitian=True)
         own = inverse.diagonal(dim1=1, dim2=2)
         resistance = own[:, :, None] + own[:, None] - 2 * inverse
-        resistance = resistance.clamp(min=0).masked_fill(_steps(members) == FAR, torch.inf)
+        resistance = resistance.clamp(min=0).masked_fill(hops(members) == FAR, torch.inf)
         found[pair_index(graph, members)] = resistance.flatten(1).float()
     return found
 

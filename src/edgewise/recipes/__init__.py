@@ -5,8 +5,17 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
-from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
+from edgewise.recipes.cora import (
+    exphormer_cora,
+    gat_cora,
+    gcn_cora,
+    gps_cora,
+    grand_cora,
+    graph_bert_cora,
+    magna_cora,
+)
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
+from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
@@ -49,18 +58,23 @@ RECIPES: dict[str, Recipe] = {
         digit_rows,
         digits,
         duplication,
+        exphormer_cora,
         forecast,
         gat_cora,
+        gat_dictionary,
         gat_enzymes,
         gat_zinc,
+        gatv2_dictionary,
         gcn_cora,
         gin_csl,
         gin_esol,
         gin_mutag,
         gin_zinc,
         gnn_csl,
+        gps_cora,
         gps_csl,
         gps_zinc,
+        graph_bert_cora,
         graphormer_csl,
         graphormer_zinc,
         laplacian_csl,
