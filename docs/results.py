@@ -39,8 +39,8 @@ Cross-validation tests on each fold in turn. The epoch is chosen without the tes
 looked at once, after that. Results in the literature that choose the epoch on the test folds are
 several points higher and not comparable.""",
     "Graphs that are drawn": """\
-What a network can and cannot do, in [what they can and cannot](expressiveness.md). Those to train on
-are drawn anew in every epoch, so that to fit them is to have learned the rule.""",
+What a network can and cannot do; [a page of its own](expressiveness.md) says why. Graphs to train
+on are drawn anew in every epoch, so that to fit them is to have learned the rule.""",
     "Links and recommendation": "",
     "Sequences": "",
     "Others": "",

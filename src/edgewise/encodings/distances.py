@@ -10,6 +10,8 @@ Distance encoding, 2020; Klein and Randić, Resistance distance, 1993.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +28,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 
 FAR = -1
+DENSE = 256  # nodes of a graph up to which a product of dense matrices is the faster
 
 
 def shortest_paths(graph: Graph) -> Tensor:
@@ -51,11 +54,13 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
     """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
+    sparse = sparse_matrix(reads[0]) if len(reads) == 1 and n > DENSE else None
     reached = torch.eye(n, device=reads.device).repeat(len(reads), 1, 1)
     steps = torch.full(reads.shape, FAR, dtype=torch.long, device=reads.device)
     steps[reached > 0] = 0
     for step in range(1, n):
-        reached = torch.bmm(reads, reached).clamp_(max=1)
+        product = torch.bmm(reads, reached) if sparse is None else (sparse @ reached[0])[None]
+        reached = product.clamp_(max=1)
         new = (reached > 0) & (steps == FAR)
         if not bool(new.any()):
             break
@@ -63,6 +68,12 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
         if wanted is not None and not bool((wanted & (steps == FAR)).any()):
             break
     return steps
+
+
+def sparse_matrix(matrix: Tensor) -> Tensor:
+    """The same as ``torch.sparse_csr``, without its warning that these are in beta state."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return matrix.to_sparse_csr()
 
 
 def path_edges(graph: Graph, longest: int) -> Tensor:

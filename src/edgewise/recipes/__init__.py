@@ -29,6 +29,7 @@ from edgewise.recipes.links import links
 from edgewise.recipes.long_texts import duplication, recall
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import transformer_multi30k
+from edgewise.recipes.neighbors_match import gat_match, gcn_match, gin_match, gps_match
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
 from edgewise.recipes.quickdraw import sketches
@@ -63,16 +64,20 @@ RECIPES: dict[str, Recipe] = {
         gat_cora,
         gat_dictionary,
         gat_enzymes,
+        gat_match,
         gat_zinc,
         gatv2_dictionary,
         gcn_cora,
+        gcn_match,
         gin_csl,
         gin_esol,
+        gin_match,
         gin_mutag,
         gin_zinc,
         gnn_csl,
         gps_cora,
         gps_csl,
+        gps_match,
         gps_zinc,
         graph_bert_cora,
         graphormer_csl,
