@@ -106,6 +106,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=50_000)
     parser.add_argument("--edges", type=int, default=600_000)
     parser.add_argument("--edge-features", type=int, default=0, help="a number of each edge's")
+    parser.add_argument(
+        "--layers", nargs=2, metavar="LAYER", help="only these two, one after the other"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
@@ -124,7 +127,7 @@ def main() -> None:
     )
     print(f"{'layers':28}{'PyG s/epoch':>13}{'ours s/epoch':>16}    faster   losses apart by")
     results = {}
-    for names in LAYERS:
+    for names in [tuple(arguments.layers)] if arguments.layers else LAYERS:
         name = " + ".join(dict.fromkeys(names))
         found = results[name] = compared(names, inputs, arguments.rounds)
         pyg, own = (f"{found[w]:.4f} ± {found[w + '_spread']:.0%}" for w in ("pyg", "edgewise"))

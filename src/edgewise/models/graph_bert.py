@@ -75,7 +75,7 @@ class GraphBERT(GraphLayer):
         """``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`."""
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
-        near, lists, code = self.places(graph)
+        near, lists, members, code = self.places(graph)
         x = self.input_dropout(x)
         states = self.embed(x).index_select(-2, near.nodes) + code.to(self.norm.weight)
         states = self.norm(states)
@@ -85,7 +85,7 @@ class GraphBERT(GraphLayer):
         for layer in self.layers:
             states = layer(states, lists)
             states = states if raw is None else states + raw
-        fused = aggregate(states.unsqueeze(-2), membership(near.sizes), reduce="mean").squeeze(-2)
+        fused = aggregate(states.unsqueeze(-2), members, reduce="mean").squeeze(-2)
         out: Tensor = self.head(fused)
         return out
 
@@ -99,19 +99,20 @@ class GraphBERT(GraphLayer):
         loops = graph.with_self_loops()
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
-    def places(self, graph: Graph) -> tuple[Intimates, Graph, Tensor]:
-        """The lists, the graph in which each is complete, and the sum of codes ``[S, width]``.
+    def places(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
+        """The lists, the graph in which each is complete, that of membership, and all codes' sum.
 
         They follow from the graph alone, and are kept for as long as it is.
         """
 
-        def make() -> tuple[Intimates, Graph, Tensor]:
+        def make() -> tuple[Intimates, Graph, Graph, Tensor]:
             near = intimate_nodes(graph, self.most, self.alpha)
             rank = ranges(torch.zeros_like(near.sizes), near.sizes)
             color = wl_colors(graph, self.rounds)[near.nodes]
             codes = [sinusoidal_positions(p, width) for p in (color, rank, near.hops)]
             lists = batch_of(complete(), near.sizes).to(graph.device)
-            return near, lists, torch.stack(codes).sum(0)
+            members = membership(near.sizes).to(graph.device)
+            return near, lists, members, torch.stack(codes).sum(0)
 
         width = self.norm.normalized_shape[0]
         return graph.cached(("graph_bert", self.most, self.alpha, self.rounds, width), make)
