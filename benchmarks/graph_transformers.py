@@ -38,6 +38,7 @@ from edgewise.models.gps import GINELayer, GPSLayer
 
 WIDTH, BONDS, HEADS, DEPTH = 64, 4, 4, 5
 BIAS_HEADS, BIAS_WIDTH, CLASSES = 8, 10, 22  # Graphormer-slim's heads; distances to 20, and none
+PARTS = ("gps", "graphormer", "exphormer")
 CLOSE = 1e-4  # how closely both must agree, relative to the largest number
 
 
@@ -308,6 +309,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100_000, help="of Exphormer's graph")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--peak", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -326,22 +328,24 @@ def main() -> None:
             flush=True,
         )
 
-    results = {"gps": gps(count, rounds), "graphormer": graphormer(count, rounds)}
-    row("step of GPS", results["gps"], "pyg")
-    row("Graphormer's bias", results["graphormer"], "padded")
-    theirs_bytes, ours_bytes = (
-        results["graphormer"][f"{name}_bytes"] for name in ("padded", "edgewise")
-    )
-    less = theirs_bytes / max(ours_bytes, 1)
-    print(f"  memory {theirs_bytes / 1e6:.1f} MB and {ours_bytes / 1e6:.1f} MB: {less:.1f}× less")
-    results["exphormer"] = found = exphormer_memory(arguments.nodes)
-    for width in (64, 128):
-        print(
-            f"Exphormer, {arguments.nodes} nodes, width {width}: "
-            f"peak {found[f'width_{width}_peak'] / 1e6:.0f} MB with 24 edges a node, "
-            f"{found[f'width_{width}']:.0f} bytes for each edge more "
-            f"(one vector of its width is {4 * width})"
-        )
+    results: dict[str, dict[str, float]] = {}
+    if "gps" in arguments.parts:
+        results["gps"] = gps(count, rounds)
+        row("step of GPS", results["gps"], "pyg")
+    if "graphormer" in arguments.parts:
+        results["graphormer"] = found = graphormer(count, rounds)
+        row("Graphormer's bias", found, "padded")
+        before, after = found["padded_bytes"], max(found["edgewise_bytes"], 1)
+        print(f"  memory {before / 1e6:.1f} and {after / 1e6:.1f} MB: {before / after:.1f}× less")
+    if "exphormer" in arguments.parts:
+        results["exphormer"] = found = exphormer_memory(arguments.nodes)
+        for width in (64, 128):
+            print(
+                f"Exphormer, {arguments.nodes} nodes, width {width}: "
+                f"peak {found[f'width_{width}_peak'] / 1e6:.0f} MB with 24 edges a node, "
+                f"{found[f'width_{width}']:.0f} bytes for each edge more "
+                f"(one vector of its width is {4 * width})"
+            )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 

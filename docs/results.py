@@ -84,6 +84,13 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
+    "gps-match": {
+        f"gps-match-{depth}": (
+            f"the same on trees of depth {depth}, one seed",
+            f"edgewise train gps-match --data.depth {depth} --out gps-match-{depth}",
+        )
+        for depth in (5, 6)
+    },
     "gin-zinc": {
         "zinc-trees": (
             "gradient-boosted trees on counts of neighbourhoods, the same splits",

@@ -18,7 +18,7 @@ gatv2_dictionary = Recipe(
     task=tasks.Classification(),
     optimizer=training.Optimizer("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=40, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=25, monitor="val/loss", better="lower"),
     protocol=Protocol(("test/accuracy",), "100 % (Brody et al., 2022)", BY, seeds=3),
 )
 
