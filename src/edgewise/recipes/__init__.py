@@ -5,15 +5,7 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
-from edgewise.recipes.cora import (
-    exphormer_cora,
-    gat_cora,
-    gcn_cora,
-    gps_cora,
-    grand_cora,
-    graph_bert_cora,
-    magna_cora,
-)
+from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
@@ -59,7 +51,6 @@ RECIPES: dict[str, Recipe] = {
         digit_rows,
         digits,
         duplication,
-        exphormer_cora,
         forecast,
         gat_cora,
         gat_dictionary,
@@ -75,11 +66,9 @@ RECIPES: dict[str, Recipe] = {
         gin_mutag,
         gin_zinc,
         gnn_csl,
-        gps_cora,
         gps_csl,
         gps_match,
         gps_zinc,
-        graph_bert_cora,
         graphormer_csl,
         graphormer_zinc,
         laplacian_csl,
