@@ -124,13 +124,14 @@ EW_INLINE bool pack(A* to, int row, HeadRows x, A scale) {
   const int whole = x.width / kWidth * kWidth, rest = x.width - whole;
   Vector wrong{};  // x - x is 0, or NaN
   for (int i = 0; i < x.n; ++i, to += row) {
+    const T* const from = x.row(i);
     for (int d = 0; d < whole; d += kWidth) {
-      const Vector y = load<kWidth>(x.row(i) + d) * scale;
+      const Vector y = load<kWidth>(from + d) * scale;
       store<kWidth>(to + d, y);
       wrong += y - y;
     }
     if (rest) {
-      const Vector y = load_some<kWidth>(x.row(i) + whole, rest) * scale;
+      const Vector y = load_some<kWidth>(from + whole, rest) * scale;
       store<kWidth>(to + whole, y);
       wrong += y - y;
     }
@@ -142,16 +143,18 @@ EW_INLINE bool pack(A* to, int row, HeadRows x, A scale) {
 EW_INLINE void pack_transposed(A* to, HeadRows x) {
   for (int i = 0; i < x.n; i += kWidth) {
     const int rows = x.n - i < kWidth ? x.n - i : kWidth;
+    const T* from[kWidth];
+    for (int r = 0; r < rows; ++r) from[r] = x.row(i + r);
     int d = 0;
     for (; d + kWidth <= x.width; d += kWidth) {
       Vector block[kWidth];
-      EW_EACH (r, kWidth) block[r] = r < rows ? load<kWidth>(x.row(i + r) + d) : Vector{};
+      EW_EACH (r, kWidth) block[r] = r < rows ? load<kWidth>(from[r] + d) : Vector{};
       transpose<kWidth, kWidth>(block);
       EW_EACH (r, kWidth) store<kWidth>(to + i64(d + r) * kTile + i, block[r]);
     }
     for (; d < x.width; ++d)
       for (int r = 0; r < kWidth; ++r)
-        to[i64(d) * kTile + i + r] = r < rows ? A(widen(x.row(i + r)[d])) : A(0);
+        to[i64(d) * kTile + i + r] = r < rows ? A(widen(from[r][d])) : A(0);
   }
 }
 
@@ -174,9 +177,11 @@ struct Columns {
   static EW_INLINE u64 below(int column) {
     return column <= 0 ? 0 : column >= 64 ? ~u64(0) : (u64(1) << column) - 1;
   }
-  EW_INLINE void add(Range range) {
+  static EW_INLINE Columns of_range(Range range) {
+    Columns to;
     for (int w = 0; w < kTile / 64; ++w)
-      word[w] |= below(range.end - 64 * w) & ~below(range.begin - 64 * w);
+      to.word[w] = below(range.end - 64 * w) & ~below(range.begin - 64 * w);
+    return to;
   }
   EW_INLINE void add(const Columns& other) {
     for (int w = 0; w < kTile / 64; ++w) word[w] |= other.word[w];
@@ -205,7 +210,7 @@ struct Portion {
 
 // What the targets of a group read of a tile: each, all together, and in runs of vectors that are
 // not empty (the first and the last trimmed to what is read). A target with `all` reads
-// all of these vectors.
+// all of these vectors, and its `own` need not be looked at.
 struct Reads {
   Columns own[kGroup], any;
   bool all[kGroup];
@@ -279,13 +284,37 @@ struct Tiles {
     const Range found = Range{x.begin, x.end}.within(p.first, p.first + p.count);
     return {found.begin - p.first + p.column, found.end - p.first + p.column};
   }
+  // `look` where a tile is one portion, as most are: each row reads one run of it, and what lies
+  // between the runs of a group is computed too.
+  EW_INLINE void look_at_runs(Reads& to, int row, int count) const {
+    const Portion& p = portion[0];
+    const Range rows = Range{p.piece->row_begin, p.piece->row_end}.within(row, row + count);
+    Range run[kGroup] = {}, any{kTile, 0};
+    for (int r = rows.begin; r < rows.end; ++r) {
+      const Range own = reach(p, r);
+      if (own.empty()) continue;
+      run[r - row] = own;
+      any = {own.begin < any.begin ? own.begin : any.begin, own.end > any.end ? own.end : any.end};
+    }
+    to.spans = !any.empty();
+    if (any.empty()) any = {0, 0};
+    to.span[0] = any;
+    to.any = Columns::of_range(any);
+    const Range wide = any.whole();
+    for (int r = 0; r < kGroup; ++r) {
+      to.all[r] = run[r].begin <= wide.begin && run[r].end >= wide.end;
+      if (!to.all[r]) to.own[r] = Columns::of_range(run[r]);
+    }
+  }
   // what the `count` rows from the place `row` on read of the first `columns` columns of the tile
   EW_OUTLINE void look(Reads& to, int row, int count, int columns) const {
+    if (portions == 1) return look_at_runs(to, row, count);
     for (int r = 0; r < kGroup; ++r) to.own[r] = Columns{};
     for (int i = 0; i < portions; ++i) {
       const Portion& p = portion[i];
       const Range rows = Range{p.piece->row_begin, p.piece->row_end}.within(row, row + count);
-      for (int r = rows.begin; r < rows.end; ++r) to.own[r - row].add(reach(p, r));
+      for (int r = rows.begin; r < rows.end; ++r)
+        to.own[r - row].add(Columns::of_range(reach(p, r)));
     }
     to.any = to.own[0];
     for (int r = 1; r < count; ++r) to.any.add(to.own[r]);
