@@ -1,11 +1,11 @@
 """A PyTorch Geometric model, and the same with its import line changed: seconds an epoch, CPU.
 
-    python -m benchmarks.drop_ins [--rounds 7] [--threads 2] [--json FILE]
+    python -m benchmarks.drop_ins [--edge-features 16] [--rounds 7] [--threads 2] [--json FILE]
 
-Full-batch training of two layers of width 64 in 8 heads, Adam included, on a random graph. Both
-begin with the same weights. A line is printed only after the two loss curves have agreed; then
-epochs are timed, turn by turn, and medians compared. The spread is half the distance of the
-quartiles.
+Full-batch training of two layers of width 64 in 8 heads, Adam included, on a random graph, without
+features on its edges or with so many (``edge_dim``). Both begin with the same weights. A line is
+printed only after the two loss curves have agreed; then epochs are timed, turn by turn, and medians
+compared. The spread is half the distance of the quartiles.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -24,35 +25,50 @@ from torch import Tensor, nn
 import edgewise.interop.pyg as ours
 from benchmarks.cpu.measure import spread
 
-LAYERS = ("GATConv", "GATv2Conv", "TransformerConv")
+LAYERS = (
+    ("GATConv", "GATConv"),
+    ("GATv2Conv", "GATv2Conv"),
+    ("TransformerConv", "TransformerConv"),
+    ("GATv2Conv", "TransformerConv"),
+)
 HEADS, WIDTH, CLASSES = 8, 64, 16
 AGREED, ALIKE = 5, 1e-3  # epochs whose losses must agree, and how closely, relative
 
 
 class Net(nn.Module):
-    """What a user of PyTorch Geometric writes; ``conv`` is what the import line names."""
+    """What a user of PyTorch Geometric writes; ``first`` and ``second`` are what is imported."""
 
-    def __init__(self, conv: type[nn.Module]) -> None:
+    def __init__(self, first: type[nn.Module], second: type[nn.Module], edge_dim: int) -> None:
         super().__init__()
-        self.first = conv(WIDTH, WIDTH // HEADS, heads=HEADS)
-        self.second = conv(WIDTH, WIDTH // HEADS, heads=HEADS)
+        options = {"heads": HEADS, "edge_dim": edge_dim or None}
+        self.first = first(WIDTH, WIDTH // HEADS, **options)
+        self.second = second(WIDTH, WIDTH // HEADS, **options)
         self.last = nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = F.elu(self.first(x, edge_index))
-        return self.last(F.elu(self.second(x, edge_index)))
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
+        x = F.elu(self.first(x, edge_index, edge_attr))
+        return self.last(F.elu(self.second(x, edge_index, edge_attr)))
 
 
-def epochs(conv: type[nn.Module], inputs: tuple[Tensor, ...], start: dict) -> Callable[[], float]:
+Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
+
+
+def net_of(who: ModuleType, names: tuple[str, str], inputs: Inputs) -> Net:
+    """With layers of these names of PyG's, or of ours."""
+    edge_attr = inputs[2]
+    first, second = (getattr(who, name) for name in names)
+    return Net(first, second, 0 if edge_attr is None else edge_attr.shape[1])
+
+
+def epochs(net: Net, inputs: Inputs, start: dict) -> Callable[[], float]:
     """Trains one epoch a call, and gives its loss."""
-    x, edge_index, y = inputs
-    net = Net(conv)
+    x, edge_index, edge_attr, y = inputs
     net.load_state_dict(start)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
 
     def epoch() -> float:
         optimizer.zero_grad()
-        loss = F.cross_entropy(net(x, edge_index), y)
+        loss = F.cross_entropy(net(x, edge_index, edge_attr), y)
         loss.backward()
         optimizer.step()
         return loss.item()
@@ -60,15 +76,15 @@ def epochs(conv: type[nn.Module], inputs: tuple[Tensor, ...], start: dict) -> Ca
     return epoch
 
 
-def compared(name: str, inputs: tuple[Tensor, ...], rounds: int) -> dict[str, float]:
+def compared(names: tuple[str, str], inputs: Inputs, rounds: int) -> dict[str, float]:
     """Seconds an epoch of both, once their losses have agreed."""
     torch.manual_seed(0)
-    start = Net(getattr(theirs, name)).state_dict()
-    runs = {who: epochs(getattr(who, name), inputs, start) for who in (theirs, ours)}
+    start = net_of(theirs, names, inputs).state_dict()
+    runs = {who: epochs(net_of(who, names, inputs), inputs, start) for who in (theirs, ours)}
     curves = [[run() for _ in range(AGREED)] for run in runs.values()]
     apart = max(abs(a - b) / abs(a) for a, b in zip(*curves, strict=True))
     if apart > ALIKE or curves[0][-1] >= curves[0][0]:
-        raise SystemExit(f"{name}: losses differ by {apart:.1e} of their size: {curves}")
+        raise SystemExit(f"{names}: losses differ by {apart:.1e} of their size: {curves}")
     times: dict[object, list[float]] = {who: [] for who in runs}
     for _ in range(rounds):
         for who, run in runs.items():
@@ -89,6 +105,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=50_000)
     parser.add_argument("--edges", type=int, default=600_000)
+    parser.add_argument("--edge-features", type=int, default=0, help="a number of each edge's")
+    parser.add_argument(
+        "--layers", nargs=2, metavar="LAYER", help="only these two, one after the other"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
@@ -97,15 +117,22 @@ def main() -> None:
     torch.manual_seed(1)
     y = torch.randint(CLASSES, (arguments.nodes,))
     x = F.one_hot(y, WIDTH) + torch.randn(arguments.nodes, WIDTH)
-    inputs = x, torch.randint(arguments.nodes, (2, arguments.edges)), y
-    print(f"{arguments.nodes} nodes, {arguments.edges} edges, {arguments.threads} threads")
-    print("layer             PyG s/epoch    ours s/epoch    faster   losses apart by")
+    edge_index = torch.randint(arguments.nodes, (2, arguments.edges))
+    features = arguments.edge_features
+    edge_attr = torch.randn(arguments.edges, features) if features else None
+    inputs = x, edge_index, edge_attr, y
+    print(
+        f"{arguments.nodes} nodes, {arguments.edges} edges with {features} features, "
+        f"{arguments.threads} threads"
+    )
+    print(f"{'layers':28}{'PyG s/epoch':>13}{'ours s/epoch':>16}    faster   losses apart by")
     results = {}
-    for name in LAYERS:
-        found = results[name] = compared(name, inputs, arguments.rounds)
-        pyg, own = (f"{found[w]:.3f} ± {found[w + '_spread']:.0%}" for w in ("pyg", "edgewise"))
+    for names in [tuple(arguments.layers)] if arguments.layers else LAYERS:
+        name = " + ".join(dict.fromkeys(names))
+        found = results[name] = compared(names, inputs, arguments.rounds)
+        pyg, own = (f"{found[w]:.4f} ± {found[w + '_spread']:.0%}" for w in ("pyg", "edgewise"))
         apart = f"{found['loss_difference']:.0e}"
-        print(f"{name:16}{pyg:>13}{own:>16}{found['ratio']:>9.2f}×{apart:>16}", flush=True)
+        print(f"{name:28}{pyg:>13}{own:>16}{found['ratio']:>9.2f}×{apart:>16}", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 

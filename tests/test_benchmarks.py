@@ -18,6 +18,10 @@ COMMANDS = [
     pytest.param(["gpt", "--rounds", "2", "--steps", "1"], marks=needs("tinyshakespeare")),
     ["decoding", "--rounds", "1", "--tokens", "8", "--batch", "1"],
     ["drop_ins", "--nodes", "500", "--edges", "3000", "--rounds", "2"],
+    ["drop_ins", "--nodes", "50", "--edges", "300", "--rounds", "2", "--edge-features", "3"],
+    ["graph_transformers", "--molecules", "4", "--rounds", "2", "--parts", "gps"],
+    ["graph_transformers", "--peak", "bias", "padded", "4"],
+    ["graph_transformers", "--peak", "exphormer", "100", "4", "8"],
 ]
 
 

@@ -52,7 +52,15 @@ def test_a_model_evaluated_in_a_mode_trains_afterwards(name: str) -> None:
         torch.testing.assert_close(mine, other)
 
 
-PACKED = ("exphormer", "gps", "graphormer", "laplacian_transformer", *models.TREE_MODELS)
+PACKED = (
+    "exphormer",
+    "fully_adjacent",
+    "gps",
+    "graph_bert",
+    "graphormer",
+    "laplacian_transformer",
+    *models.TREE_MODELS,
+)
 READS_NUMBERS = {
     "pinsage": "where its walks lead",
     "reformer": "which bucket a token is in",

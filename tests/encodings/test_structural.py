@@ -162,6 +162,17 @@ def test_walks_are_the_powers_of_the_walk_matrix() -> None:
         torch.testing.assert_close(found, torch.stack(expected, dim=1).float())
 
 
+def test_steps_of_a_large_graph_in_one_direction() -> None:
+    """Too large for products of dense matrices."""
+    many = nx.gnm_random_graph(300, 900, seed=0, directed=True)
+    graph = graphs.edges(torch.tensor(list(many.edges)).T, 300)
+    steps = encodings.shortest_paths(graph).view(300, 300)
+    lengths = dict(nx.all_pairs_shortest_path_length(many))
+    expected = [[lengths[source].get(target, -1) for source in range(300)] for target in range(300)]
+    assert steps.tolist() == expected
+    assert (steps == -1).any()
+
+
 def test_steps_and_the_edges_on_the_way() -> None:
     many = several()
     graph = made(*many)

@@ -273,3 +273,16 @@ def test_a_layer_can_be_copied_after_use(case: Case) -> None:
     layer = case.build(ours, IN).double()
     out = layer(x, index, **edge)
     assert torch.equal(copy.deepcopy(layer)(x, index, **edge), out)
+
+
+@pytest.mark.parametrize("fill", ["mean", 0.5])
+def test_features_of_loops_follow_what_is_written_into_the_edges(fill: str | float) -> None:
+    """They are filled once for features without a gradient, and anew where those have changed."""
+    case = Case("GATv2Conv", {"heads": 2, "edge_dim": EDGE, "fill_value": fill}, EDGE)
+    x, index, more = example(case)
+    mine, other = twins(case, "self_loops", DOUBLE)
+    before = mine(x, index, **more)
+    assert_same(before, other(x, index, **more), "output: ")
+    more["edge_attr"].mul_(3)
+    assert_same(mine(x, index, **more), other(x, index, **more), "output: ")
+    assert not torch.equal(mine(x, index, **more), before)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import aggregate, encodings, graphs, models
 from edgewise.data import PackedGraphs
 from edgewise.layers import MultiHeadAttention
 from edgewise.models.gps import GINELayer, GPSLayer
+from tests.layers.test_sparse import sparse
 
 WIDTH, HEADS, EDGE = 8, 2, 3
 SIZES = (4, 1, 6)
@@ -203,10 +207,10 @@ def test_exphormer_reads_edges_expander_and_virtual_nodes_of_each_graph() -> Non
     model = models.exphormer(
         WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, degree=4, virtual=2
     )
-    sizes = torch.tensor(SIZES)
-    virtual, nodes = model.places(sizes)
+    virtual, nodes, local, found, kinds = model.reads(graph)
     assert virtual.tolist() == [0, 1, 6, 7, 9, 10]
-    found, kinds = model.attention_graph(graph, sizes, virtual, nodes)
+    assert torch.equal(local.edge_index, nodes[graph.edge_index])
+    assert model.reads(graph)[3] is found
     expected = torch.zeros(17, 17, dtype=torch.long)
     first = 0
     for number, n in enumerate(SIZES):
@@ -251,13 +255,30 @@ def test_exphormer_without_expander_and_virtual_nodes_attends_along_edges_as_gps
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("make", [models.gps, models.exphormer])
+def test_each_node_has_an_output_where_nothing_is_pooled(make: Callable[..., nn.Module]) -> None:
+    torch.manual_seed(0)
+    x, graph, _ = packed()
+    x = F.dropout(x, 0.7)
+    model = make(x.shape[1], 2, width=WIDTH, depth=1, heads=HEADS, pool="none").double().eval()
+    found = model(x, graph, batch=SIZES)
+    assert found.shape == (len(x), 2)
+    torch.testing.assert_close(model(sparse(x), graph, batch=SIZES), found)
+    pooled = make(x.shape[1], 2, width=WIDTH, depth=1, heads=HEADS, pool="sum").double().eval()
+    pooled.load_state_dict(model.state_dict())
+    pooled.head = nn.Identity()
+    model.head = nn.Identity()
+    nodes = model(x, graph, batch=SIZES).split(list(SIZES))
+    expected = torch.stack([one.sum(0) for one in nodes])
+    torch.testing.assert_close(pooled(x, graph, batch=SIZES), expected)
+
+
 def test_exphormer_of_many_nodes_makes_no_pairs() -> None:
     n = 20_000
     model = models.exphormer(4, 2, width=8, depth=1, heads=2, position="none")
     ring = graphs.window(1).bind(n).without_self_loops()
     model(torch.randn(n, 4), ring).sum().backward()
-    sizes = torch.tensor([n])
-    found, _ = model.attention_graph(ring, sizes, *model.places(sizes))
+    found = model.reads(ring)[3]
     assert found.num_edges < 9 * n
 
 

@@ -71,14 +71,14 @@ typedef struct {
 } ew_term;
 
 // Vectors on edges: `full` [edges, heads, width], or features [edges, count] with a weight
-// [heads, width, count].
+// [count, heads, width].
 typedef struct {
   const void* full;
   void* full_grad;
   const void* features;  // A
   void* features_grad;   // A [batch, edges, count]
   const void* weight;    // A
-  void* weight_grad;     // A [groups, heads, width, count]
+  void* weight_grad;     // A [groups, count, heads, width]
   int64_t full_batch_stride;
   int64_t features_batch_stride;
   int64_t count;

@@ -46,8 +46,6 @@ struct AttendScratch {
   T* spread_grad;
   i32* spread_number;
   u32* head_word;  // [heads] of dropout
-
-  static constexpr int kSpread = 32;
 };
 
 struct Attend : AttendScratch {
@@ -162,8 +160,8 @@ struct Attend : AttendScratch {
     });
   }
   // Calls f(additive, edges, first) for the row's edges: all at once, or as many as there is room
-  // for where their vectors must be made.
-  template <class Body> EW_INLINE void each_spread(const Row& row, Body body) {
+  // for where their vectors must be made; `made` says that they were for this row before.
+  template <class Body> EW_INLINE void each_spread(const Row& row, Body body, bool made = false) {
     const A* weight = a.score_weight ? static_cast<const A*>(a.score_weight) : ones;
     Additive f{own, weight, a.activation, A(a.slope), nullptr, row.numbers, H, hp, D};
     if (!a.edge_key.features) {
@@ -173,7 +171,7 @@ struct Attend : AttendScratch {
     f.on_edge = spread;
     for (int first = 0; first < row.n(); first += kSpread) {
       const int n = row.n() - first < kSpread ? row.n() - first : kSpread;
-      expand(spread, a.edge_key, row, first, n, F);
+      if (!made || row.n() > kSpread) expand(spread, a.edge_key, row, first, n, F);
       f.numbers = {spread_number, n, n};
       body(f, row.nodes.from(first, n), first);
     }

@@ -105,6 +105,8 @@ struct AttendBackwardColumns : Attend {
     with_lanes(H, [&](auto lanes) {
       constexpr int N = lanes;
       for (int e = 0; e < row.n(); ++e) {
+        if (e + kAhead < row.numbers.limit)
+          prefetch(all + i64(row.numbers.index[e + kAhead]) * 2 * H, 2 * H);
         const A* from = all + i64(row.numbers.index[e]) * 2 * H;
         for (int h = 0; h < H; h += N) {
           store<N>(scores + i64(e) * hp + h, load<N>(from + h));

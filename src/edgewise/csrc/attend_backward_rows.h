@@ -197,10 +197,11 @@ struct AttendBackwardRows : Attend {
       zero(extra, F);
     }
     const T* key = node_row<const T>(a.key, row.batch, 0);
-    each_spread(row, [&](const Additive& f, Edges edges, int first) {
+    const auto each = [&](const Additive& f, Edges edges, int first) {
       additive.grad(f, key, a.key.node_stride, edges, scores + i64(first) * hp, to);
       if (expanded) unexpand(spread_grad, v, row, first, edges.n, side.edges, F);
-    });
+    };
+    each_spread(row, each, true);  // by the scores, which projected vectors are computed for again
     if (to.weight) add_scaled(static_cast<A*>(a.score_weight_grad) + row.group * F, extra, 1, F);
   }
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from edgewise.batches import Batch, WritingBatch
 from edgewise.data.graphs.csl import CSL as csl
+from edgewise.data.graphs.dictionary_lookup import DictionaryLookup as dictionary_lookup
 from edgewise.data.graphs.edge_list import EdgeList as edge_list
 from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
 from edgewise.data.graphs.gowalla import Gowalla as gowalla
 from edgewise.data.graphs.hollywood_actors import HollywoodActors as hollywood_actors
 from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
+from edgewise.data.graphs.neighbors_match import NeighborsMatch as neighbors_match
 from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
 from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
@@ -49,6 +51,7 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
     "csl": csl,
+    "dictionary_lookup": dictionary_lookup,
     "digit_rows": digit_rows,
     "digits": digits,
     "duplication": duplication,
@@ -65,6 +68,7 @@ DATA: dict[str, type[Data]] = {
     "masked_text": masked_text,
     "molecule_table": molecule_table,
     "multi30k": multi30k,
+    "neighbors_match": neighbors_match,
     "node_files": node_files,
     "pair_table": pair_table,
     "parallel": parallel,
@@ -98,6 +102,7 @@ __all__ = [
     "WritingBatch",
     "caption_digits",
     "csl",
+    "dictionary_lookup",
     "digit_rows",
     "digits",
     "duplication",
@@ -114,6 +119,7 @@ __all__ = [
     "masked_text",
     "molecule_table",
     "multi30k",
+    "neighbors_match",
     "neighbour_batches",
     "node_files",
     "pair_table",

@@ -20,6 +20,7 @@ from edgewise.encodings.distances import (
 )
 from edgewise.encodings.drawing import draw
 from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scaled_positions
+from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
     SignInvariant,
@@ -88,6 +89,7 @@ __all__ = [
     "Binary",
     "Buckets",
     "Centrality",
+    "Intimates",
     "Laplacian",
     "Learned",
     "Learned2d",
@@ -107,6 +109,7 @@ __all__ = [
     "degrees",
     "distance_encoding",
     "draw",
+    "intimate_nodes",
     "laplacian_eigenvectors",
     "laplacian_spectrum",
     "offsets",

@@ -10,6 +10,8 @@ Distance encoding, 2020; Klein and Randić, Resistance distance, 1993.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +28,7 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 
 FAR = -1
+DENSE = 256  # nodes of a graph up to which a product of dense matrices is the faster
 
 
 def shortest_paths(graph: Graph) -> Tensor:
@@ -37,24 +40,40 @@ def shortest_paths(graph: Graph) -> Tensor:
     """
     found = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
-        found[pair_index(graph, members)] = _steps(members).flatten(1)
+        found[pair_index(graph, members)] = hops(members).flatten(1)
     return found
 
 
-def _steps(members: Members) -> Tensor:
-    """``[B, n, n]``, breadth first from all nodes at once: a product a step."""
+def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
+    """``[B, n, n]``, breadth first from all nodes at once: a product a step; -1 without a path.
+
+    Args:
+        members: of one size; ``[b, i, j]`` is from source j to target i.
+        wanted: ``[B, n, n]``, the pairs to search for, all if left out; others may be -1, too.
+
+    """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
+    sparse = sparse_matrix(reads[0]) if len(reads) == 1 and n > DENSE else None
     reached = torch.eye(n, device=reads.device).repeat(len(reads), 1, 1)
     steps = torch.full(reads.shape, FAR, dtype=torch.long, device=reads.device)
     steps[reached > 0] = 0
     for step in range(1, n):
-        reached = torch.bmm(reads, reached).clamp_(max=1)
+        product = torch.bmm(reads, reached) if sparse is None else (sparse @ reached[0])[None]
+        reached = product.clamp_(max=1)
         new = (reached > 0) & (steps == FAR)
         if not bool(new.any()):
             break
         steps[new] = step
+        if wanted is not None and not bool((wanted & (steps == FAR)).any()):
+            break
     return steps
+
+
+def sparse_matrix(matrix: Tensor) -> Tensor:
+    """The same as ``torch.sparse_csr``, without its warning that these are in beta state."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return matrix.to_sparse_csr()
 
 
 def path_edges(graph: Graph, longest: int) -> Tensor:
@@ -83,7 +102,7 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
         place = row[graph.target[mine]], local[graph.target[mine]], local[graph.source[mine]]
         edge[place] = number[mine]
 
-        before = _before(members, _steps(members))
+        before = _before(members, hops(members))
         paths = torch.full((count, n, n, longest), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
@@ -128,7 +147,7 @@ def resistance_distances(graph: Graph) -> Tensor:
         inverse = torch.linalg.pinv(torch.diag_embed(adjacency.sum(2)) - adjacency, hermitian=True)
         own = inverse.diagonal(dim1=1, dim2=2)
         resistance = own[:, :, None] + own[:, None] - 2 * inverse
-        resistance = resistance.clamp(min=0).masked_fill(_steps(members) == FAR, torch.inf)
+        resistance = resistance.clamp(min=0).masked_fill(hops(members) == FAR, torch.inf)
         found[pair_index(graph, members)] = resistance.flatten(1).float()
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from edgewise.graphs.batch import Sizes
 from edgewise.layers.sequential import GraphLayer
 from edgewise.ragged import starts
 
-Pooling = Literal["mean", "sum", "max", "class", "last"]
+Pooling = Literal["mean", "sum", "max", "class", "last", "none"]
 REDUCTIONS: dict[str, Reduce] = {
     "mean": "mean",
     "sum": "sum",
@@ -109,12 +109,13 @@ class Pool(nn.Module):
     """Mean, sum or maximum over the nodes, the class token, which is the first, or the last node.
 
     Args:
-        how: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``.
+        how: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` leaves each
+            node its own output.
     """
 
     def __init__(self, how: Pooling = "mean") -> None:
         super().__init__()
-        check_choice("how", how, REDUCTIONS)
+        check_choice("how", how, get_args(Pooling))
         self.how = how
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
@@ -126,11 +127,14 @@ class Pool(nn.Module):
                 output reads which nodes; without it the N nodes are one graph.
 
         Returns:
-            ``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes.
+            ``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes;
+            x as it is with ``"none"``.
 
         Raises:
             ArgumentError: a batch of another number of nodes.
         """
+        if self.how == "none":
+            return x
         graph = members_of(x, batch)
         if self.how in ("class", "last"):
             graph = _one_of_each(graph, first=self.how == "class")

@@ -35,6 +35,7 @@ from edgewise.models.dynamic_conv import dynamic_conv
 from edgewise.models.edge_transformer import edge_transformer
 from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
+from edgewise.models.fully_adjacent import fully_adjacent
 from edgewise.models.gat import gat
 from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
@@ -43,6 +44,7 @@ from edgewise.models.gnn import gnn
 from edgewise.models.gps import gps
 from edgewise.models.gpt import gpt
 from edgewise.models.grand import grand
+from edgewise.models.graph_bert import graph_bert
 from edgewise.models.graph_gat import graph_gat
 from edgewise.models.graph_gin import graph_gin
 from edgewise.models.graph_gnn import graph_gnn
@@ -91,11 +93,13 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graph_transformer": graph_transformer,
     "edge_transformer": edge_transformer,
     "grand": grand,
+    "graph_bert": graph_bert,
 }
 """``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "exphormer": exphormer,
+    "fully_adjacent": fully_adjacent,
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
     "graph_gnn": graph_gnn,
@@ -226,6 +230,7 @@ __all__ = [
     "edge_transformer",
     "exphormer",
     "forecaster",
+    "fully_adjacent",
     "gat",
     "gatv2",
     "gcn",
@@ -234,6 +239,7 @@ __all__ = [
     "gps",
     "gpt",
     "grand",
+    "graph_bert",
     "graph_gat",
     "graph_gin",
     "graph_gnn",

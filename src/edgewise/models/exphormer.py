@@ -10,29 +10,24 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
-from typing import get_args
-
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice, checked
+from edgewise.arguments import checked
 from edgewise.biases import Projected
-from edgewise.encodings import Laplacian, RandomWalk
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import GraphLayer, Membership, Pool, check_edge_attr, packed_graph
+from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
-from edgewise.models.gps import GINELayer, GPSLayer, Position
+from edgewise.models.gps import GPS, Position
 from edgewise.ragged import ranges, starts
 
 KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
 
 
-class Exphormer(GraphLayer):
-    """See :func:`exphormer`."""
-
-    reads_edge_attr = True
+class Exphormer(GPS):
+    """GPS with another graph for its attention; see :func:`exphormer`."""
 
     def __init__(
         self,
@@ -52,36 +47,25 @@ class Exphormer(GraphLayer):
         dropout: float,
         attention_dropout: float,
     ) -> None:
-        super().__init__()
-        check_choice("position", position, get_args(Position))
-        self.embed = nn.Linear(in_width, width)
-        self.position: RandomWalk | Laplacian | None = None
-        if position != "none":
-            kind = RandomWalk if position == "random_walk" else Laplacian
-            self.position = kind(width, position_size)
-        self.expander, self.edge_width = expander(degree, seed), edge_width
-        self.virtual = nn.Parameter(torch.randn(virtual, width))
-        self.layers = nn.ModuleList(
-            GPSLayer(
-                width,
-                GINELayer(width, edge_width),
-                heads,
-                dropout=dropout,
-                attention_dropout=attention_dropout,
-            )
-            for _ in range(depth)
+        super().__init__(
+            in_width,
+            out_width,
+            edge_width=edge_width,
+            position=position,
+            position_size=position_size,
+            width=width,
+            depth=depth,
+            heads=heads,
+            attention_graph=expander(degree, seed),
+            pool=pool,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
         )
+        self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
             for _ in range(depth)
         )
-        self.pool = Pool(pool)
-        self.head = nn.Sequential(
-            nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
-        )
-
-    def encodings(self) -> dict[str, nn.Module]:
-        return {} if self.position is None else {"positions": self.position}
 
     def forward(
         self,
@@ -104,46 +88,47 @@ class Exphormer(GraphLayer):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width)
-        sizes = member_sizes(graph)
-        x = self.embed(x)
-        if self.position is not None:
-            x = self.position(x, self.position.code(graph) if positions is None else positions)
+        x = self.placed(x, graph, positions)
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
 
-        virtual, nodes = self.places(sizes)
+        virtual, nodes, local, reads, kinds = self.reads(graph)
+        members = len(virtual) // max(len(self.virtual), 1)
         states = x.new_zeros(len(virtual) + len(nodes), x.shape[-1])
-        states = states.index_copy(0, virtual, self.virtual.repeat(len(sizes), 1))
+        states = states.index_copy(0, virtual, self.virtual.repeat(members, 1))
         states = states.index_copy(0, nodes, x)
-        local = Edges(nodes[graph.edge_index], len(states), len(states))
-        attention_graph, kinds = self.attention_graph(graph, sizes, virtual, nodes)
         features = self.edge_features(edge_attr, kinds)
         for layer, weight in zip(self.layers, self.edge, strict=True):
             edge_key = Projected(features, weight)
-            states = layer(states, local, attention_graph, edge_attr, edge_key=edge_key)
+            states = layer(states, local, reads, edge_attr, edge_key=edge_key)
         out: Tensor = self.head(self.pool(states[nodes], batch))
         return out
 
-    def places(self, sizes: Tensor) -> tuple[Tensor, Tensor]:
-        """Where virtual nodes ``[G · V]``, V before each graph, and the others ``[N]`` are."""
-        count = len(self.virtual)
-        first = starts(sizes + count)
-        return ranges(first, torch.full_like(sizes, count)), ranges(first + count, sizes)
+    def reads(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
+        """Where virtual nodes ``[G · V]`` and others ``[N]`` are, both graphs, and kinds of edges.
 
-    def attention_graph(
-        self, graph: Graph, sizes: Tensor, virtual: Tensor, nodes: Tensor
-    ) -> tuple[Graph, Tensor]:
-        """Who attends to whom, E + degree · N + 2 V N edges, and the kind of each."""
-        near = nodes[graph.edge_index]
-        far = nodes[batch_of(self.expander, sizes).edge_index.to(nodes.device)]
+        V virtual nodes stand before each graph. The second graph is of who attends to whom, by
+        E + degree · N + 2 V N edges, of which each has a kind. Kept for as long as the graph is.
+        """
         count = len(self.virtual)
-        own = torch.arange(len(sizes), device=nodes.device).repeat_interleave(sizes) * count
-        hub = virtual[own[:, None] + torch.arange(count, device=nodes.device)].flatten()
-        node = nodes.repeat_interleave(count)
-        parts = [near, far, torch.stack([node, hub]), torch.stack([hub, node])]
-        kinds = [torch.full((part.shape[1],), kind) for kind, part in enumerate(parts)]
-        total = len(virtual) + len(nodes)
-        return Edges(torch.cat(parts, dim=1), total, total), torch.cat(kinds).to(nodes.device)
+
+        def make() -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
+            sizes = member_sizes(graph)
+            first = starts(sizes + count)
+            virtual = ranges(first, torch.full_like(sizes, count))
+            nodes = ranges(first + count, sizes)
+            near = nodes[graph.edge_index]
+            far = nodes[batch_of(self.attention_graph, sizes).edge_index.to(nodes.device)]
+            own = torch.arange(len(sizes), device=nodes.device).repeat_interleave(sizes) * count
+            hub = virtual[own[:, None] + torch.arange(count, device=nodes.device)].flatten()
+            node = nodes.repeat_interleave(count)
+            parts = [near, far, torch.stack([node, hub]), torch.stack([hub, node])]
+            kinds = [torch.full((part.shape[1],), kind) for kind, part in enumerate(parts)]
+            total = len(virtual) + len(nodes)
+            local, reads = (Edges(each, total, total) for each in (near, torch.cat(parts, dim=1)))
+            return virtual, nodes, local, reads, torch.cat(kinds).to(nodes.device)
+
+        return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
         """``[edges, edge_width + 4]``: those of the graph's own edges, and the kind, one-hot."""

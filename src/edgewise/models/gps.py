@@ -24,6 +24,7 @@ from edgewise.graphs import Graph, Pattern, complete, incidence
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
     GraphLayer,
+    Linear,
     Membership,
     MultiHeadAttention,
     NodeBatchNorm,
@@ -58,10 +59,11 @@ class GINELayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
         """``[..., N, width]`` from x of that shape and edges ``[E, edge_width]``."""
-        message = graph.gather_source(x)
         if self.edge is not None and edge_attr is not None:
-            message = message + self.edge(edge_attr)
-        read = aggregate(message.relu().unsqueeze(-2), incidence(graph)).squeeze(-2)
+            message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
+            read = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
+        else:  # a message is the same for whoever reads it: none is made for each edge
+            read = aggregate(x.relu().unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + read)
         return out
 
@@ -157,7 +159,7 @@ class GPS(GraphLayer):
     ) -> None:
         super().__init__()
         check_choice("position", position, get_args(Position))
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.position: RandomWalk | Laplacian | None = None
         if position != "none":
             kind = RandomWalk if position == "random_walk" else Laplacian
@@ -181,6 +183,16 @@ class GPS(GraphLayer):
     def encodings(self) -> dict[str, nn.Module]:
         return {} if self.position is None else {"positions": self.position}
 
+    def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
+        """``[N, width]``, the nodes' embeddings with where they are."""
+        x = self.embed(x)
+        if self.position is None:
+            return x
+        out: Tensor = self.position(
+            x, self.position.code(graph) if positions is None else positions
+        )
+        return out
+
     def forward(
         self,
         x: Tensor,
@@ -202,9 +214,7 @@ class GPS(GraphLayer):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width)
-        x = self.embed(x)
-        if self.position is not None:
-            x = self.position(x, self.position.code(graph) if positions is None else positions)
+        x = self.placed(x, graph, positions)
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)
@@ -231,7 +241,8 @@ def gps(
     """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
 
     ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
-    ``attention_graph`` is made for each graph of a batch by itself.
+    ``attention_graph`` is made for each graph of a batch by itself. With ``pool="none"`` each node
+    has an output, as in the classification of nodes.
     """
     return GPS(
         in_width,

@@ -7,6 +7,7 @@ from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectiona
 from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
+from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol
@@ -24,6 +25,7 @@ from edgewise.recipes.multi30k import (
     light_conv_multi30k,
     transformer_multi30k,
 )
+from edgewise.recipes.neighbors_match import gat_match, gcn_match, gin_match, gps_match
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
 from edgewise.recipes.quickdraw import sketches
@@ -56,15 +58,21 @@ RECIPES: dict[str, Recipe] = {
         duplication,
         forecast,
         gat_cora,
+        gat_dictionary,
         gat_enzymes,
+        gat_match,
         gat_zinc,
+        gatv2_dictionary,
         gcn_cora,
+        gcn_match,
         gin_csl,
         gin_esol,
+        gin_match,
         gin_mutag,
         gin_zinc,
         gnn_csl,
         gps_csl,
+        gps_match,
         gps_zinc,
         graphormer_csl,
         graphormer_zinc,

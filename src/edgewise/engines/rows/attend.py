@@ -32,6 +32,9 @@ from edgewise.engines.native.operator import (
 from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.rows.layout import Side, num_edges, num_rows, side_of
 
+PROJECTIONS = ("edge_key_weight", "edge_value_weight")
+"""Arguments ``[H, D, F]`` that the kernels have feature by feature, ``[F, H, D]``."""
+
 MOST_GROUPS = 64
 """Partial sums of a parameter's gradient: enough for as many threads, few enough to be small."""
 
@@ -50,8 +53,8 @@ def put_features(job: Job, name: str, x: Tensor) -> None:
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """The projections."""
-    job.array(f"{name.removesuffix('_weight')}.weight", x)
+    """The projections ``[H, D, F]``, feature by feature."""
+    job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
 ARGUMENTS = (
@@ -265,7 +268,9 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
         job.members["groups"] = groups
         for name, member in parameters.items():
-            copies[name] = job.scratch(member, groups, *given[name].shape, zeros=True)
+            shape = given[name].shape
+            kept = (*shape[2:], *shape[:2]) if name in PROJECTIONS else shape
+            copies[name] = job.scratch(member, groups, *kept, zeros=True)
     slots = side.slots
     if "key" in needed or "value" in needed:
         by_source = side_of(given["by_source"], side.rows)
@@ -273,10 +278,14 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
         slots = max(slots, by_source.slots)
     _room_for_pieces(job, slots, given)
     job.run("ew_attend_grad")
-    for name, each in copies.items():
-        shape = given[name].shape
-        made[name] = each if each.shape == shape else sum_copies(each).view(shape)
-    return made
+    return made | {name: summed(name, each, given[name].shape) for name, each in copies.items()}
+
+
+def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
+    """The gradient of this shape, from those of members of the batch or of groups of rows."""
+    if name in PROJECTIONS:
+        return sum_copies(copies).permute(1, 2, 0).contiguous()
+    return copies if copies.shape == shape else sum_copies(copies).view(shape)
 
 
 rows_attend = RowsAttend()

@@ -108,17 +108,24 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
     """Features of the edges that are no loops, then of a loop for each node, by ``fill_value``.
 
-    PyG fills by the second row of ``edge_index``, whichever way it reads along the edges.
+    PyG fills by the second row of ``edge_index``, whichever way it reads along the edges. Features
+    that have no gradient are filled once, for all layers and steps that are given them.
     """
     looped, kept, _ = fresh_loops(graph)
-    index = looped.edge_index[:, : kept.numel()]
-    index = index if forwards else index.flip(0)
-    features = features if kept.numel() == len(features) else features[kept]
-    # Filled for all nodes and cut: PyG fills for those with loops alone, and fails where an edge
-    # enters another node.
-    nodes = max(graph.num_targets, graph.num_sources)
-    joined: Tensor = add_self_loops(index, features, fill_value=fill, num_nodes=nodes)[1]
-    return joined[: looped.num_edges]
+
+    def make() -> Tensor:
+        index = looped.edge_index[:, : kept.numel()]
+        index = index if forwards else index.flip(0)
+        own = features if kept.numel() == len(features) else features[kept]
+        # Filled for all nodes and cut: PyG fills for those with loops alone, and fails where an
+        # edge enters another node.
+        nodes = max(graph.num_targets, graph.num_sources)
+        joined: Tensor = add_self_loops(index, own, fill_value=fill, num_nodes=nodes)[1]
+        return joined[: looped.num_edges]
+
+    if features.requires_grad or isinstance(fill, Tensor):
+        return make()
+    return _remembered(features, ("looped", looped, fill, forwards), make)
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,354 @@
+"""Graph Transformers beside what is written today: ratios, CPU.
+
+    python -m benchmarks.graph_transformers [--rounds 7] [--threads 2] [--json FILE]
+
+- A step of training of five layers of GPS on packed molecules, beside PyTorch Geometric's
+  ``GPSConv``, which pads them: new batches in every round, Adam included, equal weights.
+- Graphormer's bias on packed molecules, forward and backward with the gradient of its table, beside
+  the padded form ``[B, n, n, H]`` under PyTorch's ``scaled_dot_product_attention``.
+- Exphormer on 100,000 nodes: bytes that one more edge costs, forward and backward, at two widths.
+
+What is compared agrees before it is timed, turn by turn; medians, and half the distance of the
+quartiles. Peak memory is of a process of its own. Molecules are drawn: a random tree each, with
+some rings closed, of about 23 atoms and a long tail of larger ones, as in real tables. The drop-ins
+for layers with edge features have a benchmark of their own, ``benchmarks/drop_ins.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as theirs
+from torch import Tensor, nn
+
+from benchmarks.cpu.measure import spread, status
+from edgewise import attend, graphs
+from edgewise.biases import TableBias
+from edgewise.models import exphormer
+from edgewise.models.gps import GINELayer, GPSLayer
+
+WIDTH, BONDS, HEADS, DEPTH = 64, 4, 4, 5
+BIAS_HEADS, BIAS_WIDTH, CLASSES = 8, 10, 22  # Graphormer-slim's heads; distances to 20, and none
+PARTS = ("gps", "graphormer", "exphormer")
+CLOSE = 1e-4  # how closely both must agree, relative to the largest number
+
+
+# ---- molecules ----
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """A packed batch: atoms ``[N, WIDTH]``, bonds ``[2, E]`` and ``[E, BONDS]``, sizes ``[B]``."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor
+    sizes: Tensor
+
+    @property
+    def owner(self) -> Tensor:
+        """``[N]``, the molecule of each atom, as PyTorch Geometric has it."""
+        return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
+
+    @property
+    def fill(self) -> float:
+        """The share of a padded batch that is no padding."""
+        return float(self.sizes.double().mean() / self.sizes.max())
+
+
+def molecules(count: int, seed: int) -> Molecules:
+    """Draw a batch."""
+    drawn = torch.Generator().manual_seed(seed)
+    sizes = (torch.randn(count, generator=drawn) * 0.45 + 3.1).exp().round().long().clamp(4, 150)
+    pairs, first = [], 0
+    for n in sizes.tolist():
+        child = torch.arange(1, n)
+        chance = torch.rand(n - 1, generator=drawn)
+        parent = (child - 1 - (chance * child.clamp(max=3)).long()).clamp(min=0)
+        start = torch.arange(0, max(n - 5, 0), 7)  # a ring of six for every seven atoms
+        pairs += [torch.stack([parent, child]) + first, torch.stack([start, start + 5]) + first]
+        first += n
+    one_way = torch.cat(pairs, dim=1)
+    edge_index = torch.cat([one_way, one_way.flip(0)], dim=1)
+    x = torch.randn(first, WIDTH, generator=drawn)
+    edge_attr = torch.randn(edge_index.shape[1], BONDS, generator=drawn)
+    return Molecules(x, edge_index, edge_attr, sizes)
+
+
+# ---- GPS ----
+
+
+class OurGPS(nn.Module):
+    """Layers of Edgewise; the graphs are made of the batch, as a data set does it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            GPSLayer(WIDTH, GINELayer(WIDTH, BONDS), HEADS) for _ in range(DEPTH)
+        )
+
+    def forward(self, batch: Molecules) -> Tensor:
+        n = len(batch.x)
+        graph = graphs.Edges(batch.edge_index, n, n, (batch.sizes, batch.sizes))
+        pairs = graphs.batch(graphs.complete(), batch.sizes)
+        x = batch.x
+        for layer in self.layers:
+            x = layer(x, graph, pairs, batch.edge_attr)
+        return x
+
+
+class TheirGPS(nn.Module):
+    """The same of PyTorch Geometric."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            theirs.GPSConv(WIDTH, conv(), heads=HEADS) for _ in range(DEPTH)
+        )
+
+    def forward(self, batch: Molecules) -> Tensor:
+        x, owner = batch.x, batch.owner
+        for layer in self.layers:
+            x = layer(x, batch.edge_index, owner, edge_attr=batch.edge_attr)
+        return x
+
+
+def conv() -> nn.Module:
+    network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    return theirs.GINEConv(network, train_eps=True, edge_dim=BONDS)
+
+
+def copied(peer: TheirGPS) -> OurGPS:
+    """Ours with their weights."""
+    ours = OurGPS()
+    for own, other in zip(ours.layers, peer.layers, strict=True):
+        weights = {
+            "attention.qkv.weight": other.attn.in_proj_weight,
+            "attention.qkv.bias": other.attn.in_proj_bias,
+            "attention.output.weight": other.attn.out_proj.weight,
+            "attention.output.bias": other.attn.out_proj.bias,
+            "local.epsilon": other.conv.eps.reshape(()),
+        }
+        parts = {
+            "local_norm": other.norm1.module,
+            "attention_norm": other.norm2.module,
+            "norm": other.norm3.module,
+            "network": other.mlp,
+            "local.network": other.conv.nn,
+            "local.edge": other.conv.lin,
+        }
+        for part, module in parts.items():
+            weights |= {f"{part}.{name}": x for name, x in module.state_dict().items()}
+        own.load_state_dict(weights)
+    return ours
+
+
+def trained(model: nn.Module, count: int) -> Callable[[int], float]:
+    """One step on the batch of a round, and its loss."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def step(turn: int) -> float:
+        loss = model(molecules_of[count, turn]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+molecules_of: dict[tuple[int, int], Molecules] = {}
+"""Batches by their size and round, drawn before the clock starts."""
+
+
+def gps(count: int, rounds: int) -> dict[str, float]:
+    """Seconds a step of both."""
+    torch.manual_seed(0)
+    for turn in range(rounds + 3):
+        molecules_of[count, turn] = molecules(count, turn)
+    peer = TheirGPS()
+    steps = {"pyg": trained(peer, count), "edgewise": trained(copied(peer), count)}
+    losses = [[step(turn) for turn in range(3)] for step in steps.values()]
+    check("GPS", *(torch.tensor(each) for each in losses))
+    found = timed({name: lambda t, s=step: s(t + 3) for name, step in steps.items()}, rounds)
+    fills = [molecules_of[count, turn].fill for turn in range(rounds)]
+    return found | {"fill": sum(fills) / len(fills)}
+
+
+# ---- Graphormer's bias ----
+
+
+def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], float]:
+    """Attention with the bias, and gradients of queries, keys, values and table; and the fill."""
+    sizes = molecules(count, 0).sizes
+    n, total, longest = len(sizes), int(sizes.sum()), int(sizes.max())
+    torch.manual_seed(0)
+    qkv = [torch.randn(total, BIAS_HEADS, BIAS_WIDTH, requires_grad=True) for _ in range(3)]
+    table = torch.randn(CLASSES, BIAS_HEADS, requires_grad=True)
+    grad = torch.randn(total, BIAS_HEADS, BIAS_WIDTH)
+    classes = torch.randint(CLASSES, (int(sizes.square().sum()),))
+    pairs = graphs.batch(graphs.complete(), sizes)
+    there = torch.arange(longest) < sizes[:, None]  # [B, n]
+    both = there[:, :, None] & there[:, None, :]
+    padded_classes = torch.zeros(n, longest, longest, dtype=torch.long)
+    padded_classes[both] = classes
+
+    def packed() -> tuple[Tensor, ...]:
+        out = attend(*qkv, pairs, bias=TableBias(classes, table))
+        return out.detach(), *torch.autograd.grad(out, [*qkv, table], grad)
+
+    def padded() -> tuple[Tensor, ...]:
+        query, key, value = (
+            x.new_zeros(n, longest, BIAS_HEADS, BIAS_WIDTH).index_put((there,), x).transpose(1, 2)
+            for x in qkv
+        )
+        bias = F.embedding(padded_classes, table)  # [B, n, n, H]
+        bias = bias.masked_fill(~there[:, None, :, None], -torch.inf).permute(0, 3, 1, 2)
+        out = F.scaled_dot_product_attention(query, key, value, bias).transpose(1, 2)[there]
+        return out.detach(), *torch.autograd.grad(out, [*qkv, table], grad)
+
+    return {"padded": padded, "edgewise": packed}, float(sizes.double().mean() / longest)
+
+
+def graphormer(count: int, rounds: int) -> dict[str, float]:
+    """Seconds and bytes of both."""
+    runs, fill = of_bias(count)
+    for one, other in zip(*(run() for run in runs.values()), strict=True):
+        check("Graphormer's bias", one, other)
+    found = timed({name: lambda _, r=run: r() for name, run in runs.items()}, rounds)
+    memory = {f"{name}_bytes": float(peak("bias", name, str(count))) for name in runs}
+    return found | memory | {"fill": fill}
+
+
+# ---- Exphormer ----
+
+
+def of_exphormer(nodes: int, degree: int, width: int) -> Callable[[], None]:
+    """Forward and backward on a random graph in which each node reads ``degree`` others."""
+    torch.manual_seed(0)
+    model = exphormer(8, 1, width=width, depth=1, heads=HEADS, position="none", pool="none")
+    target = torch.arange(nodes).repeat_interleave(degree)
+    graph = graphs.edges(torch.stack([torch.randint(nodes, target.shape), target]), nodes)
+    x = torch.randn(nodes, 8)
+
+    def run() -> None:
+        model(x, graph).square().sum().backward()
+
+    return run
+
+
+def exphormer_memory(nodes: int) -> dict[str, float]:
+    """Bytes an edge of the graph, by how much the peak grows from 8 edges a node to 24."""
+    found = {}
+    for width in (64, 128):
+        few, many = (int(peak("exphormer", str(nodes), str(d), str(width))) for d in (8, 24))
+        found[f"width_{width}_peak"] = float(many)
+        found[f"width_{width}"] = (many - few) / (16 * nodes)
+    return found
+
+
+# ---- measuring ----
+
+
+def check(name: str, one: Tensor, other: Tensor) -> None:
+    """Refuse to time what does not agree."""
+    apart = float((one - other).abs().max() / one.abs().max())
+    if not apart < CLOSE:
+        raise SystemExit(f"{name}: results differ by {apart:.1e} of their size")
+
+
+def timed(runs: dict[str, Callable[[int], object]], rounds: int) -> dict[str, float]:
+    """Medians and spreads of both, and the ratio; turn by turn, after a round to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run(turn)
+            times[name].append(time.perf_counter() - began)
+    found = {}
+    for name, values in times.items():
+        found[name], found[f"{name}_spread"] = spread(values)
+    slow, fast = (found[name] for name in runs)
+    return found | {"ratio": slow / fast}
+
+
+def peak(*what: str) -> int:
+    """Bytes that one run adds, in a process of its own."""
+    threads = ["--threads", str(torch.get_num_threads())]
+    command = [sys.executable, "-m", "benchmarks.graph_transformers", *threads, "--peak", *what]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def measured_peak(kind: str, *what: str) -> int:
+    """What :func:`peak` starts: a small run loads what there is to load, then one is measured."""
+    if kind == "bias":
+        name, count = what
+        small, run = of_bias(2)[0][name], of_bias(int(count))[0][name]
+    else:
+        nodes, degree, width = (int(number) for number in what)
+        small, run = of_exphormer(100, degree, width), of_exphormer(nodes, degree, width)
+    small()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    before = status("VmRSS")
+    run()
+    return status("VmHWM") - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--molecules", type=int, default=128, help="in a batch")
+    parser.add_argument("--nodes", type=int, default=100_000, help="of Exphormer's graph")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--peak", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.peak:
+        print(measured_peak(*arguments.peak))
+        return
+    count, rounds = arguments.molecules, arguments.rounds
+    print(f"{arguments.threads} threads, batches of {count} molecules")
+
+    def row(title: str, found: dict[str, float], other: str) -> None:
+        slow, fast = (f"{found[w]:.4f} ± {found[w + '_spread']:.0%}" for w in (other, "edgewise"))
+        print(
+            f"{title}: {other} {slow} s, edgewise {fast} s: {found['ratio']:.2f}× as fast, "
+            f"padding filled to {found['fill']:.0%}",
+            flush=True,
+        )
+
+    results: dict[str, dict[str, float]] = {}
+    if "gps" in arguments.parts:
+        results["gps"] = gps(count, rounds)
+        row("step of GPS", results["gps"], "pyg")
+    if "graphormer" in arguments.parts:
+        results["graphormer"] = found = graphormer(count, rounds)
+        row("Graphormer's bias", found, "padded")
+        before, after = found["padded_bytes"], max(found["edgewise_bytes"], 1)
+        print(f"  memory {before / 1e6:.1f} and {after / 1e6:.1f} MB: {before / after:.1f}× less")
+    if "exphormer" in arguments.parts:
+        results["exphormer"] = found = exphormer_memory(arguments.nodes)
+        for width in (64, 128):
+            print(
+                f"Exphormer, {arguments.nodes} nodes, width {width}: "
+                f"peak {found[f'width_{width}_peak'] / 1e6:.0f} MB with 24 edges a node, "
+                f"{found[f'width_{width}']:.0f} bytes for each edge more "
+                f"(one vector of its width is {4 * width})"
+            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

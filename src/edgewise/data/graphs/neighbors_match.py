@@ -1,0 +1,102 @@
+"""NeighborsMatch: a tree whose root must pick one of all leaves, at the far end of a funnel.
+
+The root of a binary tree asks with a key; every leaf has a key and a value, and the answer is the
+value of the leaf with the root's key. Nodes read their children, so that the root, as many steps
+up as the tree is deep, has to be told all of 2 ** depth pairs through two edges, as nobody below it
+knows which is asked for. That a network cannot even fit this is called over-squashing.
+
+Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practical implications,
+2021
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_count
+from edgewise.batches import Batch
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.graphs import Graph, batch, membership, tree
+
+
+@dataclass(frozen=True)
+class NeighborsMatch(Data):
+    """A tree an example, drawn at random; its class is the value that its root asks for.
+
+    A model is called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · leaves]``, a key
+    and a value one-hot: the root, which comes first, has a key alone, a leaf both, all others none.
+
+    Those to train on are drawn anew in every epoch, those of validation and test once.
+
+    Attributes:
+        depth: steps from the root to each leaf; there are 2 ** depth leaves, and as many classes.
+        count: training trees in an epoch.
+        tested: trees to validate and to test on, each.
+        split_seed: which trees these are.
+        batch_size: trees in a batch.
+
+    """
+
+    depth: int = 4
+    count: int = 16000
+    tested: int = 1000
+    split_seed: int = 0
+    batch_size: int = 200
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "count", "tested", "batch_size"):
+            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+
+    @property
+    def leaves(self) -> int:
+        """How many there are."""
+        return int(2**self.depth)
+
+    def load(self) -> Splits:
+        def sample(index: Tensor, generator: Generator) -> Batch:
+            return self._batch(*self.draw(len(index), generator))
+
+        def fixed(seed: int) -> Split:
+            values, asked = self.draw(self.tested, Generator().manual_seed(seed))
+            return Split(self.tested, lambda i: self._batch(values[i], asked[i]))
+
+        return Splits(
+            {"in_width": 2 * self.leaves, "out_width": self.leaves},
+            SampledSplit.of(sample, self.count, self.batch_size),
+            fixed(2 * self.split_seed + 1),
+            fixed(2 * self.split_seed + 2),
+            batch_size=self.batch_size,
+        )
+
+    def draw(self, trees: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """The value of each leaf ``[trees, leaves]``, all different, and the key asked for."""
+        values = torch.rand(trees, self.leaves, generator=generator).argsort(1)
+        return values, torch.randint(self.leaves, (trees,), generator=generator)
+
+    def _batch(self, values: Tensor, asked: Tensor) -> Batch:
+        trees, leaves = values.shape
+        graph, members = packed_trees(self.depth, trees)
+        x = torch.zeros(trees, 2 * leaves - 1, 2, leaves)
+        x[:, 0, 0] = F.one_hot(asked, leaves).float()
+        x[:, -leaves:, 0] = torch.eye(leaves)
+        x[:, -leaves:, 1] = F.one_hot(values, leaves).float()
+        target = values.gather(1, asked[:, None])[:, 0]
+        inputs = x.flatten(2).flatten(0, 1), graph
+        return Batch(inputs, target, keywords={"batch": members})
+
+
+@lru_cache(maxsize=8)
+def packed_trees(depth: int, count: int) -> tuple[Graph, Graph]:
+    """``count`` binary trees as one graph in which nodes read their children, and its members."""
+    nodes = 2 ** (depth + 1) - 1
+    one = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
+    return batch([one] * count), membership([nodes] * count)

@@ -1,0 +1,128 @@
+"""Message passing with a fully adjacent last layer: what is far is read in one step.
+
+Formula: h_i' = norm(h_i + max(0, layer(h, G)_i)), with a complete graph for G in the last layer
+Graph: the input graph; in the last layer all nodes of each graph, or the input graph again
+Score: that of the layer: none (GCN, GIN), Additive (GAT, GATv2), Dot (the Transformer's)
+Normalisation: that of the layer; layer norm after each
+Update: residual around each layer
+Paper: Alon and Yahav, On the bottleneck of graph neural networks and its implications, 2021
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+
+from edgewise.arguments import check_choice, check_divides, checked
+from edgewise.encodings.members import member_sizes
+from edgewise.graphs import Pattern, complete
+from edgewise.graphs import batch as batch_of
+from edgewise.layers import (
+    GraphLayer,
+    Membership,
+    MultiHeadAttention,
+    Pool,
+    packed_graph,
+    refuse_edge_attr,
+)
+from edgewise.layers.pooling import Pooling
+from edgewise.models.gat import GATLayer
+from edgewise.models.gatv2 import GATv2Layer
+from edgewise.models.gcn import GCNLayer
+from edgewise.models.gin import GINLayer
+
+Layer = Literal["gcn", "gin", "gat", "gatv2", "transformer"]
+Last = Literal["complete", "graph"]
+
+
+def gin_layer(width: int) -> GINLayer:
+    """A sum over neighbours under a network of two layers."""
+    return GINLayer(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
+
+
+LAYERS: dict[str, Callable[[int, int], GraphLayer]] = {
+    "gcn": lambda width, _heads: GCNLayer(width, width),
+    "gin": lambda width, _heads: gin_layer(width),
+    "gat": lambda width, heads: GATLayer(width, width // heads, heads),
+    "gatv2": lambda width, heads: GATv2Layer(width, width // heads, heads),
+    "transformer": MultiHeadAttention,
+}
+
+
+class FullyAdjacent(GraphLayer):
+    """See :func:`fully_adjacent`."""
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        layer: Layer,
+        last: Last,
+        width: int,
+        depth: int,
+        heads: int,
+        pool: Pooling,
+    ) -> None:
+        super().__init__()
+        check_choice("layer", layer, get_args(Layer))
+        check_choice("last", last, get_args(Last))
+        check_divides("heads", heads, width, "the width", "change heads or width")
+        self.last = last
+        self.embed = nn.Linear(in_width, width)
+        self.layers = nn.ModuleList(LAYERS[layer](width, heads) for _ in range(depth))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(depth))
+        self.pool, self.head = Pool(pool), nn.Linear(width, out_width)
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        refuse_edge_attr(edge_attr)
+        graph = packed_graph(x, graph, batch)
+        graphs = [graph] * len(self.layers)
+        if self.last == "complete":
+            sizes = member_sizes(graph)
+            whole = graph.cached("fully_adjacent", lambda: batch_of(complete(), sizes))
+            graphs[-1] = whole.to(x.device)
+        x = self.embed(x)
+        for layer, norm, read in zip(self.layers, self.norms, graphs, strict=True):
+            x = norm(x + layer(x, read).relu())
+        out: Tensor = self.head(self.pool(x, batch))
+        return out
+
+
+@checked()
+def fully_adjacent(
+    in_width: int,
+    out_width: int,
+    *,
+    layer: Layer = "gatv2",
+    last: Last = "complete",
+    width: int = 32,
+    depth: int = 4,
+    heads: int = 4,
+    pool: Pooling = "mean",
+) -> FullyAdjacent:
+    """Called ``model(x [N, in_width], graph, batch=...)``.
+
+    ``last="graph"`` is the same network without the remedy. Through a complete last layer a node
+    sees all others, but tells them apart only where the layer weighs them: GCN and GIN add them up.
+    """
+    return FullyAdjacent(
+        in_width,
+        out_width,
+        layer=layer,
+        last=last,
+        width=width,
+        depth=depth,
+        heads=heads,
+        pool=pool,
+    )
