@@ -160,7 +160,10 @@ ON_A_GRAPH = [
     *models.LINK_MODELS,
     *models.RECOMMENDERS,
 ]
-REFUSE_ANY = ["rnn", "lstm", "gru", "reformer", "bp_transformer", "light_conv", "dynamic_conv"]
+REFUSE_ANY = {
+    *("rnn", "lstm", "gru", "reformer", "bp_transformer"),
+    *("light_conv", "dynamic_conv", "linformer", "performer"),
+}
 """They have a graph of their own."""
 OF_TEXT = [n for n in (*models.TEXT_MODELS, *models.ENCODER_DECODER_MODELS) if n not in REFUSE_ANY]
 WITH_A_PATTERN = [

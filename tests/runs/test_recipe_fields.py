@@ -169,7 +169,9 @@ def test_seeds_that_no_generator_takes(seed):
 def as_typed(value):
     """As one would write it on the command line."""
     shown = show_value(value)
-    return ",".join(shown) if isinstance(shown, list) else "none" if shown is None else str(shown)
+    if isinstance(shown, list):
+        return ",".join(str(item) for item in shown)
+    return "none" if shown is None else str(shown)
 
 
 @pytest.mark.parametrize("name", RECIPES)
