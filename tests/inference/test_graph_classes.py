@@ -133,6 +133,29 @@ def test_pyg(run: edgewise.inference.Run) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        ({"edge_index": torch.tensor([[0], [4]])}, "got target 4 at edge 0"),
+        ({"edge_index": torch.zeros(3, 2).long()}, "a tensor of shape [2, E]"),
+        ({"edge_index": torch.zeros(2, 1)}, "`edge_index`: expected integers"),
+        ({"edge_index": None}, "a tensor of shape [2, E]"),
+        ({"x": torch.zeros(4)}, "features [N, F] of at least one node"),
+        ({"x": torch.zeros(0, 4)}, "features [N, F] of at least one node"),
+    ],
+)
+def test_a_graph_of_pyg_that_is_none_is_named_and_the_others_are_answered(
+    run: edgewise.inference.Run, changed: dict[str, Any], said: str
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = pytest.importorskip("torch_geometric.data")
+    good = {"x": torch.zeros(4, 4), "edge_index": torch.tensor([[0, 1], [1, 0]])}
+    wrong, answer = run.predict([theirs.Data(**(good | changed)), theirs.Data(**good)])
+    assert said in wrong["error"]
+    assert "label" in answer
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
         (
             {"node_labels": [5, 9, 9, 6]},
             "expected labels that were trained on: 5, 9",
@@ -161,8 +184,9 @@ def test_a_graph_of_another_form_is_named_and_the_others_are_answered(
 def test_what_is_no_graph(
     run: edgewise.inference.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = run.predict(["chain", {"edges": [[0, 1]]}, '{"edges": []}'])
+    answers = run.predict(["chain", {"edges": [[0, 1]]}, '{"edges": []}', 5, None])
     said = ["an object of JSON", "without node_labels, node_attributes", "node_attributes"]
+    said += ["an object of JSON; got 5", "an object of JSON; got None"]
     assert all(word in a["error"] for word, a in zip(said, answers, strict=True))
     with pytest.raises(MissingDataError, match=r"no file NAME_A\.txt"):
         run.predict(tmp_path)
@@ -216,3 +240,12 @@ def test_skips_of_circulant_graphs(tmp_path: Path) -> None:
     assert answer["probability"] == pytest.approx(float(wanted[0].max()), abs=1e-4)
     assert answer["label"] == f"skip {(2, 3, 4, 5, 6, 9, 11, 12, 13, 16)[int(wanted[0].argmax())]}"
     assert "label" in run.predict([{"edges": [], "nodes": 3}])[0]
+    strange: list[dict[str, Any]] = [
+        {"edges": [[0, 5]], "nodes": 2},
+        {"edges": [], "nodes": -3},
+        {"edges": [], "nodes": [3, 4]},
+        {"edges": [[0, 10**14]]},
+    ]
+    said = ["at least 6", "at least 1", "one number", "number them from 0"]
+    for answer, words in zip(run.predict(strange), said, strict=True):
+        assert words in answer["error"]

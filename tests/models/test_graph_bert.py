@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from edgewise import encodings, graphs, models
+from edgewise.errors import ArgumentError
 
 
 @pytest.fixture
@@ -86,3 +87,11 @@ def test_links_are_read_by_the_residual_alone(
     assert not linked <= listed
     seen = set((x.grad != 0).any(1).nonzero()[:, 0].tolist())
     assert seen == (listed | linked if reads else listed)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1])
+def test_a_walk_that_never_or_always_turns_back_is_refused(
+    club: tuple[nx.Graph, graphs.Graph], alpha: float
+) -> None:
+    with pytest.raises(ArgumentError, match="`alpha`"):
+        encodings.intimate_nodes(club[1], 3, alpha)

@@ -10,7 +10,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
@@ -59,6 +59,18 @@ def find_raw(data: str, files: list[str], download: Callable[[Path], None]) -> P
         _download(raw, data, files, download)
     _check(raw, files, f"delete {raw}, and it will be downloaded again")
     return raw
+
+
+def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
+    """The ``download`` of :func:`find_raw` for files that nobody has published by themselves."""
+
+    def refuse(_folder: Path) -> None:
+        raise MissingDataError(
+            f"{data}: not published as files of their own. Remedy: set EDGEWISE_DATA to a folder "
+            f"that holds {', '.join(f'{data}/raw/{name}' for name in files)}."
+        )
+
+    return refuse
 
 
 def find_files(data: str, sources: Mapping[str, str]) -> Path:

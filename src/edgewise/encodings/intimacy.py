@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_from_zero, check_share
+from edgewise.arguments import check_from_zero, check_positive, check_share
 from edgewise.encodings.distances import FAR, hops
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
@@ -42,14 +42,16 @@ def intimate_nodes(graph: Graph, most: int, alpha: float = 0.15) -> Intimates:
     Args:
         graph: a walk goes from a node to one that it reads.
         most: how many nodes at most, besides itself.
-        alpha: how likely a walk is to turn back in each step; above 0.
+        alpha: how likely a walk is to turn back in each step; above 0, below 1.
 
     Raises:
-        ArgumentError: a member of a packed batch has more than 8,192 nodes.
+        ArgumentError: a member of a packed batch has more than 8,192 nodes, or ``alpha`` is not
+            between 0 and 1.
 
     """
     check_square(graph, SQUARE)
     check_from_zero("most", most, "choose for example 7")
+    check_positive("alpha", alpha, "choose for example 0.15")
     check_share("alpha", alpha, "choose for example 0.15")
     nodes = torch.full((graph.num_targets, most + 1), FAR, device=graph.device)
     steps = torch.full_like(nodes, FAR)

@@ -59,6 +59,8 @@ class GraphClasses(Predictor):
             return graph_of_pyg(value, self.fitted.values, width)
         if isinstance(value, str):
             value = _object(value)
+        if not isinstance(value, Mapping):
+            raise _no_graph(value)
         missing = [name for name in self.columns() if name not in value]
         if missing:
             raise ArgumentError(
@@ -89,10 +91,14 @@ def _object(text: str) -> Mapping[str, Any]:
     except json.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise ArgumentError(
-            "input",
-            expected="a graph as an object of JSON",
-            got=repr(text)[:60],
-            remedy='give for example {"edges": [[0, 1], [1, 2]]}, or files with --input',
-        )
+        raise _no_graph(text)
     return found
+
+
+def _no_graph(value: Any) -> ArgumentError:
+    return ArgumentError(
+        "input",
+        expected="a graph as a dict, or as an object of JSON",
+        got=repr(value)[:60],
+        remedy='give for example {"edges": [[0, 1], [1, 2]]}, or files with --input',
+    )

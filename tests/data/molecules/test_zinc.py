@@ -11,6 +11,7 @@ import torch
 
 from edgewise import data
 from edgewise.data.molecules import zinc
+from edgewise.errors import MissingDataError
 from tests.errors import refused
 from tests.places import ROOT, needs
 
@@ -150,4 +151,13 @@ def test_files_of_something_else_are_refused(
     monkeypatch.setenv("EDGEWISE_DATA", str(broken(tmp_path, **changed)))
     path = tmp_path / zinc.NAME / "raw" / "train.npz"
     with refused(str(path), expected="28 kinds", got="others", remedy="copy"):
+        data.zinc().load()
+
+
+def test_without_its_files_it_says_where_to_put_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EDGEWISE_DATA", raising=False)
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
+    with pytest.raises(MissingDataError, match=r"EDGEWISE_DATA .*ZINC_jtvae12k/raw/train\.npz"):
         data.zinc().load()

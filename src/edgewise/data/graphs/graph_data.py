@@ -17,8 +17,12 @@ from edgewise.data.codes import Codes
 from edgewise.data.files import unreadable
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
+from edgewise.data.reading import check_memory
 from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.graphs import edges
+
+STATES = 1024  # bytes that a model needs for each node, at the least
 
 
 class WholeGraph(NamedTuple):
@@ -125,8 +129,8 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     pairs = pairs.reshape(-1, 2)
     of_nodes = [rows for rows in (labels, attributes) if rows is not None]
     least = int(pairs.max()) + 1 if len(pairs) else 1
-    nodes = int(_rows("nodes", given.get("nodes") or 1, whole=True).max())
-    count = len(of_nodes[0]) if of_nodes else max(least, nodes)
+    count = len(of_nodes[0]) if of_nodes else _count_of(given.get("nodes"), least)
+    check_memory("edges", STATES * count, f"{count:,} nodes", "number them from 0 without gaps")
     if any(len(rows) != count for rows in of_nodes):
         got = " and ".join(str(len(rows)) for rows in of_nodes)
         raise _strange("node_attributes", "as many as node_labels, one for each node", got)
@@ -144,6 +148,16 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
     return WholeGraph(x, _without_loops(both_ways(pairs.T)))
 
 
+def _count_of(nodes: Any, least: int) -> int:
+    """How many nodes there are where nothing but edges and perhaps this number tells."""
+    if nodes is None or nodes == "":  # an empty field of a table
+        return least
+    given = _rows("nodes", nodes, whole=True)
+    if given.numel() != 1 or int(given) < least:
+        raise _strange("nodes", f"one number, at least {least}, as the edges say", str(nodes)[:60])
+    return int(given)
+
+
 def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGraph:
     """A new graph, from PyTorch Geometric's ``Data`` as its ``TUDataset`` makes them.
 
@@ -154,12 +168,14 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         in_width: F of the model.
 
     Raises:
-        ArgumentError: other features.
+        ArgumentError: other features, no nodes, or edges that are no pairs of nodes.
 
     """
     x = getattr(given, "x", None)
+    if x is not None and (x.dim() != 2 or not len(x)):
+        raise _strange("x", "features [N, F] of at least one node", f"shape {list(x.shape)}")
     if x is None or not needed(kept)[1:]:
-        x = torch.ones(int(given.num_nodes), 1)
+        x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
         mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
         if not kept["kinds"]:  # the one that stands for labels
@@ -169,7 +185,10 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     if x.shape[1] != in_width or not bool(x.isfinite().all()):
         got = f"{x.shape[1]}" if x.shape[1] != in_width else "NaN or infinity"
         raise _strange("x", f"{in_width} numbers a node, as were trained on", got)
-    return WholeGraph(x.float(), _without_loops(given.edge_index))
+    if not len(x):
+        raise _strange("num_nodes", "at least one node", "none")
+    graph = edges(given.edge_index, len(x))  # which checks them
+    return WholeGraph(x.float(), _without_loops(graph.edge_index))
 
 
 def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[WholeGraph]:

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_least
 from edgewise.batches import Batch
-from edgewise.data.files import find_raw, unreadable
+from edgewise.data.files import find_raw, not_published, unreadable
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.encodings import sinusoidal_positions
-from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.errors import ArgumentError
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
 TRAIN, VAL = 15, 5  # of each category; the rest is to test
@@ -66,7 +66,7 @@ class QuickDraw(Data):
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
 
     def load(self) -> Splits:
-        raw = find_raw(NAME, FILES, _no_download)
+        raw = find_raw(NAME, FILES, not_published(NAME, FILES))
         names = read_text(raw / FILES[1]).split("\n")
         names = [name for name in names if name][: self.categories]
         if len(names) < self.categories:
@@ -153,10 +153,3 @@ def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:
         return Batch((x, graph), y[which[index]], keywords={"batch": members, "edge_attr": flags})
 
     return Split(len(which), make)
-
-
-def _no_download(_folder: Path) -> None:
-    raise MissingDataError(
-        f"{NAME}: not published as a file of its own. Remedy: set EDGEWISE_DATA to a folder that "
-        f"holds {NAME}/raw/{FILES[0]} and {FILES[1]}."
-    )

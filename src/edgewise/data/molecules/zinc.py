@@ -26,11 +26,11 @@ from torch import Tensor
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.codes import Codes
-from edgewise.data.files import find_raw, unreadable
+from edgewise.data.files import find_raw, not_published, unreadable
 from edgewise.data.molecules.chem import rdkit
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.errors import ArgumentError, MissingDataError, require
+from edgewise.errors import ArgumentError, require
 
 NAME = "ZINC_jtvae12k"
 PARTS = ("train", "val", "test")
@@ -78,7 +78,7 @@ class ZINC(Data):
         check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
 
     def load(self) -> Splits:
-        raw = find_raw(NAME, FILES, _no_download)
+        raw = find_raw(NAME, FILES, not_published(NAME, FILES))
         read = [_read(raw / file) for file in FILES]
         graphs = _joined([graphs for graphs, _ in read])
         y = torch.cat([target for _, target in read])
@@ -224,11 +224,4 @@ def _joined(parts: list[PackedGraphs]) -> PackedGraphs:
         torch.cat([part.edges for part in parts]),
         torch.cat([node_sizes.new_zeros(1), node_sizes.cumsum(0)]),
         torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]),
-    )
-
-
-def _no_download(_folder: Path) -> None:
-    raise MissingDataError(
-        f"{NAME}: not published as files of their own. Remedy: set EDGEWISE_DATA to a folder that "
-        f"holds {NAME}/raw/{FILES[0]} and the others."
     )
