@@ -127,7 +127,8 @@ class PerformerAttention(nn.Module):
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
     The greatest exponent of each query, and of the keys of each text and head, is taken out before
-    the exponential: it cancels in the quotient.
+    the exponential: it cancels in the quotient. With ``one_way`` the text's later keys count there,
+    too: beside one whose features are e^87 times as large, float32 has 0 for all that is before it.
 
     Args:
         width: of input and output.
