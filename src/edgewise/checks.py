@@ -164,7 +164,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
             remedy="give as many as the query has heads",
         )
     plain = not (watched((alpha,)) or transformed() or alpha.is_meta)
-    if plain and bool(((alpha < 1) | (alpha > 2)).any()):
+    if plain and not bool(((alpha >= 1) & (alpha <= 2)).all()):
         raise alpha_out_of_range(f"from {float(alpha.min()):g} to {float(alpha.max()):g}")
     return Entmax(alpha.to(accumulator(query)).expand(heads))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 from torch import Tensor
@@ -33,7 +34,7 @@ class Entmax:
     def __post_init__(self) -> None:
         if isinstance(self.alpha, Tensor):
             return  # its numbers are looked at with the call, where its heads are known
-        if not 1.0 <= self.alpha <= 2.0:
+        if not (isinstance(self.alpha, Real) and 1.0 <= self.alpha <= 2.0):
             raise alpha_out_of_range(repr(self.alpha))
 
 

@@ -336,3 +336,26 @@ def test_what_cannot_be_is_refused() -> None:
     with refused("normaliser.alpha", expected="on cpu", got="meta", remedy=".to('cpu')"):
         by = ew.Entmax(torch.ones(3, device="meta"))
         ew.attend(query, key, value, EDGES, normaliser=by)
+
+
+@pytest.mark.parametrize("alpha", [None, "1.5", float("nan"), 0.5, 2.5])
+def test_an_alpha_that_is_no_number_in_range_is_refused(alpha: object) -> None:
+    with refused("normaliser.alpha", expected="from 1", got=repr(alpha), remedy="sigmoid"):
+        ew.Entmax(alpha)  # type: ignore[arg-type]
+
+
+def test_an_alpha_that_is_nan_in_one_head_is_refused() -> None:
+    alpha = torch.tensor([1.5, float("nan"), 1.2])
+    with refused("normaliser.alpha", expected="from 1", got="nan", remedy="clip"):
+        ew.attend(*nodes(), graphs.complete(), normaliser=ew.Entmax(alpha))
+
+
+@pytest.mark.parametrize("engine", SERVING)
+def test_entmax_on_meta_gives_shapes(engine: str) -> None:
+    given = [x.to("meta").requires_grad_() for x in nodes(2)]
+    alpha = torch.full((H,), 1.5, device="meta", requires_grad=True)
+    for by in ("entmax", ew.Entmax(alpha)):
+        out = ew.attend(*given, graphs.causal(), normaliser=by, engine=engine)  # type: ignore[arg-type]
+        assert out.is_meta
+        assert out.shape == (2, N, H, D)
+        out.sum().backward()

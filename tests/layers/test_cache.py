@@ -94,3 +94,15 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written() -> None:
 def test_types_are_joined_as_elsewhere() -> None:
     cache, parts = Cache(), [nodes(2).bfloat16(), nodes(1).bfloat16(), nodes(1)]
     assert torch.equal(extended(cache, parts), torch.cat(parts, dim=1))
+
+
+def test_what_is_restored_is_where_the_model_is() -> None:
+    layer = torch.nn.Linear(2, 2)
+    model, cache = torch.nn.Sequential(layer), Cache()
+    cache.keep_state(layer, (torch.ones(3, 2),))
+    state = cache.state_dict(model)
+    restored = Cache()
+    restored.load_state_dict(model.to("meta"), state)
+    kept = restored.state(layer)
+    assert kept is not None
+    assert kept[0].is_meta

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edgewise import graphs
+from edgewise import graphs, models
 from edgewise.cli.peers import copy_encoder_layer
 from edgewise.layers import FeedForward, NodeBatchNorm, Residual, TransformerLayer
+from tests.errors import refused
 
 
 @pytest.mark.parametrize("order", ["post", "pre"])
@@ -70,3 +71,9 @@ def test_feed_forward_is_two_maps_around_a_non_linearity() -> None:
 def test_unknown_activation_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean 'gelu'"):
         FeedForward(4, 8, act="gellu")
+
+
+@pytest.mark.parametrize("name", ["transformer", "transformer_xl", "light_conv"])
+def test_an_order_that_is_neither_is_refused(name: str) -> None:
+    with refused("order", expected="post", got="'before'", remedy=""):
+        models.MODELS[name](11, width=8, heads=2, order="before")

@@ -226,3 +226,29 @@ def test_bad_input_is_refused() -> None:
             model(ids(3), torch.tensor([[1, 0, 1], [1, 1, 1]]))
         with refused("heads", expected="divisor", got="3", remedy="heads"):
             small(name, heads=3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_linformer_reads_under_autocast(count: int) -> None:
+    model = small("linformer", rank=4, length=16).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        states = model(ids(count))
+    torch.testing.assert_close(states, model(ids(count)), rtol=0.1, atol=0.1)
+
+
+def test_small_sums_before_a_chunk_outlast_what_is_large_in_it() -> None:
+    torch.manual_seed(0)
+    query, key = torch.rand(2, 1, 2 * CHUNK, 1, 8).add(0.1).unbind(0)
+    value = torch.randn(1, 2 * CHUNK, 1, 4)
+    key[:, : CHUNK + 2] *= 1e-9  # the first two of the second chunk, too
+    out = linear_attention(query, key, value, one_way=True)
+    exact = linear_attention(query.double(), key.double(), value.double(), one_way=True)
+    torch.testing.assert_close(out.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_performer_in_training_gives_shapes_on_meta(one_way: bool) -> None:
+    with torch.device("meta"):
+        model = models.performer(VOCABULARY, width=8, heads=2, features=4, one_way=one_way)
+    states = model.train()(ids(5).to("meta"))
+    assert states.shape == (2, 5, 8)

@@ -151,3 +151,16 @@ def test_what_cannot_be() -> None:
     encoded = models.transformer(VOCABULARY, width=WIDTH, heads=HEADS).encode(ids(3))
     with refused("memory", expected="one text", got="Memory", remedy="transformer"):
         model(ids(3), memory=encoded)
+
+
+@pytest.mark.parametrize("name", ["transformer_xl", "compressive"])
+def test_segments_are_read_under_autocast(name: str) -> None:
+    torch.manual_seed(0)
+    sizes = {"width": WIDTH, "depth": 2, "heads": HEADS, "feed_forward": 12, "memory": 3}
+    model = models.MODELS[name](VOCABULARY, **sizes, dropout=0.0)
+    text, cache, exact = ids(12), Cache(), Cache()
+    for segment in text.split(4, dim=1):
+        with torch.autocast("cpu", torch.bfloat16):
+            states = model(segment, cache=cache)
+        torch.testing.assert_close(states, model(segment, cache=exact), rtol=0.05, atol=0.05)
+    states.sum().backward()

@@ -109,3 +109,9 @@ def test_bad_input_is_refused() -> None:
         small(halting=True, threshold=1.5)
     with refused("depth", expected="at least 1", got="0", remedy="larger"):
         small(depth=0)
+
+
+def test_halting_on_meta_gives_shapes() -> None:
+    with torch.device("meta"):
+        model = models.universal(11, width=8, depth=2, heads=2, feed_forward=12, halting=True)
+    assert model(torch.zeros(2, 5, dtype=torch.long, device="meta")).shape == (2, 5, 8)

@@ -67,7 +67,8 @@ class _Entmax(torch.autograd.Function):
     ) -> Tensor:
         gap = (scores - most).masked_fill(scores == -torch.inf, NEVER)
         power = alpha - 1
-        weights = _weights(gap - _threshold(gap, power, total, count, looks=True), power)[0]
+        threshold = _threshold(gap, power, total, count, looks=not gap.is_meta)
+        weights = _weights(gap - threshold, power)[0]
         ctx.save_for_backward(scores, learned, most, weights)
         ctx.alpha, ctx.total, ctx.count = alpha, total, count
         return weights

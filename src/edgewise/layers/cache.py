@@ -74,8 +74,12 @@ class Cache:
         """Go on from what :meth:`state_dict` gave, for a model whose layers have the same names."""
         self.length = state["length"]
         self._room.clear()
+        device = next(model.parameters()).device  # a file is read to the CPU
         kept = state["kept"].items()
-        self._kept = {model.get_submodule(name): tuple(parts) for name, parts in kept}
+        self._kept = {
+            model.get_submodule(name): tuple(part.to(device) for part in parts)
+            for name, parts in kept
+        }
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
         """What the layer has kept, made at the first call: cross-attention reads one memory."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -138,6 +138,9 @@ class Residual(nn.Module):
         order: ``"post"`` or ``"pre"``.
         norm: ``"layer"``, ``"batch"``, ``"rms"`` or a callable that makes one for a width.
         dropout: on f(x).
+
+    Raises:
+        ArgumentError: another order.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class Residual(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_choice("order", order, get_args(Order))
         self.sublayer, self.order = sublayer, order
         self.norm = make_norm(norm, width)
         self.dropout = nn.Dropout(dropout)

@@ -112,7 +112,8 @@ def _prefix_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         for x in (query, key, value)
     )
     sums = torch.einsum("bcthm,bcthd->bchmd", key, value)
-    before = sums.cumsum(1) - sums
+    # Not all of the sum less the own: where that is much larger, nothing would be left.
+    before = nn.functional.pad(sums.cumsum(1)[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
     pairs = torch.einsum("bcihm,bcjhm->bchij", query, key).tril()
     far = torch.einsum("bcthm,bchmd->bcthd", query, before)
     near = torch.einsum("bchij,bcjhd->bcihd", pairs, value)
@@ -126,7 +127,8 @@ class PerformerAttention(nn.Module):
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
     The greatest exponent of each query, and of the keys of each text and head, is taken out before
-    the exponential: it cancels in the quotient.
+    the exponential: it cancels in the quotient. With ``one_way`` the text's later keys count there,
+    too: beside one whose features are e^87 times as large, float32 has 0 for all that is before it.
 
     Args:
         width: of input and output.
@@ -175,7 +177,7 @@ class PerformerAttention(nn.Module):
 
     def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
         """``[B, T, width]`` from x of that shape; ``real [B, T]`` says which are not padding."""
-        if self.training and self.redraw_every:
+        if self.training and self.redraw_every and not x.is_meta:  # which has no count of calls
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1

@@ -166,10 +166,12 @@ class RelativeAttention(GraphLayer):
         )
         asked = turned(asked, waves[graph.num_sources - graph.num_targets :, None])
         waves = waves[:, None].expand(*key.shape[:-1], -1)
+        asking = torch.cat([query + preferences.content, asked], -1)
+        # Under autocast only some of these are of 16 bits.
         heads = attend(
-            torch.cat([query + preferences.content, asked], -1),
-            torch.cat([key, waves], -1),
-            value,
+            asking,
+            torch.cat([key, waves], -1).to(asking),
+            value.to(asking),
             graph,
             score=Dot(self.head_width**-0.5),
             bias=bias,

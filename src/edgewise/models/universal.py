@@ -145,6 +145,6 @@ class UniversalStack(TransformerStack):
             share = torch.where(last, left, stop) * going
             out = out + share[..., None] * x
             left, going = left - share, going & ~last
-            if not going.any():
+            if not (x.is_meta or going.any()):
                 break
         return out
