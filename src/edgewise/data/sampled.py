@@ -1,15 +1,16 @@
-"""Training batches for which something is drawn: negatives, neighbourhoods."""
+"""Training batches for which something is drawn: negatives, neighbourhoods, whole examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Generator, Tensor
 
 from edgewise.batches import Batch
 from edgewise.data.loader import Loader
-from edgewise.data.splits import Split
+from edgewise.data.splits import Split, Splits
 
 RANKS = 2**48 + 21  # between the numbers of two processes
 
@@ -61,3 +62,41 @@ class SampledSplit(Split):
     def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
         assert seed is not None
         return SampledLoader(self.sample, self.count, self.size, seed)
+
+
+def drawn_splits(
+    sizes: Mapping[str, Any],
+    draw: Callable[[int, Generator], tuple[Tensor, ...]],
+    made: Callable[..., Batch],
+    *,
+    count: int,
+    tested: int,
+    split_seed: int,
+    batch_size: int,
+) -> Splits:
+    """Splits of examples that are drawn: in every epoch to train on, once to validate and to test.
+
+    Args:
+        sizes: what a model is made with.
+        draw: so many examples, as tensors of a row each.
+        made: a batch of such rows.
+        count: training examples in an epoch.
+        tested: examples to validate and to test on, each.
+        split_seed: which examples these are.
+        batch_size: examples in a batch.
+
+    """
+
+    def fixed(seed: int) -> Split:
+        parts = draw(tested, Generator().manual_seed(seed))
+        return Split(tested, lambda index: made(*(part[index] for part in parts)))
+
+    return Splits(
+        dict(sizes),
+        SampledSplit.of(
+            lambda index, generator: made(*draw(len(index), generator)), count, batch_size
+        ),
+        fixed(2 * split_seed + 1),
+        fixed(2 * split_seed + 2),
+        batch_size=batch_size,
+    )

@@ -130,7 +130,6 @@ class MultiHeadAttention(GraphLayer):
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value, score = self._compared(x, source, positions, cache)
-        by = self.normaliser
         heads = attend(
             query,
             key,
@@ -138,7 +137,7 @@ class MultiHeadAttention(GraphLayer):
             graph,
             score=score,
             dropout=dropout,
-            normaliser=by() if isinstance(by, LearnedEntmax) else by,
+            normaliser=self._normaliser(),
             layout="NHD",
             **edges,
         )
@@ -159,9 +158,13 @@ class MultiHeadAttention(GraphLayer):
         Takes what a call takes. The weights of a target sum to 1 in each head.
         """
         query, key, _, score = self._compared(x, source, positions, None)
-        by = self.normaliser
-        by = by() if isinstance(by, LearnedEntmax) else by
+        by = self._normaliser()
         return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
+
+    def _normaliser(self) -> Normaliser:
+        """That of this call; a learned one is made of its parameter."""
+        given = self.normaliser
+        return given() if isinstance(given, LearnedEntmax) else given
 
     def _compared(
         self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None

@@ -18,8 +18,8 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_count
 from edgewise.batches import Batch
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.sampled import drawn_splits
+from edgewise.data.splits import Data, Splits
 from edgewise.graphs import Graph, batch, edges
 
 
@@ -55,18 +55,13 @@ class DictionaryLookup(Data):
             check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
 
     def load(self) -> Splits:
-        def sample(index: Tensor, generator: Generator) -> Batch:
-            return self._batch(self.draw(len(index), generator))
-
-        def fixed(seed: int) -> Split:
-            values = self.draw(self.tested, Generator().manual_seed(seed))
-            return Split(self.tested, lambda i: self._batch(values[i]))
-
-        return Splits(
+        return drawn_splits(
             {"in_width": 2 * self.size + 1, "out_width": self.size},
-            SampledSplit.of(sample, self.count, self.batch_size),
-            fixed(2 * self.split_seed + 1),
-            fixed(2 * self.split_seed + 2),
+            lambda count, generator: (self.draw(count, generator),),
+            self._batch,
+            count=self.count,
+            tested=self.tested,
+            split_seed=self.split_seed,
             batch_size=self.batch_size,
         )
 

@@ -21,8 +21,8 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_count
 from edgewise.batches import Batch
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.sampled import drawn_splits
+from edgewise.data.splits import Data, Splits
 from edgewise.graphs import Graph, batch, membership, tree
 
 
@@ -62,18 +62,13 @@ class NeighborsMatch(Data):
         return int(2**self.depth)
 
     def load(self) -> Splits:
-        def sample(index: Tensor, generator: Generator) -> Batch:
-            return self._batch(*self.draw(len(index), generator))
-
-        def fixed(seed: int) -> Split:
-            values, asked = self.draw(self.tested, Generator().manual_seed(seed))
-            return Split(self.tested, lambda i: self._batch(values[i], asked[i]))
-
-        return Splits(
+        return drawn_splits(
             {"in_width": 2 * self.leaves, "out_width": self.leaves},
-            SampledSplit.of(sample, self.count, self.batch_size),
-            fixed(2 * self.split_seed + 1),
-            fixed(2 * self.split_seed + 2),
+            self.draw,
+            self._batch,
+            count=self.count,
+            tested=self.tested,
+            split_seed=self.split_seed,
             batch_size=self.batch_size,
         )
 

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_count
 from edgewise.batches import Batch
-from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.sampled import drawn_splits
+from edgewise.data.splits import Data, Splits
 from edgewise.layers import Tokens
 
 
@@ -55,19 +55,17 @@ class DrawnTexts(Data):
         """Texts ``[rows, length]``, places ``[P]`` in each, and what is there ``[rows, P]``."""
 
     def load(self) -> Splits:
-        def sample(index: Tensor, generator: Generator) -> Batch:
-            return self._batch(*self.draw(len(index), generator))
+        def rows(count: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+            texts, places, found = self.draw(count, generator)
+            return texts, places.expand(count, -1), found
 
-        def fixed(seed: int) -> Split:
-            generator = Generator().manual_seed(seed)
-            texts, places, found = self.draw(self.tested, generator)
-            return Split(self.tested, lambda i: self._batch(texts[i], places, found[i]))
-
-        return Splits(
+        return drawn_splits(
             {"vocabulary": self.vocabulary, "longest": self.length},
-            SampledSplit.of(sample, self.count, self.batch_size),
-            fixed(2 * self.split_seed + 1),
-            fixed(2 * self.split_seed + 2),
+            rows,
+            self._batch,
+            count=self.count,
+            tested=self.tested,
+            split_seed=self.split_seed,
             batch_size=self.batch_size,
         )
 
