@@ -71,7 +71,7 @@ def attend(
         graph: who reads whom; a pattern is bound to the sizes at hand.
         score: ``Dot()``, ``Additive(...)``, any callable of their form, or ``None``: bias alone.
         bias: added to the score, ``[..., E, H]``, ``[..., E, 1]`` or a ``TableBias``; -inf drops
-            an edge.
+            an edge (in most engines its weight 0 times a value that is NaN or inf is still NaN).
         gain: multiplies the score, likewise.
         edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
         edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
