@@ -36,7 +36,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the README's table of architectures.
+# Rewrites what is generated: the tables of models.
 docs: install
 	$(BIN)/python docs/generate.py
 
