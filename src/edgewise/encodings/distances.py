@@ -199,7 +199,7 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
 
 def _check_set(nodes: Tensor, n: int) -> None:
     whole = nodes.dtype in (torch.int32, torch.int64) and nodes.dim() == 1
-    if not (whole and len(nodes) and 0 <= int(nodes.min()) and int(nodes.max()) < n):
+    if not (whole and len(nodes) and int(nodes.min()) >= 0 and int(nodes.max()) < n):
         raise ArgumentError(
             "nodes",
             expected=f"the numbers [S] of one or more of the graph's nodes, from 0 to {n - 1}",

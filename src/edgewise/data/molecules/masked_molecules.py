@@ -112,7 +112,9 @@ class MaskedMolecules(Data):
         """The batch in which these atoms ``[N]`` and bonds ``[E / 2]`` are hidden."""
         x, graph, members, edges = codes.graphs.take(which)
         both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
-        kinds = x[atoms, :ATOM_KINDS].argmax(1), edges[::2][bonds, :BOND_KINDS].argmax(1)
+        elements, kinds = (
+            of.argmax(1) for of in (x[atoms, :ATOM_KINDS], edges[::2][bonds, :BOND_KINDS])
+        )
         keywords = {
             "batch": members,
             "edge_attr": edges.masked_fill(both[:, None], 0),
@@ -120,8 +122,8 @@ class MaskedMolecules(Data):
         }
         return HiddenParts(
             (x.masked_fill(atoms[:, None], 0), graph),
-            torch.cat([kinds[0], kinds[1] + ATOM_KINDS]),
-            atoms.nonzero()[:, 0],
+            torch.cat([elements, kinds + ATOM_KINDS]),
+            torch.cat([atoms.nonzero()[:, 0], len(x) + torch.arange(len(kinds))]),
             keywords,
             bonds=graph.edge_index[:, ::2][:, bonds],
         )
@@ -129,7 +131,7 @@ class MaskedMolecules(Data):
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """A :class:`Batch` whose targets are of atoms, ``select``, and then of bonds.
+    """A :class:`Batch` of which bonds count as well: ``select`` counts them on after the atoms.
 
     Attributes:
         bonds: ``[2, M]``, both atoms of each hidden bond.
@@ -145,8 +147,9 @@ class HiddenParts(Batch):
     def counted(self, outputs: Tensor) -> Tensor:
         """Scores of all kinds: an atom is no kind of bond, nor a bond one of atoms."""
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
-        atoms = super().counted(outputs).masked_fill(~is_atom, -torch.inf)
-        return torch.cat([atoms, outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)])
+        atoms = outputs.masked_fill(~is_atom, -torch.inf)
+        bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
+        return super().counted(torch.cat([atoms, bonds]))
 
 
 def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
