@@ -62,7 +62,9 @@ def batch(
             check_graph(graph)
         members = [check_sized(member) for member in graph]
     with outside_modes():
-        return _pack(members, f"batch of {len(members)}")
+        packed = _packed(members)
+    packed.name = f"batch of {len(members)}"
+    return packed
 
 
 def membership(sizes: Sizes) -> Graph:
@@ -80,35 +82,30 @@ def membership(sizes: Sizes) -> Graph:
     return graph
 
 
-def _pack(members: Sequence[Graph], name: str) -> Graph:
+def _packed(members: Sequence[Graph]) -> Graph:
     target_sizes = torch.tensor([m.num_targets for m in members], dtype=torch.long)
     source_sizes = torch.tensor([m.num_sources for m in members], dtype=torch.long)
     segments = (target_sizes, source_sizes)
     first_target, first_source = starts(target_sizes).tolist(), starts(source_sizes).tolist()
     num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
-    packed: Graph
     runs = [m for m in members if isinstance(m, Intervals)]
+    if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
+        # Molecules come by the hundred: what is done for each alone takes longer than attention.
+        ahead = starts(source_sizes).repeat_interleave(target_sizes)
+        start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
+        ends = start + ahead, stop + ahead
+        return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)
     lists = [found for m in members if (found := lists_of(m)) is not None]
-    alike = bool(members) and len(lists) == len(members) and len({x.step for x in lists}) == 1
-    if alike and len(runs) == len(members):
-        start = torch.cat(
-            [run.start + first for run, first in zip(runs, first_source, strict=True)]
-        )
-        stop = torch.cat([run.stop + first for run, first in zip(runs, first_source, strict=True)])
-        packed = Intervals(start, stop, num_sources, step=runs[0].step, segments=segments)
-    elif alike:
+    if members and len(lists) == len(members) and len({x.step for x in lists}) == 1:
         row = torch.cat([x.row + first for x, first in zip(lists, first_target, strict=True)])
         start = torch.cat([x.start + first for x, first in zip(lists, first_source, strict=True)])
         stop = torch.cat([x.stop + first for x, first in zip(lists, first_source, strict=True)])
-        ends, step = (row, start, stop), lists[0].step
-        packed = Runs(*ends, num_targets, num_sources, step=step, segments=segments)
-    else:
-        offsets = torch.tensor([first_source, first_target], dtype=torch.long)
-        shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
-        joined = torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long)
-        packed = Edges(joined, num_targets, num_sources, segments)
-    packed.name = name
-    return packed
+        step = lists[0].step
+        return Runs(row, start, stop, num_targets, num_sources, step=step, segments=segments)
+    offsets = torch.tensor([first_source, first_target], dtype=torch.long)
+    shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
+    joined = torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long)
+    return Edges(joined, num_targets, num_sources, segments)
 
 
 def _listed(name: str, sizes: Sizes) -> list[int]:

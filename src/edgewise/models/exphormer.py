@@ -10,6 +10,8 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -35,32 +37,16 @@ class Exphormer(GPS):
         out_width: int,
         *,
         edge_width: int,
-        position: Position,
-        position_size: int,
         width: int,
         depth: int,
         heads: int,
         degree: int,
         virtual: int,
         seed: int,
-        pool: Pooling,
-        dropout: float,
-        attention_dropout: float,
+        **of_gps: Any,
     ) -> None:
-        super().__init__(
-            in_width,
-            out_width,
-            edge_width=edge_width,
-            position=position,
-            position_size=position_size,
-            width=width,
-            depth=depth,
-            heads=heads,
-            attention_graph=expander(degree, seed),
-            pool=pool,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-        )
+        of_gps |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
+        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **of_gps)
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
