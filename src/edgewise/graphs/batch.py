@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Composition
-from edgewise.graphs.convert import check_graph, check_sized
+from edgewise.graphs.convert import check_graph, check_sized, common_device
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -81,11 +81,13 @@ def membership(sizes: Sizes) -> Graph:
 
 
 def _pack(members: Sequence[Graph], name: str) -> Graph:
-    target_sizes = torch.tensor([m.num_targets for m in members], dtype=torch.long)
-    source_sizes = torch.tensor([m.num_sources for m in members], dtype=torch.long)
-    segments = (target_sizes, source_sizes)
-    first_target, first_source = starts(target_sizes).tolist(), starts(source_sizes).tolist()
-    num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
+    device = common_device(members)
+    counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
+    sizes = counts.view(-1, 2).T.contiguous()  # on the host, as they are known there
+    num_targets, num_sources = sizes.sum(1).tolist()
+    first_target, first_source = (starts(x).tolist() for x in sizes)
+    target_sizes, source_sizes = sizes.to(device)
+    segments = target_sizes, source_sizes
     packed: Graph
     runs = [m for m in members if isinstance(m, Intervals)]
     lists = [found for m in members if (found := lists_of(m)) is not None]
@@ -103,9 +105,9 @@ def _pack(members: Sequence[Graph], name: str) -> Graph:
         ends, step = (row, start, stop), lists[0].step
         packed = Runs(*ends, num_targets, num_sources, step=step, segments=segments)
     else:
-        offsets = torch.tensor([first_source, first_target], dtype=torch.long)
+        offsets = torch.stack([starts(source_sizes), starts(target_sizes)])
         shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
-        joined = torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long)
+        joined = torch.cat(shifted, dim=1) if shifted else offsets
         packed = Edges(joined, num_targets, num_sources, segments)
     packed.name = name
     return packed
