@@ -17,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import triton_rows
+from edgewise.attention import _split, _with_lse, prepare
+from edgewise.engines import ENGINES, triton_rows
+from edgewise.engines.merge import merge_attention
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.triton_rows.launch import recorded
 from edgewise.engines.triton_rows.layout import Side, TritonLayout, sort_edges
@@ -40,6 +42,7 @@ from tests.engines.cases import (
     softmax,
 )
 from tests.engines.checks import check_case
+from tests.graphs.specification import PATTERNS, Spec
 
 
 def degrees(*counts: int, sources: int) -> Graph:
@@ -54,6 +57,11 @@ def degrees(*counts: int, sources: int) -> Graph:
 MIXED = degrees(2, 0, 37, 5, 1, 0, 3, 16, sources=9)
 """Of its targets one is cut in three pieces; of its sources the first is."""
 FEW = degrees(1, 4, 0, 2, sources=3)
+MIXED_SQUARE = degrees(*[3, 1, 0] * 4, sources=12)
+MOST = 300
+"""Edges of a graph that an interpreter gets through in a second or two."""
+PIECE = 16
+"""As conftest.py sets it."""
 
 
 def hold(case: Case) -> None:
@@ -104,9 +112,22 @@ def test_graphs_of_other_forms(name: str) -> None:
     hold(changed("gain, masked", heads=2).over(EDGES[name], lse=True))
 
 
-@pytest.mark.parametrize("name", ["packed pairs, small", "decoding two", "BigBird"])
-def test_patterns(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_edges <= MOST])
+def test_every_small_graph(name: str) -> None:
     hold(changed("plain", heads=1).over(GRAPHS[name]))
+    hold(Aggregation(ties=True).over(GRAPHS[name], "max"))
+
+
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_every_pattern(spec: Spec) -> None:
+    for sizes in ((5, 5), (3, 5), (6, 6)):
+        if spec.matrix(*sizes) is not None:
+            hold(changed("plain", heads=1).over(spec.bind(*sizes)))
+
+
+@pytest.mark.parametrize(("width", "value_width"), [(1, 1), (3, 5), (16, 16), (32, 64), (64, 7)])
+def test_widths_around_a_vector(width: int, value_width: int) -> None:
+    hold(Call(heads=1, width=width, value_width=value_width).over(FEW))
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
@@ -168,6 +189,33 @@ def test_an_extreme_of_nan_is_nan() -> None:
         assert not out[1].any()
 
 
+def test_a_piece_that_may_read_nothing() -> None:
+    """Its greatest score is none: far scores of other pieces would vanish beside a 0."""
+    many = 3 * PIECE
+    graph = graphs.edges(torch.stack([torch.arange(many), torch.zeros(many).long()]), (many, 1))
+    bias = torch.full((many, 1), -200.0)
+    bias[PIECE : 2 * PIECE] = -torch.inf
+    nodes = [torch.randn(n, 1, 4) for n in (1, many, many)]
+    got, expected = (
+        ew.attend(*nodes, graph, score=None, bias=bias, engine=engine)
+        for engine in ("rows", "reference")
+    )
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
+    """A part counts its edges from where it begins in the whole."""
+    union = graphs.window(1).bind(12) | MIXED_SQUARE
+    nodes = [torch.randn(12, 2, 4) for _ in range(3)]
+    call, graph = prepare(*nodes, union, dropout=0.5)
+    layout = layout_of(graph, RowsLayout)
+    whole = ENGINES["rows"].attend(call, layout)
+    shares = _split(call, graph)
+    assert len(shares) > 1
+    merged, _ = merge_attention([_with_lse(piece, share, "rows") for piece, share in shares])
+    torch.testing.assert_close(merged, whole, rtol=1e-5, atol=1e-6)
+
+
 def run_twice(function: Callable[[], tuple[Tensor, ...]]) -> None:
     for a, b in zip(function(), function(), strict=True):
         assert torch.equal(a, b)
@@ -187,12 +235,12 @@ def test_runs_repeat_bit_for_bit() -> None:
 
 def test_the_order_of_pieces_is_that_of_their_places() -> None:
     """Pieces are merged from the first to the last: a sum in another order has other bits."""
-    many = 6 * 16
+    many = 6 * PIECE
     graph = graphs.edges(torch.stack([torch.arange(many), torch.zeros(many).long()]), (many, 1))
     value = torch.randn(many, 1, 1) * 10 ** torch.linspace(-4, 4, many)[:, None, None]
     got = ew.aggregate(value, graph, engine="rows")
     total = torch.zeros(())
-    for piece in value.view(6, 16):
+    for piece in value.view(6, PIECE):
         total = total + piece_sum(piece)
     assert got.item() == total.item()
 

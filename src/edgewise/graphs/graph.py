@@ -20,7 +20,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.bound import BoundGraphs
-from edgewise.modes import outside_modes, while_tracing
+from edgewise.modes import kept_on, while_tracing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -299,7 +299,7 @@ class Graph(Pattern):
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with outside_modes():
+            with kept_on(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
@@ -313,7 +313,7 @@ class Graph(Pattern):
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
-                with outside_modes():
+                with kept_on(self.device):
                     self._cache[function] = function(self)
             kept: T = self._cache[function]
             return kept

@@ -79,7 +79,7 @@ def _count_edges(graph: Graph) -> int:
 
 def _list_edges(graph: Graph) -> Tensor:
     assert isinstance(graph, Intervals)
-    target, rank = runs_and_positions(graph.in_degree())
+    target, rank = runs_and_positions(graph.in_degree(), graph.num_edges)
     return torch.stack([graph.start[target] + graph.step * rank, target])
 
 

@@ -83,7 +83,8 @@ def _count_edges(graph: Graph) -> int:
 
 def _list_edges(graph: Graph) -> Tensor:
     assert isinstance(graph, Runs)
-    run, rank = runs_and_positions(_lengths(graph.start, graph.stop, graph.step))
+    lengths = _lengths(graph.start, graph.stop, graph.step)
+    run, rank = runs_and_positions(lengths, graph.num_edges)
     return torch.stack([graph.start[run] + graph.step * rank, graph.row[run]])
 
 

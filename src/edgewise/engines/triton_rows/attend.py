@@ -52,7 +52,7 @@ class TritonAttend(RowsAttend):
         job.merge("attend_merge", side, members, call.tiles, call.tiles.blocks)
         if projected:
             sums = job.arguments["sums"].view(*out.shape[:-1], -1)
-            out += torch.einsum("...hf,hdf->...hd", sums, given["edge_value_weight"])
+            out += _product("...hf,hdf->...hd", sums, given["edge_value_weight"])
             results["out"].copy_(out)
 
     def backward(
@@ -70,12 +70,12 @@ class TritonAttend(RowsAttend):
         if "edge_value_features" in given:
             wide = grad_out.to(call.job.accumulator)
             weight = given["edge_value_weight"]
-            call.job.put(projected_grad=torch.einsum("...hd,hdf->...hf", wide, weight).contiguous())
+            call.job.put(projected_grad=_product("...hd,hdf->...hf", wide, weight).contiguous())
         made = call.gradients(needed, one_sided=one_sided(given))
         if "edge_value_weight" in needed:
             sums = call.job.arguments["sums"].view(*out.shape[:-1], -1)
             wide = grad_out.to(call.job.accumulator)
-            made["edge_value_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, sums)
+            made["edge_value_weight"] = _product("...nhd,...nhf->hdf", wide, sums)
         return made
 
 
@@ -154,7 +154,7 @@ class _Call:
                 job.array("key_weight", weight.permute(2, 0, 1))
             else:
                 wide = given["query"].to(job.accumulator)
-                job.array("projected_query", torch.einsum("...hd,hdf->...hf", wide, weight))
+                job.array("projected_query", _product("...hd,hdf->...hf", wide, weight))
         if "edge_value_features" in given:
             job.array("value_features", given["edge_value_features"])
         if "score_weight" in given:
@@ -304,11 +304,11 @@ class _Call:
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:
-            back = torch.einsum("...hf,hdf->...hd", grad, weight)
+            back = _product("...hf,hdf->...hd", grad, weight)
             made["query"] = (made["query"] + back).to(query.dtype)
         if "edge_key_weight" in needed:
             wide = query.to(grad.dtype)
-            made["edge_key_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, grad)
+            made["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
 
     def _projection_gradient(self) -> Tensor:
         """Inside an additive score: summed by programs over their places, then over programs."""
@@ -324,6 +324,13 @@ class _Call:
         slots = max(1, tiles.slots // features)
         job.run("projection_gradient", programs * blocks, tiles, E=slots)
         return parts.sum(0).permute(1, 2, 0)
+
+
+def _product(equation: str, *operands: Tensor) -> Tensor:
+    """``torch.einsum`` in the type of its operands, which ``torch.autocast`` would round."""
+    with torch.autocast(operands[0].device.type, enabled=False):
+        product: Tensor = torch.einsum(equation, *operands)
+    return product
 
 
 triton_rows_attend = TritonAttend()
