@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/edgewise verify
 	rm -rf runs/demo
 	$(BIN)/edgewise compare digit-rows model.graph "empty()" "window(1)" "window(2)" "window(4)" \
-	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --out runs/demo
+	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
 
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)
