@@ -33,7 +33,8 @@ from edgewise.checks import (
 )
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.merge import merge_attention, merge_seconds
+from edgewise.engines.costs import costs_on
+from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import remembered, transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
@@ -122,7 +123,8 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
         elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
-        merging = merge_seconds(len(parts), elements)
+        costs = costs_on(call.query.device, call.query.dtype)
+        (merging,) = costs.of([merge_work(len(parts), elements)])
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
             pairs = zip(parts, plans, strict=True)
             return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
