@@ -20,9 +20,11 @@ from edgewise.attention import aggregate
 from edgewise.biases import EdgeTerms
 from edgewise.encodings import Laplacian, RandomWalk
 from edgewise.encodings.members import member_sizes
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, incidence
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
+    Dropout,
     GraphLayer,
     Linear,
     Membership,
@@ -34,8 +36,11 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.layers.pooling import Pooling
+from edgewise.models.gat import GATLayer
+from edgewise.models.gcn import GCNLayer
 
 Position = Literal["random_walk", "laplacian", "none"]
+Local = Literal["gine", "gcn", "gat", "none"]
 
 
 class GINELayer(GraphLayer):
@@ -136,6 +141,16 @@ class GPSLayer(GraphLayer):
         return out
 
 
+def local_layer(kind: Local, width: int, edge_width: int, heads: int) -> GraphLayer | None:
+    """The layer of this name for the neighbours; GINE alone reads features of edges."""
+    check_choice("local", kind, get_args(Local))
+    if kind == "gine":
+        return GINELayer(width, edge_width)
+    if kind == "gcn":
+        return GCNLayer(width, width)
+    return GATLayer(width, width // heads, heads) if kind == "gat" else None
+
+
 class GPS(GraphLayer):
     """See :func:`gps`."""
 
@@ -147,6 +162,7 @@ class GPS(GraphLayer):
         out_width: int,
         *,
         edge_width: int,
+        local: Local,
         position: Position,
         position_size: int,
         width: int,
@@ -159,6 +175,7 @@ class GPS(GraphLayer):
     ) -> None:
         super().__init__()
         check_choice("position", position, get_args(Position))
+        self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.position: RandomWalk | Laplacian | None = None
         if position != "none":
@@ -168,7 +185,7 @@ class GPS(GraphLayer):
         self.layers = nn.ModuleList(
             GPSLayer(
                 width,
-                GINELayer(width, edge_width),
+                local_layer(local, width, edge_width, heads),
                 heads,
                 dropout=dropout,
                 attention_dropout=attention_dropout,
@@ -185,7 +202,7 @@ class GPS(GraphLayer):
 
     def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """``[N, width]``, the nodes' embeddings with where they are."""
-        x = self.embed(x)
+        x = self.embed(self.input_dropout(x))
         if self.position is None:
             return x
         out: Tensor = self.position(
@@ -228,6 +245,7 @@ def gps(
     out_width: int,
     *,
     edge_width: int = 0,
+    local: Local = "gine",
     position: Position = "random_walk",
     position_size: int = 20,
     width: int = 64,
@@ -240,14 +258,28 @@ def gps(
 ) -> GPS:
     """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
 
+    ``local`` is the layer for the neighbours. GINE adds up their messages and reads features of
+    edges; GCN, which weighs them by degrees, and GAT do not, and with ``"none"`` there is attention
+    alone. ``dropout`` is of the input, after both parts and in the feed-forward network.
     ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
     ``attention_graph`` is made for each graph of a batch by itself. With ``pool="none"`` each node
     has an output, as in the classification of nodes.
+
+    Raises:
+        ArgumentError: edges have features, and nothing would read them; or a choice is unknown.
     """
+    if edge_width and local != "gine":
+        raise ArgumentError(
+            "local",
+            expected="gine, which reads the features of edges",
+            got=f"{local}, and {edge_width} features",
+            remedy="choose gine, or data without them (such as data.bonds false)",
+        )
     return GPS(
         in_width,
         out_width,
         edge_width=edge_width,
+        local=local,
         position=position,
         position_size=position_size,
         width=width,
