@@ -109,8 +109,8 @@ def curve(make: Callable[[int], nn.Module], depths: list[int]) -> list[float]:
 
 # ---- trained on Cora ----
 
-TRAINED_DEPTHS = [2, 4, 8, 16, 32]
-HIDDEN, HOPS, ALPHA, EPOCHS = 16, 4, 0.1, 80
+TRAINED_DEPTHS = [2, 8, 32]
+HIDDEN, HOPS, ALPHA, EPOCHS = 16, 4, 0.1, 60
 
 
 @dataclass(frozen=True)

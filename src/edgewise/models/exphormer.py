@@ -22,7 +22,7 @@ from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
-from edgewise.models.gps import GPS, Local, Position
+from edgewise.models.gps import GPS, Local, NormName, Position
 from edgewise.ragged import ranges, starts
 
 KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
@@ -138,6 +138,7 @@ def exphormer(
     degree: int = 4,
     virtual: int = 1,
     seed: int = 0,
+    norm: NormName = "batch",
     pool: Pooling = "sum",
     dropout: float = 0.0,
     attention_dropout: float = 0.1,
@@ -161,6 +162,7 @@ def exphormer(
         degree=degree,
         virtual=virtual,
         seed=seed,
+        norm=norm,
         pool=pool,
         dropout=dropout,
         attention_dropout=attention_dropout,

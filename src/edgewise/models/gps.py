@@ -29,17 +29,18 @@ from edgewise.layers import (
     Linear,
     Membership,
     MultiHeadAttention,
-    NodeBatchNorm,
     Pool,
     activation,
     check_edge_attr,
     packed_graph,
 )
 from edgewise.layers.pooling import Pooling
+from edgewise.layers.transformer import Norm, make_norm
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
 
 Position = Literal["random_walk", "laplacian", "none"]
+NormName = Literal["batch", "layer"]
 Local = Literal["gine", "gcn", "gat", "none"]
 
 
@@ -82,6 +83,7 @@ class GPSLayer(GraphLayer):
             features of edges; ``None`` leaves attention alone.
         heads: of attention.
         act: in the feed-forward network.
+        norm: after each part: of ``"batch"``, ``"layer"`` and ``"rms"``.
         dropout: after both parts and in the feed-forward network.
         attention_dropout: on attention weights.
 
@@ -96,6 +98,7 @@ class GPSLayer(GraphLayer):
         heads: int,
         *,
         act: str = "relu",
+        norm: Norm = "batch",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
     ) -> None:
@@ -103,9 +106,9 @@ class GPSLayer(GraphLayer):
         self.local = local
         self.attention = MultiHeadAttention(width, heads, dropout=attention_dropout)
         self.dropout = nn.Dropout(dropout)
-        self.local_norm = NodeBatchNorm(width)
-        self.attention_norm = NodeBatchNorm(width)
-        self.norm = NodeBatchNorm(width)
+        self.local_norm = make_norm(norm, width)
+        self.attention_norm = make_norm(norm, width)
+        self.norm = make_norm(norm, width)
         self.network = nn.Sequential(
             nn.Linear(width, 2 * width),
             activation(act),
@@ -169,6 +172,7 @@ class GPS(GraphLayer):
         depth: int,
         heads: int,
         attention_graph: Pattern,
+        norm: NormName,
         pool: Pooling,
         dropout: float,
         attention_dropout: float,
@@ -187,6 +191,7 @@ class GPS(GraphLayer):
                 width,
                 local_layer(local, width, edge_width, heads),
                 heads,
+                norm=norm,
                 dropout=dropout,
                 attention_dropout=attention_dropout,
             )
@@ -252,6 +257,7 @@ def gps(
     depth: int = 10,
     heads: int = 4,
     attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    norm: NormName = "batch",
     pool: Pooling = "sum",
     dropout: float = 0.0,
     attention_dropout: float = 0.5,
@@ -262,8 +268,9 @@ def gps(
     edges; GCN, which weighs them by degrees, and GAT do not, and with ``"none"`` there is attention
     alone. ``dropout`` is of the input, after both parts and in the feed-forward network.
     ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
-    ``attention_graph`` is made for each graph of a batch by itself. With ``pool="none"`` each node
-    has an output, as in the classification of nodes.
+    ``attention_graph`` is made for each graph of a batch by itself. ``norm="layer"`` serves one
+    large graph better, whose batch of few steps says little of a mean and variance to test with.
+    With ``pool="none"`` each node has an output, as in the classification of nodes.
 
     Raises:
         ArgumentError: edges have features, and nothing would read them; or a choice is unknown.
@@ -286,6 +293,7 @@ def gps(
         depth=depth,
         heads=heads,
         attention_graph=attention_graph,
+        norm=norm,
         pool=pool,
         dropout=dropout,
         attention_dropout=attention_dropout,
