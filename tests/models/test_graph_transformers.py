@@ -320,8 +320,11 @@ def test_each_group_of_heads_reads_along_its_own_graph() -> None:
 def test_the_layer_for_the_neighbours_is_that_of_its_model(local: Any) -> None:
     torch.manual_seed(0)
     x, graph, _ = packed()
-    model = models.gps(x.shape[1], 2, width=WIDTH, depth=1, heads=HEADS, local=local, pool="none")
+    sizes = {"width": WIDTH, "depth": 1, "heads": HEADS}
+    model = models.gps(x.shape[1], 2, local=local, norm="layer", pool="none", **sizes)
     (layer,) = model.double().eval().layers
+    norms = [layer.norm, layer.local_norm, layer.attention_norm]
+    assert all(isinstance(norm, nn.LayerNorm) for norm in norms)
     h = model.placed(x, graph, None)
     pairs = graphs.batch(graphs.complete(), SIZES)
     expected = layer.attention_norm(h + layer.attention(h, pairs))
