@@ -10,6 +10,7 @@ Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transfo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Unpack, get_args
 
 import torch
@@ -144,14 +145,13 @@ class GPSLayer(GraphLayer):
         return out
 
 
-def local_layer(kind: Local, width: int, edge_width: int, heads: int) -> GraphLayer | None:
-    """The layer of this name for the neighbours; GINE alone reads features of edges."""
-    check_choice("local", kind, get_args(Local))
-    if kind == "gine":
-        return GINELayer(width, edge_width)
-    if kind == "gcn":
-        return GCNLayer(width, width)
-    return GATLayer(width, width // heads, heads) if kind == "gat" else None
+LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
+    "gine": lambda width, edge_width, _heads: GINELayer(width, edge_width),
+    "gcn": lambda width, _edge_width, _heads: GCNLayer(width, width),
+    "gat": lambda width, _edge_width, heads: GATLayer(width, width // heads, heads),
+    "none": lambda *_sizes: None,
+}
+"""The layer for the neighbours; GINE alone reads features of edges."""
 
 
 class GPS(GraphLayer):
@@ -178,6 +178,7 @@ class GPS(GraphLayer):
         attention_dropout: float,
     ) -> None:
         super().__init__()
+        check_choice("local", local, LOCAL)
         check_choice("position", position, get_args(Position))
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
@@ -189,7 +190,7 @@ class GPS(GraphLayer):
         self.layers = nn.ModuleList(
             GPSLayer(
                 width,
-                local_layer(local, width, edge_width, heads),
+                LOCAL[local](width, edge_width, heads),
                 heads,
                 norm=norm,
                 dropout=dropout,
