@@ -22,7 +22,7 @@ from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
-from edgewise.models.gps import GPS, Position
+from edgewise.models.gps import GPS, Local, NormName, Position
 from edgewise.ragged import ranges, starts
 
 KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
@@ -129,6 +129,7 @@ def exphormer(
     out_width: int,
     *,
     edge_width: int = 0,
+    local: Local = "gine",
     position: Position = "random_walk",
     position_size: int = 20,
     width: int = 64,
@@ -137,6 +138,7 @@ def exphormer(
     degree: int = 4,
     virtual: int = 1,
     seed: int = 0,
+    norm: NormName = "batch",
     pool: Pooling = "sum",
     dropout: float = 0.0,
     attention_dropout: float = 0.1,
@@ -145,11 +147,13 @@ def exphormer(
 
     Attention costs E + ``degree`` · N + 2 · ``virtual`` · N in place of N². The expander of a graph
     is drawn for the numbers of its nodes, by ``seed``: nodes in another order have another one.
+    The other arguments are GPS's; attention reads the features of edges whatever ``local`` is.
     """
     return Exphormer(
         in_width,
         out_width,
         edge_width=edge_width,
+        local=local,
         position=position,
         position_size=position_size,
         width=width,
@@ -158,6 +162,7 @@ def exphormer(
         degree=degree,
         virtual=virtual,
         seed=seed,
+        norm=norm,
         pool=pool,
         dropout=dropout,
         attention_dropout=attention_dropout,

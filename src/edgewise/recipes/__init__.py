@@ -11,7 +11,6 @@ from edgewise.recipes.cora import (
     gcn_cora,
     gps_cora,
     grand_cora,
-    graph_bert_cora,
     magna_cora,
 )
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
@@ -86,7 +85,6 @@ RECIPES: dict[str, Recipe] = {
         gps_esol,
         gps_match,
         gps_zinc,
-        graph_bert_cora,
         graphormer_csl,
         graphormer_zinc,
         laplacian_csl,

@@ -45,7 +45,7 @@ gps_esol = Recipe(
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(
-        epochs=60, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+        epochs=40, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
     ),
     protocol=Protocol(("test/rmse",), "`attentive-esol` on the same folds", BY_FOLDS, folds=True),
 )

@@ -18,7 +18,7 @@ masked_molecules = Recipe(
     task=tasks.Classification(),
     optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
-    trainer=training.TrainerSettings(epochs=8, monitor="val/loss", better="lower", clip_norm=5.0),
+    trainer=training.TrainerSettings(epochs=5, monitor="val/loss", better="lower", clip_norm=5.0),
     protocol=Protocol(
         ("test/accuracy",),
         "none",

@@ -11,13 +11,13 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-BY = "6,000 sentences to train on, all of dev and test, heads given; best of 5 epochs by val"
+BY = "2,000 sentences to train on, all of dev and test, heads given; best of 5 epochs by val"
 
 tree_lstm_ewt = Recipe(
     name="tree-lstm-ewt",
     summary="Tree-LSTM on English syntax trees: the relation of each word to its head",
     model=partial(models.tree_lstm, width=96, dropout=0.2),
-    data=data.ewt_trees(train_rows=6000),
+    data=data.ewt_trees(train_rows=2000),
     task=tasks.Classification(),
     optimizer=training.Optimizer("adamw", lr=3e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
@@ -29,7 +29,7 @@ tree_transformer_ewt = Recipe(
     name="tree-transformer-ewt",
     summary="Tree Transformer on English syntax trees: the relation of each word to its head",
     model=partial(models.tree_transformer, width=96, depth=2, heads=4, dropout=0.2),
-    data=data.ewt_trees(train_rows=6000),
+    data=data.ewt_trees(train_rows=2000),
     task=tasks.Classification(),
     optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),

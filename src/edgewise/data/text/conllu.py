@@ -9,8 +9,8 @@ from typing import Literal
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.errors import ArgumentError
 
-Tag = Literal["upos", "xpos", "deprel", "relation"]
-COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "head": 6, "deprel": 7, "relation": 7}
+Tag = Literal["upos", "xpos", "deprel"]
+COLUMNS: dict[str, int] = {"upos": 3, "xpos": 4, "head": 6, "deprel": 7}
 WIDTH = 10
 WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 
@@ -18,7 +18,6 @@ WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> list[Labelled]:
     """Word and tag of every word of each sentence; or the number of its head, 0 for a root.
 
-    ``relation`` is ``deprel`` without its subtype: ``nsubj`` of ``nsubj:pass``.
     Contracted forms (1-2) and words that are not in the text (1.1) are left out.
 
     Raises:
@@ -42,8 +41,7 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
             if kind is None or (not kind["part"] and fields[0] != str(len(words) + 1)):
                 raise _unreadable(name, f"word {fields[0]!r} after {len(words)} words", number)
             if not kind["part"]:
-                value = fields[column]
-                words.append((fields[1], value.partition(":")[0] if tag == "relation" else value))
+                words.append((fields[1], fields[column]))
     return sentences
 
 

@@ -19,7 +19,7 @@ from edgewise.batches import UNLABELLED, Batch
 from edgewise.data.codes import Codes
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.text.conllu import Tag, read_conllu
+from edgewise.data.text.conllu import read_conllu
 from edgewise.data.text.ewt import ewt_texts
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.errors import ArgumentError
@@ -66,15 +66,14 @@ class EWTTrees(Data):
 
     def load(self) -> Splits:
         sentences, counts = [], []
-        asked: Tag = "relation" if self.label == "deprel" else self.label
         for part, (file, text) in ewt_texts().items():
-            labels, heads = (read_conllu(text, file, column) for column in (asked, "head"))
+            labels, heads = (read_conllu(text, file, column) for column in (self.label, "head"))
             few = self.train_rows if part == "train" else 0
             read = list(zip(labels, heads, strict=True))[: few or None]
             sentences += [sentence(*one, self.links, file) for one in read]
             counts.append(len(read))
         index = torch.arange(len(sentences)).split(counts)
-        labels_of = [one.labels for one in sentences]
+        labels_of = [[label.partition(":")[0] for label in one.labels] for one in sentences]
         names = sorted({label for i in index[0].tolist() for label in labels_of[i]})
         number = {name: place for place, name in enumerate(names)}
         y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
