@@ -1,4 +1,4 @@
-"""These tests name a device of their own for the process: ``tests/graphs/test_device.py``."""
+"""These tests name a device for a whole process: ``tests/graphs/test_device.py`` starts it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ command's failure. ``tests/engines/test_triton.py`` holds that each of these lin
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +22,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src/edgewise/engines/triton_rows"
@@ -417,6 +417,11 @@ MUTATIONS = (
 )
 
 
+# Processes begin with all that takes long to import, and nothing of the package.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["torch", "triton", "pytest", "numpy"])
+
+
 class Changed(MetaPathFinder):
     """Imports one module from another file."""
 
@@ -427,45 +432,43 @@ class Changed(MetaPathFinder):
         return spec_from_file_location(name, self.path) if name == self.module else None
 
 
-def run_tests(mutation: Mutation) -> int:
-    """What pytest says of the tests in a process where the module is another."""
+def run_tests(mutation: Mutation, said: Path) -> NoReturn:
+    """In a process that has the module from another file; its exit code is pytest's."""
     import pytest
 
-    with tempfile.TemporaryDirectory() as folder:
+    with said.open("wb") as file, tempfile.TemporaryDirectory() as folder:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
         path = Path(folder) / mutation.file
         path.write_text(mutation.source())
         module = f"edgewise.engines.triton_rows.{mutation.file.removesuffix('.py')}"
         sys.meta_path.insert(0, Changed(module, path))
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        return int(pytest.main([*options, *(f"{TESTS}::{test}" for test in mutation.tests)]))
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}"]
+        code = pytest.main([*options, *(f"{ROOT / TESTS}::{test}" for test in mutation.tests)])
+    sys.exit(int(code))
 
 
 def is_seen(mutation: Mutation) -> tuple[bool, str]:
-    """Whether the tests fail, in a process of its own, and what is said if they do not."""
-    command = [sys.executable, "-m", "tests.triton.mutations", "--run", mutation.name]
-    switches = {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **switches},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    """Whether the tests fail, and what they say if they do not."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        process = CONTEXT.Process(target=run_tests, args=(mutation, said))
+        process.start()
+        process.join()
+        text = said.read_text() if said.exists() else ""
+    code = process.exitcode
+    assert code is not None
     # Tests that failed, or a process that a write outside of memory has ended.
-    seen = (done.returncode == 1 and " failed" in done.stdout) or done.returncode < 0
-    return seen, "" if seen else f"{done.returncode}: {(done.stdout + done.stderr)[-600:]}"
+    seen = (code == 1 and "FAILED" in text) or code < 0
+    return seen, "" if seen else f"exit code {code}: {text[-600:]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="those whose name contains this")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.run:
-        sys.exit(run_tests(next(m for m in MUTATIONS if m.name == options.run)))
+    os.environ |= {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
     chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
     start, survived = time.perf_counter(), 0
     with ThreadPoolExecutor(options.workers) as pool:
