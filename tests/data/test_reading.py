@@ -100,5 +100,7 @@ def test_a_line_for_each(tmp_path: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"a folder, and no file\. Remedy"):
+        read_text(tmp_path)
     with pytest.raises(MissingDataError, match=r"none\.txt: no such file\. Remedy"):
         read_text(tmp_path / "none.txt")

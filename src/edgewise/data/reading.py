@@ -47,8 +47,9 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
         ArgumentError: it cannot be read, is no whole archive, or a zip of another number of files.
     """
     if not path.is_file():
+        what = "a folder, and no file" if path.is_dir() else "no such file"
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
+            f"{path}: {what}. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
         )
     kind, opened = OPENED.get(path.suffix.lower(), ("file that can be read", _plain))
     try:
