@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from edgewise.data.reading import read_text
+from edgewise.data.reading import read_own_text
 from edgewise.data.text.conllu import blocks, words_of
 from edgewise.data.text.tagged_words import TaggedWords, encode_words
 from edgewise.errors import ArgumentError
@@ -28,7 +28,7 @@ class WordTags(OfTexts):
         if form_of(path) != ".conllu":
             yield from super().from_file(path)
             return
-        for line, block in blocks(read_text(path)):
+        for line, block in blocks(read_own_text(path)):
             words = words_of(block)
             yield line, {"input": " ".join(words)}, words
 

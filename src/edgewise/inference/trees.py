@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from edgewise.data.reading import read_text
+from edgewise.data.reading import read_own_text
 from edgewise.data.text.conllu import blocks, read_conllu, words_of
 from edgewise.data.text.ewt_trees import EWTTrees, Sentence, forest, sentence
 from edgewise.errors import ArgumentError
@@ -36,7 +36,7 @@ class TreeLabels(Predictor):
         if is_table(path):
             yield from super().from_file(path)
             return
-        for line, block in blocks(read_text(path)):
+        for line, block in blocks(read_own_text(path)):
             yield line, {"input": " ".join(words_of(block))}, block
 
     def columns(self) -> tuple[str, ...]:
