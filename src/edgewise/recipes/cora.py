@@ -91,8 +91,8 @@ gps_cora = Recipe(
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=60),
     protocol=_ten_seeds(
-        "none on this split; GCN and GRAND, which are cheaper, are not reached. Of seven settings on "
-        "1 or 2 seeds the best in validation: with GINE and batch norm it was below 50 %"
+        "none on this split; GCN and GRAND are not reached. Of seven settings, on one or two seeds, "
+        "the best in validation: with GINE and batch norm it was below 50 %"
     ),
 )
 
