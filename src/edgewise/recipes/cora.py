@@ -91,7 +91,7 @@ gps_cora = Recipe(
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=60),
     protocol=_ten_seeds(
-        "none on this split; GCN and GRAND are not reached. Of seven settings, on one or two seeds, "
+        "none on this split; GCN and GRAND are not reached. Of seven settings on one or two seeds "
         "the best in validation: with GINE and batch norm it was below 50 %"
     ),
 )
