@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from edgewise import data, models, tasks, training
+from edgewise.models.fully_adjacent import Layer
 from edgewise.recipes.recipe import Protocol, Recipe
 
 BY = "500 trees of depth 4 that are drawn once, 6.25 % by chance; the epoch by validation loss"
@@ -35,7 +36,7 @@ gps_match = Recipe(
 )
 
 
-def _funnel(layer: str, fitted: int) -> Recipe:
+def _funnel(layer: Layer, fitted: int) -> Recipe:
     """A network of such layers, which fits this share of trees in the paper, in per cent."""
     reference = f"{fitted} % to train on, of many more steps (Alon and Yahav, 2021)"
     return replace(

@@ -142,7 +142,9 @@ class HiddenParts(Batch):
 
     def to(self, device: torch.device) -> HiddenParts:
         """The same on another device."""
-        return replace(super().to(device), bonds=self.bonds.to(device))
+        moved = super().to(device)
+        assert isinstance(moved, HiddenParts)
+        return replace(moved, bonds=self.bonds.to(device))
 
     def counted(self, outputs: Tensor) -> Tensor:
         """Scores of all kinds: an atom is no kind of bond, nor a bond one of atoms."""
