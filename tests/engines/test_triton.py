@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.triton.mutations import MUTATIONS, PACKAGE, Mutation
+
 ROOT = Path(__file__).parents[2]
 CASES = (
     "test_every_call[plain]",
@@ -52,6 +54,21 @@ def test_kernels_compile_for_a_gpu() -> None:
     pytest.importorskip("triton")
     said = run("-W", "ignore", "-m", "tests.triton.compiled", "--short")
     assert " 0 with spills" in said
+
+
+def test_the_page_of_kernels_has_those_of_the_code() -> None:
+    """``python -m tests.triton.page`` writes it."""
+    pytest.importorskip("triton")
+    run("-W", "ignore", "-m", "tests.triton.page", "--check")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_the_line_of_a_mutation_is_still_there(mutation: Mutation) -> None:
+    """``make gpu-mutations`` changes each, and must see red."""
+    before = (PACKAGE / mutation.file).read_text()
+    after = mutation.source()
+    compile(after, mutation.file, "exec")
+    assert after != before
 
 
 WITHOUT = """
