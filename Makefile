@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/edgewise verify
 	rm -rf runs/demo
 	$(BIN)/edgewise compare digit-rows model.graph "empty()" "window(1)" "window(2)" "window(4)" \
-	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --out runs/demo
+	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
 
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)
@@ -36,7 +36,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the README's table of architectures.
+# Rewrites what is generated: the tables of models.
 docs: install
 	$(BIN)/python docs/generate.py
 

@@ -36,8 +36,7 @@ def outside_modes() -> AbstractContextManager[object]:
     return _outside() if inside else torch.no_grad()  # to leave none takes far less time
 
 
-@contextmanager
-def kept_on(device: torch.device) -> Iterator[None]:
+def kept_on(device: torch.device) -> AbstractContextManager[object]:
     """:func:`outside_modes`, for what is kept of a graph on this device.
 
     Whoever meets it next may do so on another stream, which waits for nothing that it does not
@@ -47,14 +46,19 @@ def kept_on(device: torch.device) -> Iterator[None]:
         RuntimeError: a CUDA graph is being captured, which cannot wait.
 
     """
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    return _seen_by_all_streams(device) if device.type == "cuda" else outside_modes()
+
+
+@contextmanager
+def _seen_by_all_streams(device: torch.device) -> Iterator[None]:
+    if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "a graph is used for the first time while a CUDA graph is captured: its edges are "
             "sorted then, which waits for the device; run the step once before it is captured"
         )
     with outside_modes():
         yield
-    if device.type == "cuda" and not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         torch.cuda.current_stream(device).synchronize()
 
 

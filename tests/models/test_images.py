@@ -70,6 +70,18 @@ def test_a_masked_autoencoder_does_not_see_what_is_hidden() -> None:
     assert torch.equal(model.targets(images, noise)[0, 0], square.permute(1, 2, 0).flatten())
 
 
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_loss_of_no_images_is_none(normalised: bool) -> None:
+    model = mae(8, 2, patch=2, normalised=normalised)
+    images, noise = torch.randn(3, 2, 8, 8), torch.rand(3, 16)
+    wrong = model(images, noise) - model.targets(images, noise)
+    torch.testing.assert_close(model.loss(images, noise), wrong.square().mean())
+    nothing = model.loss(images[:0], noise[:0])
+    nothing.backward()
+    assert nothing == 0
+    assert all(p.grad is None or not p.grad.any() for p in model.parameters())
+
+
 def test_images_that_do_not_fit_are_refused() -> None:
     with refused("patch", expected="height 9", got="2", remedy="crop"):
         swin(9, 3, 5)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
@@ -19,7 +20,6 @@ from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Dot
 
-ENTMAX_SECONDS = 80e-9  # a pair's share of the steps to the threshold
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 
@@ -91,27 +91,37 @@ class Dense:
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons
 
-    def seconds(self, problem: Problem) -> float:
+    def work(self, problem: Problem) -> Work:
         """Each pair costs its passes through memory; the matrix products come almost free."""
-        pairs = problem.batch * problem.heads * problem.grid
-        products = 0.045e-9 * (problem.width + problem.value_width)
+        heads = problem.batch * problem.heads
+        pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
-            return 100e-6 + pairs * (1.5e-9 + products)
+            return "dense sums", {"call": 1, "pair": pairs, "product": pairs * elements}
+        masked = not problem.full
         if self._fused(problem):
-            bias = problem.bias * (240e-6 + 6e-9 * pairs)
-            nodes = problem.batch * problem.heads * (problem.num_targets + problem.num_sources)
-            elements = problem.width + problem.value_width
-            moved = nodes * (40e-9 + 0.95e-9 * elements)
-            masked = 0.0 if problem.full else 1.5e-9
-            looks = 0.0 if problem.full and problem.grid == problem.num_edges else 65e-6
-            return 150e-6 + looks + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
-        masked = 0.0 if problem.full else 8e-9
-        each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
-        if not (problem.score is None or isinstance(problem.score, Dot)):
-            each += 14e-9 + 4.5e-9 * problem.width  # a vector for every pair
-        if problem.entmax:
-            each += ENTMAX_SECONDS
-        return 450e-6 + pairs * each
+            nodes = heads * (problem.num_targets + problem.num_sources)
+            return "dense fused", {
+                "call": 1,
+                "look": masked or problem.grid != problem.num_edges,
+                "bias": problem.bias,
+                "bias pair": problem.bias * pairs,
+                "node": nodes,
+                "element": nodes * elements,
+                "pair": pairs,
+                "masked pair": masked * pairs,
+                "product": pairs * elements,
+            }
+        own = not (problem.score is None or isinstance(problem.score, Dot))
+        return "dense scores", {
+            "call": 1,
+            "pair": pairs,
+            "masked pair": masked * pairs,
+            "term pair": (problem.gain + problem.bias) * pairs,
+            "own pair": own * pairs,  # a vector for every pair
+            "own element": own * pairs * problem.width,
+            "product": pairs * elements,
+            "entmax pair": problem.entmax * pairs,
+        }
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

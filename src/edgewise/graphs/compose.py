@@ -114,7 +114,7 @@ class DisjointUnion(Graph):
     """Graphs that share no edge; the edges of the parts follow one another."""
 
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
-        super().__init__(num_targets, num_sources)
+        super().__init__(num_targets, num_sources, parts[0].device)
         self._parts = tuple(parts)
         self.segments = common_segments(parts)
 
@@ -135,10 +135,6 @@ class DisjointUnion(Graph):
 
     def _degrees(self) -> Tensor:
         return torch.stack([part.in_degree() for part in self._parts]).sum(0)
-
-    @property
-    def device(self) -> torch.device:
-        return self._parts[0].device
 
     @property
     def has_duplicates(self) -> bool:

@@ -21,7 +21,7 @@ class Edges(Graph):
         num_sources: int,
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        super().__init__(num_targets, num_sources)
+        super().__init__(num_targets, num_sources, edge_index.device)
         self._edge_index = lasting(edge_index)
         self.segments = segments
 
@@ -32,10 +32,6 @@ class Edges(Graph):
     @property
     def num_edges(self) -> int:
         return self._edge_index.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        return self._edge_index.device
 
     @property
     def has_duplicates(self) -> bool:

@@ -165,6 +165,7 @@ class Graph(Pattern):
     Attributes:
         num_targets: how many nodes read.
         num_sources: how many nodes are read.
+        device: where the indices are.
         segments: ``(target sizes, source sizes)`` where the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
 
@@ -172,11 +173,12 @@ class Graph(Pattern):
 
     num_targets: int
     num_sources: int
+    device: torch.device
     segments: tuple[Tensor, Tensor] | None = None
     name: str = ""
 
-    def __init__(self, num_targets: int, num_sources: int) -> None:
-        self.num_targets, self.num_sources = num_targets, num_sources
+    def __init__(self, num_targets: int, num_sources: int, device: torch.device) -> None:
+        self.num_targets, self.num_sources, self.device = num_targets, num_sources, device
         self._cache: dict[Any, Any] = {}
 
     @property
@@ -188,11 +190,6 @@ class Graph(Pattern):
     @abstractmethod
     def num_edges(self) -> int:
         """How many edges there are, E."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where the indices are."""
 
     @abstractmethod
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class Intervals(Graph):
         step: int = 1,
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        super().__init__(start.shape[0], num_sources)
+        super().__init__(start.shape[0], num_sources, start.device)
         # Copies, which the caller's tensors no longer change.
         self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
         self.step = step
@@ -46,10 +46,6 @@ class Intervals(Graph):
     @property
     def edge_index(self) -> Tensor:
         return self.derived(_list_edges)
-
-    @property
-    def device(self) -> torch.device:
-        return self.start.device
 
     @property
     def is_complete(self) -> bool:

@@ -8,6 +8,7 @@ variable) and ``EDGEWISE_TRITON=1`` (ours) before Python starts. That is for tes
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import util
 
 import torch
@@ -22,9 +23,10 @@ INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
 
 
 def _why_missing() -> str:
-    if util.find_spec("triton") is None:
-        return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
-    return ""
+    with suppress(ImportError):  # a finder of somebody's may refuse in this way
+        if util.find_spec("triton"):
+            return ""
+    return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
 
 
 MISSING: str = _why_missing()
