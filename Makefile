@@ -1,11 +1,11 @@
 # make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
-#      sanitize
+#      gpu-mutations | sanitize
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: gpu-check install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -68,6 +68,11 @@ gpu-check: install
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/pytest tests/triton --numprocesses $(WORKERS)
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
 	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
+	$(BIN)/python -W ignore -m tests.triton.page --check
+
+# Whether those tests would see a mistake: lines of the kernels written wrongly, one at a time.
+gpu-mutations: install
+	$(BIN)/python -m tests.triton.mutations --workers $(WORKERS)
 
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.

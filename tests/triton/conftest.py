@@ -6,6 +6,7 @@ Where there is a GPU and no switch for the interpreter, the kernels run there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from edgewise.engines.triton_rows import layout
 from tests.triton import INTERPRETED, ON_A_GPU
 
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic products
 ABLE = INTERPRETED or ON_A_GPU
 collect_ignore = [] if ABLE else ["test_interpreted.py", "test_modes.py"]
 

@@ -417,9 +417,7 @@ MUTATIONS = (
 )
 
 
-# Processes begin with all that takes long to import, and nothing of the package.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "triton", "pytest", "numpy"])
 
 
 class Changed(MetaPathFinder):
@@ -469,6 +467,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
     os.environ |= {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
+    # Processes begin with all that takes long to import, and nothing of the package.
+    CONTEXT.set_forkserver_preload(["torch", "triton", "pytest", "numpy"])
     chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
     start, survived = time.perf_counter(), 0
     with ThreadPoolExecutor(options.workers) as pool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -43,6 +44,7 @@ from tests.engines.cases import (
 )
 from tests.engines.checks import check_case
 from tests.graphs.specification import PATTERNS, Spec
+from tests.triton import DEVICE, ON_A_GPU
 
 
 def degrees(*counts: int, sources: int) -> Graph:
@@ -66,14 +68,15 @@ PIECE = 16
 
 def hold(case: Case) -> None:
     """What the formula gives, by the kernels in Triton."""
-    assert isinstance(layout_of(case.over.graph, RowsLayout), TritonLayout)
+    case = case.on(DEVICE)
+    assert isinstance(layout_of(case.over.graph.to(DEVICE), RowsLayout), TritonLayout)
     report = check_case(case, ["rows"])
     assert not report.failures, "\n".join([str(case), *report.failures])
     assert report.ran, "nothing ran"
 
 
 def test_the_graphs_have_rows_of_every_kind() -> None:
-    layout = layout_of(MIXED, RowsLayout)
+    layout = layout_of(MIXED.to(DEVICE), RowsLayout)
     for side in (layout.by_target, layout.by_source):
         assert isinstance(side, Side)
         assert len(side.short)
@@ -180,7 +183,7 @@ def test_aggregation_of_ties_in_lower_precision(reduce: str, dtype: torch.dtype)
 
 
 def test_an_extreme_of_nan_is_nan() -> None:
-    value = torch.randn(9, 1, 3)
+    value = torch.randn(9, 1, 3, device=DEVICE)
     value[8, 0, 1] = torch.nan
     graph = graphs.edges(torch.stack([torch.arange(9).repeat(4), torch.zeros(36).long()]), (9, 2))
     for reduce in ("max", "min"):
@@ -193,20 +196,21 @@ def test_a_piece_that_may_read_nothing() -> None:
     """Its greatest score is none: far scores of other pieces would vanish beside a 0."""
     many = 3 * PIECE
     graph = graphs.edges(torch.stack([torch.arange(many), torch.zeros(many).long()]), (many, 1))
-    bias = torch.full((many, 1), -200.0)
+    bias = torch.full((many, 1), -200.0, device=DEVICE)
     bias[PIECE : 2 * PIECE] = -torch.inf
-    nodes = [torch.randn(n, 1, 4) for n in (1, many, many)]
-    got, expected = (
-        ew.attend(*nodes, graph, score=None, bias=bias, engine=engine)
-        for engine in ("rows", "reference")
-    )
+    nodes = [torch.randn(n, 1, 4, device=DEVICE) for n in (1, many, many)]
+    with np.errstate(over="ignore"):  # in a number that is not taken
+        got, expected = (
+            ew.attend(*nodes, graph, score=None, bias=bias, engine=engine)
+            for engine in ("rows", "reference")
+        )
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     """A part counts its edges from where it begins in the whole."""
     union = graphs.window(1).bind(12) | MIXED_SQUARE
-    nodes = [torch.randn(12, 2, 4) for _ in range(3)]
+    nodes = [torch.randn(12, 2, 4, device=DEVICE) for _ in range(3)]
     call, graph = prepare(*nodes, union, dropout=0.5)
     layout = layout_of(graph, RowsLayout)
     whole = ENGINES["rows"].attend(call, layout)
@@ -222,7 +226,7 @@ def run_twice(function: Callable[[], tuple[Tensor, ...]]) -> None:
 
 
 def test_runs_repeat_bit_for_bit() -> None:
-    case = changed("everything", dtype=torch.float32).over(MIXED)
+    case = changed("everything", dtype=torch.float32).over(MIXED).on(DEVICE)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = [leaves[name] for name in ("query", "key", "value")]
 
@@ -233,6 +237,7 @@ def test_runs_repeat_bit_for_bit() -> None:
     run_twice(function)
 
 
+@pytest.mark.skipif(ON_A_GPU, reason="a GPU adds up a tile in an order of its own")
 def test_the_order_of_pieces_is_that_of_their_places() -> None:
     """Pieces are merged from the first to the last: a sum in another order has other bits."""
     many = 6 * PIECE
@@ -265,6 +270,7 @@ class Unread(TorchDispatchMode):
 
 def a_step(case: Case) -> Callable[[], object]:
     """Forward and backward; what would be launched is listed, as interpreting it reads numbers."""
+    case = case.on(DEVICE)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = [leaves[name] for name in ("query", "key", "value")]
     options = case.options(leaves)
@@ -343,9 +349,9 @@ def test_a_hostile_layout_is_refused(changes: dict[int, list[int]]) -> None:
 
 
 def test_a_table_index_out_of_range_is_refused() -> None:
-    index = torch.zeros(MIXED.num_edges, dtype=torch.long)
-    bias = ew.TableBias(index, torch.randn(3, 2))
-    x, y = torch.randn(8, 2, 4), torch.randn(9, 2, 4)
+    index = torch.zeros(MIXED.num_edges, dtype=torch.long, device=DEVICE)
+    bias = ew.TableBias(index, torch.randn(3, 2, device=DEVICE))
+    x, y = (torch.randn(n, 2, 4, device=DEVICE) for n in (8, 9))
     ew.attend(x, y, y, MIXED, bias=bias, engine="rows")
     index[7] = 1 << 40
     with pytest.raises(IndexError, match="TableBias"):
@@ -353,11 +359,12 @@ def test_a_table_index_out_of_range_is_refused() -> None:
 
 
 def test_what_is_too_wide_is_refused() -> None:
-    x = torch.randn(4, 1, 2000)
+    x = torch.randn(4, 1, 2000, device=DEVICE)
     with pytest.raises(ArgumentError, match="1024 wide"):
         ew.attend(x, x[:3], x[:3], FEW, engine="rows")
 
 
+@pytest.mark.skipif(ON_A_GPU, reason="without the switch")
 def test_the_switch_is_for_this_process_alone() -> None:
     assert triton_rows.serves(torch.device("cpu"))
     assert not triton_rows.serves(torch.device("meta"))

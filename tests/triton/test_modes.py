@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from edgewise.engines.triton_rows import launch
 from edgewise.engines.triton_rows.launch import recorded
 from edgewise.errors import ArgumentError
 from tests.engines.cases import CALLS
+from tests.engines.test_small_calls import entered
 from tests.triton import DEVICE, ON_A_GPU
 from tests.triton.test_interpreted import MIXED
 
@@ -128,6 +130,28 @@ def test_another_normaliser_is_refused() -> None:
     (query, key, value), _ = a_call("plain")
     with pytest.raises(ArgumentError, match="softmax alone"):
         ew.attend(query, key, value, MIXED.to(DEVICE), normaliser="sparsemax", engine="rows")
+
+
+def test_a_warm_call_takes_few_steps() -> None:
+    """Of Python, beside which the smallest graphs' kernels take no time at all."""
+    leaves, options = a_call("one head")
+    graph = MIXED.to(DEVICE)
+    gradient = torch.ones(8, *leaves[2].shape[1:], device=DEVICE)
+
+    def backward(out: Tensor) -> object:
+        return torch.autograd.grad(out, leaves, gradient)
+
+    with recorded() as launches:
+        for _ in range(2):
+            launches.clear()
+            out, first = entered(lambda: ew.attend(*leaves, graph, engine="rows", **options))
+            _, second = entered(partial(backward, out))
+    assert len(first) <= 75
+    assert len(second) <= 110
+    kinds = [launch.kernel for launch in launches]
+    passes = ("attend_forward", "attend_backward_rows", "attend_backward_columns")
+    assert [kinds.count(kind) for kind in passes] == [2, 2, 2]  # long rows and short ones
+    assert len(kinds) - 6 == 1 + 1 + 2  # merges: of outputs, of queries, of keys and of values
 
 
 # ---- devices and streams, as CUDA is asked for them ----

@@ -21,6 +21,7 @@ from edgewise.engines.triton_rows.launch import Job, Tiles, padded
 from edgewise.engines.triton_rows.layout import Side, classes_of, side_of
 
 SCORES = {"none": 0, "dot": 1, "additive": 2}
+EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
 SHARE = 256
 """Places, at least, over which a program sums the gradient of a projection."""
 MOST_PROGRAMS = 512
@@ -131,8 +132,8 @@ class _Call:
         if expanded:
             blocks["BFK"] = 1
         self.tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
-        carries = any(name.startswith("edge_") for name in given)  # a third vector an edge
-        self.backward_tiles = self.tiles.halved if carries else self.tiles
+        plain = EDGE_VECTORS.isdisjoint(given)  # no third vector an edge
+        self.backward_tiles = self.tiles if plain else self.tiles.halved
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
         job.put(scale=given["scale"], slope=given["slope"], DROPOUT=given["dropout"] > 0)
