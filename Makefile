@@ -66,6 +66,7 @@ bench-picture: install
 # Triton's interpreter, compiled for three machines, and what they move through memory is counted.
 gpu-check: install
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/pytest tests/triton --numprocesses $(WORKERS)
+	EDGEWISE_FLEX=1 $(BIN)/pytest tests/engines/test_flex.py -k compiled
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
 	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
 	$(BIN)/python -W ignore -m tests.triton.page --check

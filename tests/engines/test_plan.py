@@ -120,7 +120,7 @@ OBVIOUS = {
         {"score": ew.Additive("tanh", torch.ones(2, 8))},
         SPARSE,
     ),
-    "most": (graphs.random(250), 256, {"gain": torch.ones(64_000, 1)}, "dense"),
+    "entmax": (graphs.complete(), 256, {"normaliser": "entmax"}, "dense"),
 }
 
 
