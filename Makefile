@@ -1,11 +1,11 @@
 # make install | demo | test | fuzz | lint | docs | results | accuracy | native | bench | gpu-check |
-#      sanitize
+#      gpu-mutations | sanitize
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: gpu-check install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
+.PHONY: gpu-check gpu-mutations install demo test fuzz lint docs results accuracy native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -36,7 +36,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
 
-# Rewrites what is generated: the README's table of architectures.
+# Rewrites what is generated: the tables of models.
 docs: install
 	$(BIN)/python docs/generate.py
 
@@ -67,8 +67,14 @@ bench-picture: install
 # Triton's interpreter, compiled for three machines, and what they move through memory is counted.
 gpu-check: install
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/pytest tests/triton --numprocesses $(WORKERS)
+	EDGEWISE_FLEX=1 $(BIN)/pytest tests/engines/test_flex.py -k compiled
 	TRITON_INTERPRET=1 EDGEWISE_TRITON=1 $(BIN)/python -W ignore -m tests.triton.traffic
 	$(BIN)/python -W ignore -m tests.triton.compiled --workers $(WORKERS)
+	$(BIN)/python -W ignore -m tests.triton.page --check
+
+# Whether those tests would see a mistake: lines of the kernels written wrongly, one at a time.
+gpu-mutations: install
+	$(BIN)/python -m tests.triton.mutations --workers $(WORKERS)
 
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.

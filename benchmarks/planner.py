@@ -1,157 +1,353 @@
-"""Is "auto" right? Times all engines over a grid of problems and prints what the planner says.
+"""Is "auto" right? Times all engines over a grid of problems, and fits the table of costs to that.
 
-    python benchmarks/planner.py            # the table: estimate, time, choice, regret
-    python benchmarks/planner.py --quick    # a few minutes less
+    python benchmarks/planner.py | tee times.txt     # measure: estimate, time, choice, regret
+    python benchmarks/planner.py --only entmax       # only problems with this in their name
+    python benchmarks/planner.py --read times.txt    # what would be chosen now, by those times
+    python benchmarks/planner.py --read times.txt --refit      # and rewrites engines/costs.json
 
-Forward and backward of every argument, best of several runs, float32, one thread. ``regret`` is how
-much longer the engine that ``plan`` chose took than the best one.
+Forward and backward of every argument, best of several runs, float32, one thread; with ``--device
+cuda`` on a GPU. ``regret`` is how much longer the engine that ``plan`` chose took than the best
+one. To fit is to find costs of 0 or more whose sums are nearest to the times, by their ratio; what
+no measured problem has an amount of keeps its cost. The fit is judged on times that it has not
+seen, a fifth of the problems at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import math
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
 from edgewise.attention import _problem, prepare
 from edgewise.engines import ENGINES
+from edgewise.engines.call import Problem
+from edgewise.engines.costs import COSTS, OTHERS, TABLE, Costs, Work
 from edgewise.graphs import Graph
+from edgewise.layouts import graph_facts
 
 MOST_ELEMENTS = 3e7  # of an edge or pair tensor, so that a run fits in memory and patience
+MOST_STEPS = 1e7  # of scores for entmax, which passes over them many times
 NODES = (16, 64, 256, 1024, 4096)
 DENSITIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 HEADS = ((1, 8), (8, 8), (4, 16), (1, 64), (8, 64))
-TERMS = ("plain", "bias", "gain", "additive", "lse")
+RUNS: dict[str, graphs.Pattern] = {
+    "causal()": graphs.causal(),
+    "window(8)": graphs.window(8),
+    "window(64)": graphs.window(64),
+    "hub": graphs.window(8) | graphs.hubs([0]),
+    "dilated": graphs.window(8, 4),
+    "small, packed": graphs.complete(),
+    "ragged, packed": graphs.causal(),
+}
+PACKED: dict[str, Callable[[int], list[int]]] = {
+    "small, packed": lambda nodes: [16] * (nodes // 16),
+    "ragged, packed": lambda nodes: [8, 24] * (nodes // 32),
+}
+"""Sizes of the members of batches."""
+TERMS = ("plain", "bias", "gain", "additive", "lse", "entmax", "table", "sum")
+BUDGET = 0.08  # seconds for an engine
+NAME, CELL = 36, 19
+"""Widths of the table's columns."""
+ALLOWED = 0.1
+"""Regret that nobody would notice."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem of the grid: a graph, heads and their width, and what is special about the call."""
+
+    name: str
+    graph: Graph
+    heads: int
+    width: int
+    term: str
+
+    def call(self) -> tuple[Callable[[str], object], Problem]:
+        """How to run it, forward and backward, on an engine; and what the planner knows of it."""
+        graph, heads, width = self.graph, self.heads, self.width
+        nodes = graph.num_targets
+        if self.term == "additive" and heads == 8 and width == 8:
+            width = 1  # GAT
+        device = graph.device
+        leaves = [torch.randn(nodes, heads, width, device=device) for _ in range(3)]
+        options: dict[str, Any] = {}
+        if self.term in ("bias", "gain"):
+            options[self.term] = torch.randn(graph.num_edges, heads, device=device)
+            leaves.append(options[self.term])
+        elif self.term == "table":
+            table = torch.randn(32, heads, device=device)
+            classes = torch.arange(graph.num_edges, device=device) % 32
+            options["bias"] = ew.TableBias(classes, table)
+            leaves.append(table)
+        elif self.term == "additive":
+            weight = torch.randn(heads, width, device=device)
+            options["score"] = ew.Additive(weight=weight)
+            leaves.append(weight)
+        elif self.term == "entmax":
+            options["normaliser"] = "entmax"
+        for leaf in leaves:
+            leaf.requires_grad_()
+
+        def run(engine: str) -> object:
+            nodes, value = leaves[:3], leaves[2]
+            if self.term == "lse":
+                out, lse = ew.attend_with_lse(*nodes, graph, engine=engine, **options)
+                total = out.sum() + lse.masked_fill(lse == -torch.inf, 0).sum()
+            elif self.term == "sum":
+                total = ew.aggregate(value, graph, engine=engine).sum()
+            else:
+                total = ew.attend(*nodes, graph, engine=engine, **options).sum()
+            return torch.autograd.grad(total, leaves, allow_unused=True)
+
+        if self.term == "sum":
+            return run, aggregation(leaves[2], graph)
+        call, bound = prepare(*leaves[:3], graph, **options)
+        return run, _problem(call, bound, lse=self.term == "lse")
+
+
+def aggregation(value: Tensor, graph: Graph) -> Problem:
+    """What the planner knows of a sum."""
+    return Problem(
+        operation="aggregate",
+        batch=1,
+        heads=value.shape[-2],
+        width=0,
+        value_width=value.shape[-1],
+        device=value.device,
+        dtype=value.dtype,
+        **graph_facts(graph),
+    )
 
 
 @dataclass(frozen=True)
 class Row:
+    """A task's time on each engine that can serve, and what these would do."""
+
     name: str
-    estimates: dict[str, float]
-    times: dict[str, float]  # of the engines that can serve
+    times: dict[str, float]
+    works: dict[str, Work]
 
-    @property
-    def choice(self) -> str:
-        return min(self.estimates, key=lambda engine: self.estimates[engine])
+    def estimates(self, costs: Costs) -> dict[str, float]:
+        """By engine."""
+        return dict(zip(self.works, costs.of(self.works.values()), strict=True))
 
-    @property
-    def regret(self) -> float:
-        return self.times[self.choice] / min(self.times.values()) - 1
+    def regret(self, costs: Costs) -> float:
+        """How much longer than the best the engine takes that has the least estimate."""
+        estimates = self.estimates(costs)
+        choice = min(estimates, key=lambda engine: estimates[engine])
+        return self.times[choice] / min(self.times.values()) - 1
 
-    def __str__(self) -> str:
+    def line(self, costs: Costs) -> str:
+        """Of the table."""
+        estimates = self.estimates(costs)
         cells = [
-            f"{self.estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}"
-            if e in self.times
-            else "-".rjust(19)
+            f"{estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}" if e in estimates else "-"
             for e in ENGINES
         ]
-        return f"{self.name:<36} {' '.join(cells)} {self.choice:<10} {self.regret:6.0%}"
+        choice = min(estimates, key=lambda engine: estimates[engine])
+        shown = " ".join(cell.rjust(CELL) for cell in cells)
+        return f"{self.name:<{NAME}} {shown} {choice:<10} {self.regret(costs):6.0%}"
 
 
-def seconds(run: Callable[[], Any], budget: float = 0.08) -> float:
-    """The best of as many runs as the budget allows, three at least.
+def tasks(device: str, only: str, *, quick: bool) -> Iterator[Task]:
+    """The grid: runs of sources, then random edges of every density."""
+    sizes = NODES[:4] if quick else NODES
+    for nodes, (kind, pattern) in itertools.product(sizes, RUNS.items()):
+        if kind in PACKED and nodes == NODES[0]:
+            continue
+        packed = graphs.batch(pattern, PACKED[kind](nodes)) if kind in PACKED else pattern
+        graph = packed.bind(nodes).to(device)
+        for (heads, width), term in itertools.product(HEADS, ("plain", "lse")):
+            name = f"{nodes:5} {kind} {heads}x{width:<3} {term}"
+            if nodes * nodes * heads * width < MOST_ELEMENTS and only in name:
+                yield Task(name, graph, heads, width, term)
+    for nodes, density in itertools.product(sizes, DENSITIES):
+        degree = round(density * nodes)
+        if degree == 0:
+            continue
+        random = graphs.complete() if degree == nodes else graphs.random(degree)
+        graph = random.bind(nodes).to(device)
+        for (heads, width), term in itertools.product(HEADS, TERMS):
+            name = f"{nodes:5} {density:6} {heads}x{width:<3} {term}"
+            pairs = nodes * nodes * heads * (width if term == "additive" else 1)
+            most = MOST_STEPS if term == "entmax" else MOST_ELEMENTS
+            fits = max(graph.num_edges * heads * width, pairs) < most
+            if fits and only in name:
+                yield Task(name, graph, heads, width, term)
 
-    Time of this process's thread, so that the table can be made on a machine that others use.
+
+def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
+    """The best time of each, which take turns for a while, three turns at least.
+
+    On a CPU time of this process's thread, so that the table can be made on a machine that others
+    use; on another device until it has nothing left to do.
     """
-    run()
-    best, spent, runs = float("inf"), 0.0, 0
-    while runs < 3 or (spent < budget and runs < 200):
-        start = time.process_time()
+
+    def clock() -> float:
+        if device == "cpu":
+            return time.process_time()
+        torch.accelerator.synchronize()
+        return time.perf_counter()
+
+    best = dict.fromkeys(runs, math.inf)
+    spent, turns = 0.0, 0
+    for run in runs.values():
         run()
-        elapsed = time.process_time() - start
-        best, spent, runs = min(best, elapsed), spent + elapsed, runs + 1
+    while turns < 3 or (spent < BUDGET * len(runs) and turns < 200):
+        for name, run in runs.items():
+            start = clock()
+            run()
+            elapsed = clock() - start
+            best[name], spent = min(best[name], elapsed), spent + elapsed
+        turns += 1
     return best
 
 
-def measure(name: str, graph: Graph, heads: int, width: int, term: str) -> Row:
-    nodes = graph.num_targets
-    if term == "additive" and heads == 8 and width == 8:
-        width = 1  # GAT
-    query, key, value = (torch.randn(nodes, heads, width, requires_grad=True) for _ in range(3))
-    leaves, options = [query, key, value], {}
-    if term in ("bias", "gain"):
-        options[term] = torch.randn(graph.num_edges, heads, requires_grad=True)
-        leaves.append(options[term])
-    if term == "additive":
-        weight = torch.randn(heads, width, requires_grad=True)
-        options["score"] = ew.Additive(weight=weight)
-        leaves.append(weight)
-    call, graph = prepare(query, key, value, graph, **options)
-    problem = _problem(call, graph, lse=term == "lse")
-
-    def run(engine: str) -> None:
-        if term == "lse":
-            out, lse = ew.attend_with_lse(query, key, value, graph, engine=engine, **options)
-            total = out.sum() + lse.masked_fill(lse == -torch.inf, 0).sum()
-        else:
-            total = ew.attend(query, key, value, graph, engine=engine, **options).sum()
-        torch.autograd.grad(total, leaves, allow_unused=True)
-
-    serving = {e: engine for e, engine in ENGINES.items() if not engine.refuses(problem)}
-    estimates = {e: engine.seconds(problem) for e, engine in serving.items()}
-    times = {e: seconds(lambda e=e: run(e)) for e in serving}
-    return Row(name, estimates, times)
+def measured(task: Task) -> Row:
+    """Run a task on every engine that can."""
+    run, problem = task.call()
+    works = {
+        e: engine.work(problem) for e, engine in ENGINES.items() if not engine.refuses(problem)
+    }
+    times = seconds({e: partial(run, e) for e in works}, problem.device.type)
+    return Row(task.name, times, works)
 
 
-def problems(quick: bool) -> Iterator[tuple[str, Graph, int, int, str]]:
-    runs = (graphs.causal(), graphs.window(8), graphs.window(64))
-    for nodes, graph in itertools.product(NODES[:4] if quick else NODES, runs):
-        for heads, width in HEADS:
-            if nodes * nodes * heads * width < MOST_ELEMENTS:
-                for term in ("plain", "lse"):
-                    name = f"{nodes:5} {graph!r} {heads}x{width:<3} {term}"
-                    yield name, graph.bind(nodes), heads, width, term
-    for nodes in NODES[:4] if quick else NODES:
-        for density in DENSITIES:
-            degree = round(density * nodes)
-            if degree == 0:
-                continue
-            graph = graphs.complete() if degree == nodes else graphs.random(degree)
-            bound = graph.bind(nodes)
-            for heads, width in HEADS:
-                for term in TERMS:
-                    pairs = nodes * nodes * heads * (width if term == "additive" else 1)
-                    if max(bound.num_edges * heads * width, pairs) < MOST_ELEMENTS:
-                        yield (
-                            f"{nodes:5} {density:6} {heads}x{width:<3} {term}",
-                            bound,
-                            heads,
-                            width,
-                            term,
-                        )
+def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
+    """The rows of a table that was printed, which must have all engines in its columns."""
+    known = {}
+    for line in path.read_text().splitlines():
+        cells = [line[NAME + 1 + i * (CELL + 1) :][:CELL].split() for i in range(len(ENGINES))]
+        pairs = [cell for cell in cells if len(cell) == 2]
+        try:
+            times = {
+                e: float(c[1]) / 1e3 for e, c in zip(ENGINES, cells, strict=True) if c != ["-"]
+            }
+        except (IndexError, ValueError):  # a heading
+            continue
+        if pairs:
+            known[line[:NAME].rstrip()] = times
+    for task in given:
+        if task.name in known:
+            _, problem = task.call()
+            times = known[task.name]
+            yield Row(task.name, times, {e: ENGINES[e].work(problem) for e in times})
+
+
+def fitted(rows: Sequence[Row], costs: Costs) -> Costs:
+    """The costs that are nearest to the times, form by form."""
+    samples: dict[str, list[tuple[dict[str, float], float]]] = defaultdict(list)
+    for row in rows:
+        for engine, (form, amounts) in row.works.items():
+            samples[form].append((amounts, row.times[engine]))
+    new = {form: dict(each) for form, each in costs.seconds.items()}
+    for form, found in samples.items():
+        new[form] |= fit(found, new[form])
+    return replace(costs, seconds=new)
+
+
+def fit(samples: list[tuple[dict[str, float], float]], start: dict[str, float]) -> dict[str, float]:
+    """Costs of 0 or more for what occurs, by the absolute value of (estimate / time - 1).
+
+    That is less led by times that something has disturbed than squares are: least squares, again
+    and again, with less weight for what is far off.
+    """
+    from scipy.optimize import nnls
+
+    names = [name for name in start if any(amounts.get(name) for amounts, _ in samples)]
+    times = np.array([seconds for _, seconds in samples])
+    matrix = np.array([[float(a.get(name, 0)) for name in names] for a, _ in samples])
+    matrix /= times[:, None]
+    scale = np.maximum(matrix.max(0), 1e-300)
+    weight = np.ones(len(times))
+    found = np.zeros(len(names))
+    for _ in range(30):
+        root = np.sqrt(weight)
+        found = nnls(matrix / scale * root[:, None], root)[0]
+        weight = 1 / np.maximum(np.abs(matrix / scale @ found - 1), 0.02)
+    return {
+        name: float(f"{x:.3g}") for name, x in zip(names, (found / scale).tolist(), strict=True)
+    }
+
+
+def judged(name: str, regrets: Sequence[float], rows: Sequence[Row]) -> str:
+    """A sentence."""
+    right = sum(regret <= ALLOWED for regret in regrets) / len(regrets)
+    wrong = sum(regret > 0.25 for regret in regrets)
+    best = [min(row.times.values()) for row in rows]
+    total = sum(r * t for r, t in zip(regrets, best, strict=True)) / sum(best)
+    return (
+        f"{name}: {len(regrets)} problems, {right:.1%} within {ALLOWED:.0%} of the best engine; "
+        f"{wrong} with a regret over 25 %; {total:.1%} in all"
+    )
+
+
+def held_out(rows: Sequence[Row], costs: Costs, folds: int = 5) -> list[float]:
+    """The regret of each row by costs that were fitted to the others."""
+    regrets = [0.0] * len(rows)
+    order = np.random.default_rng(0).permutation(len(rows))  # every fold has all kinds of calls
+    for fold in range(folds):
+        mine = set(order[fold::folds].tolist())
+        fold_costs = fitted([row for i, row in enumerate(rows) if i not in mine], costs)
+        for i in mine:
+            regrets[i] = rows[i].regret(fold_costs)
+    return regrets
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="without the largest graphs")
+    parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--device", default="cpu", help="where to measure")
+    parser.add_argument("--read", type=Path, nargs="+", help="tables printed before")
+    parser.add_argument("--refit", action="store_true", help="write the table of costs")
+    parser.add_argument("--origin", help="with --refit: what the new numbers are from")
+    options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    print(
-        " ".join(
-            (
-                "nodes density HxD".ljust(36),
-                *(f"{e}, ms".rjust(19) for e in ENGINES),
-                "choice     regret",
-            )
-        )
-    )
-    rows = []
-    for problem in problems(arguments.quick):
-        rows.append(measure(*problem))
-        print(rows[-1], flush=True)
-    wrong = [row for row in rows if row.regret > 0.25]
-    total = sum(row.times[row.choice] for row in rows) / sum(
-        min(row.times.values()) for row in rows
-    )
-    print(f"{len(rows)} problems; {len(wrong)} with a regret over 25 %; {total - 1:.1%} in all")
+    kind = options.device if options.device in COSTS else OTHERS
+    costs = COSTS[kind]
+    grid = tasks(options.device, options.only, quick=options.quick)
+    heading = "nodes density HxD".ljust(NAME), *(f"{e}, ms".rjust(CELL) for e in ENGINES)
+    print(" ".join(heading), "choice     regret")
+    if options.read:
+        given = list(grid)
+        rows = [row for path in options.read for row in read(path, given)]
+    else:
+        rows = []
+        for task in grid:
+            rows.append(measured(task))
+            print(rows[-1].line(costs), flush=True)
+    if not rows:
+        sys.exit("no problem of the grid has such a name")
+    regrets = [row.regret(costs) for row in rows]
+    for row, regret in zip(rows, regrets, strict=True):
+        if options.read and regret > ALLOWED:
+            print(row.line(costs))
+    print(judged("these costs", regrets, rows))
+    if options.refit:
+        print(judged("fitted to four fifths, on the others", held_out(rows, costs), rows))
+        new = fitted(rows, costs)
+        print(judged("fitted to all", [row.regret(new) for row in rows], rows))
+        written = {name: vars(each) for name, each in COSTS.items()}
+        origin = options.origin or f"benchmarks/planner.py --device {options.device}"
+        written[kind] = {"origin": origin, "measured": True, "seconds": new.seconds}
+        TABLE.write_text(json.dumps(written, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ SEQUENCES = (
 PLACES = {
     "Planetoid": "Citation networks",
     **dict.fromkeys(
-        ("CSL", "TU", "ESOL", "IonicLiquids", "MoleculeTable", "ZINC"), "Whole graphs and molecules"
+        ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
+        "Whole graphs and molecules",
     ),
     **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Graphs that are drawn"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
@@ -85,6 +86,12 @@ BESIDE = {
         "fingerprint-trees": (
             "the same splits, trees without descriptors: counts of Morgan fingerprints, T and P",
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
+        ),
+    },
+    "gps-esol": {
+        "gps-esol-pretrained": (
+            "the same folds and numbers, from the weights of `masked-molecules`",
+            "edgewise train gps-esol --from masked-molecules --folds --out gps-esol-pretrained",
         ),
     },
     "gps-match": {

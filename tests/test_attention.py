@@ -227,6 +227,10 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
         lambda: ew.Projected(zeros(E, 3), zeros(H, D, 4)),
         ("Projected", "the same F", "[4, 3] and [2, 3, 4]", ".view(H, D, F)"),
     ),
+    "projection of a batch": (
+        lambda: ew.Projected(zeros(2, E, 3), zeros(H, D, 3)),
+        ("Projected", "features [E, F]", "[2, 4, 3] and [2, 3, 3]", "for the whole batch"),
+    ),
     "activation": (
         lambda: ew.Additive("leaky"),
         ("activation", "leaky_relu, or another of gelu, identity", "'leaky'", "'leaky_relu'"),

@@ -33,7 +33,8 @@ from edgewise.checks import (
 )
 from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
-from edgewise.engines.merge import merge_attention, merge_seconds
+from edgewise.engines.costs import costs_on
+from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import remembered, transformed, watched
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
@@ -71,7 +72,7 @@ def attend(
         graph: who reads whom; a pattern is bound to the sizes at hand.
         score: ``Dot()``, ``Additive(...)``, any callable of their form, or ``None``: bias alone.
         bias: added to the score, ``[..., E, H]``, ``[..., E, 1]`` or a ``TableBias``; -inf drops
-            an edge.
+            an edge (in most engines its weight 0 times a value that is NaN or inf is still NaN).
         gain: multiplies the score, likewise.
         edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
         edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
@@ -122,7 +123,8 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
         elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
-        merging = merge_seconds(len(parts), elements)
+        costs = costs_on(call.query.device, call.query.dtype)
+        (merging,) = costs.of([merge_work(len(parts), elements)])
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
             pairs = zip(parts, plans, strict=True)
             return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]

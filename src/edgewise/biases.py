@@ -61,12 +61,14 @@ class Projected:
     weight: Tensor
 
     def __post_init__(self) -> None:
-        if self.weight.dim() != 3 or self.features.shape[-1:] != self.weight.shape[-1:]:
+        narrow = self.features.dim() == 2 and self.weight.dim() == 3
+        if not narrow or self.features.shape[1] != self.weight.shape[2]:
             raise ArgumentError(
                 "Projected",
                 expected="features [E, F] and weight [H, D, F] with the same F",
                 got=f"{list(self.features.shape)} and {list(self.weight.shape)}",
-                remedy="reshape the weight of nn.Linear(F, H * D) with .view(H, D, F)",
+                remedy="reshape the weight of nn.Linear(F, H * D) with .view(H, D, F); edges have "
+                "one set of features for the whole batch",
             )
 
     def expand(self) -> Tensor:

@@ -15,7 +15,10 @@ from edgewise.engines.dense import DenseLayout
 from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
+from edgewise.engines.tiles import flex
+from edgewise.engines.tiles.flex import FlexLayout
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
+from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.graphs import Edges, Graph, Intervals, Runs
 from edgewise.graphs.compose import disjoint_union
@@ -34,13 +37,15 @@ def layout_of(graph: Graph, kind: type[L]) -> L:
 def graph_facts(graph: Graph) -> GraphFacts:
     """What the planner wants to know of a graph."""
     grid, full = graph.derived(_grid)
+    tiled, packed = graph.derived(_tiled)
     return GraphFacts(
         num_targets=graph.num_targets,
         num_sources=graph.num_sources,
         num_edges=graph.num_edges,
         grid=grid,
         full=full,
-        tiled=graph.derived(_tiled),
+        tiled=tiled,
+        packed=packed,
         duplicates=lambda: graph.has_duplicates,
     )
 
@@ -70,6 +75,7 @@ class GraphFacts(TypedDict):
     grid: int
     full: bool
     tiled: int | None
+    packed: bool
     duplicates: Callable[[], bool]
 
 
@@ -144,26 +150,34 @@ BROUGHT = 16
 """Pairs that a source costs on its way to a block that reads it, beyond the first."""
 
 
-def _tiled(graph: Graph) -> int | None:
-    """The pairs that groups of targets span, where each target reads runs of sources."""
+def _tiled(graph: Graph) -> tuple[int | None, bool]:
+    """The pairs that groups of targets span, where each target reads runs of sources.
+
+    And whether these are packed sequences, of which a GPU computes no other pairs.
+    """
     if isinstance(graph, Edges):
-        return None
-    if not isinstance(graph, Intervals) or graph.step != 1:
-        served = graph.device.type == "cpu" and not library.MISSING and _steps(graph) is not None
-        if not served:
-            return None
-        layout = layout_of(graph, TilesLayout)
+        return None, False
+    one_run = isinstance(graph, Intervals) and graph.step == 1
+    if one_run and graph.num_targets == 1:  # each step of decoding has a graph of its own
+        return GROUP * graph.num_edges, False
+    on_gpu = graph.device.type == "cuda" or flex.ON_CPU
+    if on_gpu or not one_run:
+        kernels = graph.num_edges > 0 if on_gpu else graph.device.type == "cpu"
+        if not kernels or (library.MISSING and not on_gpu) or _steps(graph) is None:
+            return None, False
+        layout: TilesLayout | FlexLayout = layout_of(graph, TilesLayout)
+        if isinstance(layout, FlexLayout):
+            return layout.spanned, layout.sequences is not None
         again = max(layout.brought - graph.num_sources, 0)  # sources that several blocks read
-        return layout.spanned + BROUGHT * again
-    if graph.num_targets == 1:  # of each step of decoding, which has a graph of its own
-        return GROUP * graph.num_edges
+        return layout.spanned + BROUGHT * again, False
+    assert isinstance(graph, Intervals)
     empty = graph.start >= graph.stop
     start = graph.start.masked_fill(empty, graph.num_sources)
     stop = graph.stop.masked_fill(empty, 0)
     missing = -graph.num_targets % GROUP
     start = F.pad(start, (0, missing), value=graph.num_sources).view(-1, GROUP).amin(1)
     stop = F.pad(stop, (0, missing)).view(-1, GROUP).amax(1)
-    return GROUP * int((stop - start).clamp(min=0).sum())
+    return GROUP * int((stop - start).clamp(min=0).sum()), False
 
 
 def _steps(graph: Graph) -> int | None:
@@ -175,20 +189,23 @@ def _steps(graph: Graph) -> int | None:
     return common if common <= MOST_STEPS * min(steps) else None
 
 
-def _tiles_layout(graph: Graph) -> TilesLayout:
+def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),
     )
-    if isinstance(graph, Intervals) and graph.step == 1:
-        runs = _in_order(graph, targets, sources)
-    else:
-        runs = _by_place(graph, targets, sources)
-    return TilesLayout.of(runs)
+    in_order = isinstance(graph, Intervals) and graph.step == 1
+    make = _in_order if in_order else _by_place
+    runs = make(graph, targets, sources)
+    if runs.start.device.type != "cuda" and not flex.ON_CPU:
+        return TilesLayout.of(runs)
+    sequences = sequences_of(runs.start, runs.stop, targets, sources) if in_order else None
+    return FlexLayout.of(runs, graph.num_targets, graph.num_sources, sequences)
 
 
-def _in_order(graph: Intervals, targets: Tensor, sources: Tensor) -> TileRuns:
+def _in_order(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
     """One run a target, all of neighbours."""
+    assert isinstance(graph, Intervals)
     block, blocks = _divided(targets, TilesLayout.BLOCK)
     tile, tiles = _divided(sources, TilesLayout.TILE)
     unit = _units(blocks, tiles, sources)
@@ -226,19 +243,20 @@ def _by_place(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
         lists.append(found)
         numbers.append(ahead + starts(found.lengths()))
         ahead += part.num_edges
-    remainder = torch.zeros(graph.num_targets, dtype=torch.long)
+    remainder = torch.zeros(graph.num_targets, dtype=torch.long, device=graph.device)
     if common > 1:
         widest = max(lists, key=lambda x: x.step)
         remainder[widest.row] = widest.start % common
     row_at, block, blocks = _blocks(graph, targets, remainder)
-    column_at = _sorted_within(sources, torch.arange(graph.num_sources) % common)
+    column = torch.arange(graph.num_sources, device=graph.device)
+    column_at = _sorted_within(sources, column % common)
     tile, tiles = _divided(sources, TilesLayout.TILE)
     unit = _units(blocks, tiles, sources)
     row_place, column_place = _place_of(row_at), _place_of(column_at)
     runs = []
     for found, number in zip(lists, numbers, strict=True):
         finer = common // found.step
-        shift = torch.arange(finer)
+        shift = torch.arange(finer, device=graph.device)
         start = (found.start[:, None] + found.step * shift).flatten()
         row, stop = found.row.repeat_interleave(finer), found.stop.repeat_interleave(finer)
         edge = (number[:, None] + shift).flatten()
@@ -250,7 +268,7 @@ def _by_place(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
         runs.append(torch.stack([row_place[row], *ends, edge, torch.full_like(row, finer)]))
     row, *rest = torch.cat(runs, 1).unbind()
     order = row.argsort(stable=True)
-    counts = torch.zeros(graph.num_targets, dtype=torch.long)
+    counts = torch.zeros_like(remainder)
     pointer = boundaries(counts.index_add_(0, row, torch.ones_like(row)))
     start, stop, edge, step = (x[order] for x in rest)
     numbered = pointer, start, stop, edge, step
@@ -295,12 +313,13 @@ def _sorted_within(sizes: Tensor, key: Tensor) -> Tensor:
 
 def _place_of(node_at: Tensor) -> Tensor:
     """The place of each node."""
-    return torch.empty_like(node_at).index_copy_(0, node_at, torch.arange(node_at.numel()))
+    place = torch.arange(node_at.numel(), device=node_at.device)
+    return torch.empty_like(node_at).index_copy_(0, node_at, place)
 
 
 def _unless_in_order(node_at: Tensor) -> Tensor:
     """The node at each place, or nothing where that is its number."""
-    in_order = node_at.equal(torch.arange(node_at.numel()))
+    in_order = node_at.equal(torch.arange(node_at.numel(), device=node_at.device))
     return node_at.new_empty(0, dtype=torch.int32) if in_order else node_at.int()
 
 

@@ -59,6 +59,11 @@ def test_show_everything(name, capsys):
         assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
 
 
+def test_show_says_types_as_one_writes_them(capsys):
+    _, out, _ = run(capsys, "show", "gat")
+    assert "gat(in_width: int, out_width: int, *, hidden: int = 8," in out
+
+
 def test_show_draws_a_graph(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     code, out, _ = run(

@@ -6,7 +6,7 @@ hold of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,21 @@ class Case:
     indices: dict[str, Tensor] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return next(iter(self.leaves.values())).tensor.device
+
+    def on(self, device: torch.device) -> Case:
+        """The same call on a device; what the oracle reads stays where it is."""
+        if device == self.device:
+            return self
+        given = self.over.graph.to(device)
+        leaves = {name: Leaf(x.tensor.to(device), x.exact) for name, x in self.leaves.items()}
+        indices = {name: index.to(device) for name, index in self.indices.items()}
+        over = replace(self.over, given=given)
+        return replace(self, over=over, leaves=leaves, indices=indices)
 
     @property
     def terms(self) -> list[str]:

@@ -669,7 +669,7 @@ def _gradients(
     found = torch.autograd.grad(
         [outputs[name] for name in used],
         wanted,
-        [grads[name].to(outputs[name].dtype) for name in used],
+        [grads[name].to(outputs[name]) for name in used],
         allow_unused=True,
         materialize_grads=True,
     )
@@ -681,7 +681,7 @@ def _nodes(leaves: dict[str, Tensor]) -> Iterator[Tensor]:
 
 
 def _exact(x: Tensor) -> Array:
-    exact: Array = x.detach().resolve_neg().double().numpy()
+    exact: Array = x.detach().resolve_neg().cpu().double().numpy()
     return exact
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import ENGINES
+from edgewise.engines import ENGINES, plan
 from edgewise.engines.call import AttentionCall
 from edgewise.engines.dropout import dropout_mask
 from edgewise.engines.native import library
@@ -113,7 +113,11 @@ def test_parts_of_a_union_draw_the_mask_of_the_whole(monkeypatch: pytest.MonkeyP
     whole = weights(0.5, "reference", union)
     monkeypatch.delitem(ENGINES, "dense")
     reference = type(ENGINES["reference"])
-    monkeypatch.setattr(reference, "seconds", lambda _, problem: -float(problem.lse))
+    monkeypatch.setattr(
+        plan,
+        "estimates",
+        lambda problem, engines: {e: -float(problem.lse and e == "reference") for e in engines},
+    )
     monkeypatch.setattr(reference, "attend", None)  # the whole is not run
     torch.testing.assert_close(weights(0.5, "auto", union), whole)
 

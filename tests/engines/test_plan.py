@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +13,12 @@ import torch
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES
+from edgewise.engines import plan as planner
+from edgewise.engines.call import Problem
+from edgewise.engines.costs import COSTS, doubt
 from edgewise.engines.native import library
 from edgewise.engines.plan import Choice, Plan
+from edgewise.layouts import graph_facts
 
 SPARSE = "reference" if library.MISSING else "rows"
 RUNS = "dense" if library.MISSING else "tiles"
@@ -63,9 +70,9 @@ def test_a_named_engine_runs_and_no_other(name: str, monkeypatch: pytest.MonkeyP
             "attend",
             lambda _, *args, attend=attend, other=other: ran.append(other) or attend(*args),
         )
-        monkeypatch.setattr(  # the named one is the dearest
-            type(engine), "seconds", lambda _, _problem, other=other: 1.0 + (other == name)
-        )
+    monkeypatch.setattr(  # the named one is the dearest
+        planner, "estimates", lambda _, engines: {other: 1.0 + (other == name) for other in engines}
+    )
     x = torch.randn(5, 2, 8)
     for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
         ran.clear()
@@ -113,7 +120,7 @@ OBVIOUS = {
         {"score": ew.Additive("tanh", torch.ones(2, 8))},
         SPARSE,
     ),
-    "half": (graphs.random(128), 256, {}, "dense"),
+    "entmax": (graphs.complete(), 256, {"normaliser": "entmax"}, "dense"),
 }
 
 
@@ -139,10 +146,13 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
     part: float, ran: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two parts of 20 µs are less than a whole of 120 µs, but merging them is not free."""
-    for engine in ENGINES.values():
-        monkeypatch.setattr(
-            type(engine), "seconds", lambda _, problem: part if problem.lse else 120e-6
-        )
+    monkeypatch.setattr(
+        planner,
+        "estimates",
+        lambda problem, engines: dict.fromkeys(engines, part if problem.lse else 120e-6),
+    )
+    rate = replace(COSTS["cpu"], seconds={"merge": {"call": 100e-6, "element": 0.0}})
+    monkeypatch.setitem(COSTS, "cpu", rate)
     forgotten = "attend" if ran == "parts" else "attend_with_lse"
     for engine in (type(engine) for engine in ENGINES.values()):
         other = engine.attend_with_lse
@@ -155,9 +165,63 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
     ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0]))  # without what was forgotten
 
 
-def test_it_says_where_estimates_are_of_another_device() -> None:
+def test_it_says_where_estimates_were_not_measured() -> None:
     graph = graphs.complete()
     x = torch.randn(4, 2, 8)
-    assert "estimates" not in str(ew.explain_plan(x, x, x, graph))
+    assert not ew.explain_plan(x, x, x, graph).note
     given = x.to("meta")
-    assert "none were measured on meta" in str(ew.explain_plan(given, given, given, graph))
+    assert "no costs are known for meta" in str(ew.explain_plan(given, given, given, graph))
+    assert "the roofline of an H200" in doubt(torch.device("cuda"), torch.float32)
+
+
+def test_the_table_has_a_cost_for_all_that_engines_do() -> None:
+    """Estimates are finite where an engine can serve, and grow with what there is to do."""
+    calls: list[dict[str, Any]] = [
+        {},
+        {"bias": "edges"},
+        {"bias": "table"},
+        {"gain": "edges"},
+        {"dropout": 0.5},
+        {"normaliser": "entmax"},
+        {"score": ew.Additive(weight=torch.ones(2, 8))},
+        {"score": None},
+    ]
+    for pattern in (graphs.causal(), graphs.window(3), graphs.random(3)):
+        for options in calls:
+            small, large = (
+                explain(pattern, n, **{k: given(v, pattern, n) for k, v in options.items()})
+                for n in (16, 512)
+            )
+            for name in ENGINES:
+                a, b = (next(c for c in x.choices if c.engine == name) for x in (small, large))
+                assert bool(a.reasons) == bool(b.reasons)
+                assert a.reasons or 0 < a.seconds < b.seconds < math.inf
+
+
+def given(option: Any, pattern: graphs.Pattern, n: int) -> Any:
+    """An edge term where one is asked for."""
+    edges = pattern.bind(n).num_edges
+    if option == "edges":
+        return torch.zeros(edges, 2)
+    if option == "table":
+        return ew.TableBias(torch.zeros(edges, dtype=torch.long), torch.zeros(1, 2))
+    return option
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_every_device_of_the_table_has_costs_for_sums(reduce: ew.Reduce) -> None:
+    facts = graph_facts(graphs.random(2).bind(6))
+    for kind, dtype in itertools.product(("cpu", "cuda", "mps"), (torch.float32, torch.bfloat16)):
+        problem = Problem(
+            "aggregate",
+            batch=1,
+            heads=2,
+            width=0,
+            value_width=8,
+            device=torch.device(kind),
+            dtype=dtype,
+            reduce=reduce,
+            **facts,
+        )
+        found = planner.estimates(problem, ENGINES)
+        assert all(0 < found[name] < math.inf for name in ENGINES if name != "tiles")

@@ -248,7 +248,7 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
         "--from",
         dest="start",
         metavar="DIR",
-        help="start from the text model of this run, or of a Hugging Face folder",
+        help="start from the weights of this run, without its head, or of a Hugging Face folder",
     )
     command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
     command.set_defaults(takes_fields=True)

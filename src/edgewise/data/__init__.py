@@ -26,6 +26,7 @@ from edgewise.data.images.quickdraw import QuickDraw as quickdraw
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
+from edgewise.data.molecules.masked_molecules import MaskedMolecules as masked_molecules
 from edgewise.data.molecules.molecule_table import MoleculeTable as molecule_table
 from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
@@ -65,6 +66,7 @@ DATA: dict[str, type[Data]] = {
     "image_folder": image_folder,
     "interactions": interactions,
     "ionic_liquids": ionic_liquids,
+    "masked_molecules": masked_molecules,
     "masked_text": masked_text,
     "molecule_table": molecule_table,
     "multi30k": multi30k,
@@ -116,6 +118,7 @@ __all__ = [
     "image_folder",
     "interactions",
     "ionic_liquids",
+    "masked_molecules",
     "masked_text",
     "molecule_table",
     "multi30k",

@@ -13,10 +13,6 @@ from edgewise.biases import EdgeTerm, EdgeVector
 from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
-LAYOUT_SECONDS = 250e-6
-"""To make the layout of a graph that is used once. That of one target, the newest token of a text
-that is being written, is: each step has another. Other graphs are taken to be used again."""
-
 
 @dataclass(eq=False)  # frozen takes twice as long to make
 class AttentionCall:
@@ -88,7 +84,8 @@ class Problem:
     ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
     edges or that the mask is causal, so that no mask is needed. ``tiled`` counts the pairs that
     groups of neighbouring targets span, where each target reads runs of sources; else it is
-    ``None``. ``duplicates()``, whether an edge is there twice, takes a sort.
+    ``None``. ``packed`` says that these runs are sequences for which GPUs have kernels (see
+    ``tiles/varlen.py``). ``duplicates()``, whether an edge is there twice, takes a sort.
     """
 
     operation: str
@@ -102,6 +99,7 @@ class Problem:
     grid: int
     full: bool
     tiled: int | None
+    packed: bool
     duplicates: Callable[[], bool]
     device: torch.device
     dtype: torch.dtype

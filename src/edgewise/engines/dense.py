@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
@@ -19,7 +21,7 @@ from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Dot
 
-ENTMAX_SECONDS = 80e-9  # a pair's share of the steps to the threshold
+HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
 
 
@@ -72,6 +74,7 @@ class Dense:
     """``scaled_dot_product_attention`` where it applies, else scores for every pair, then softmax.
 
     Dropout follows PyTorch's generator: the same distribution as the other engines, another mask.
+    On a GPU a NaN or an infinity may cross where there is no edge: see ``_would_spread``.
     """
 
     name = "dense"
@@ -90,27 +93,38 @@ class Dense:
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons
 
-    def seconds(self, problem: Problem) -> float:
+    def work(self, problem: Problem) -> Work:
         """Each pair costs its passes through memory; the matrix products come almost free."""
-        pairs = problem.batch * problem.heads * problem.grid
-        products = 0.045e-9 * (problem.width + problem.value_width)
+        heads = problem.batch * problem.heads
+        pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
-            return 100e-6 + pairs * (1.5e-9 + products)
+            return "dense sums", {"call": 1, "pair": pairs, "product": pairs * elements}
+        masked = not problem.full
         if self._fused(problem):
-            bias = problem.bias * (240e-6 + 6e-9 * pairs)
-            nodes = problem.batch * problem.heads * (problem.num_targets + problem.num_sources)
-            elements = problem.width + problem.value_width
-            moved = nodes * (40e-9 + 0.95e-9 * elements)
-            masked = 0.0 if problem.full else 1.5e-9
-            looks = 0.0 if problem.full and problem.grid == problem.num_edges else 65e-6
-            return 150e-6 + looks + bias + moved + pairs * (1.5e-9 + masked + 0.065e-9 * elements)
-        masked = 0.0 if problem.full else 8e-9
-        each = 10e-9 + masked + 4e-9 * (problem.gain + problem.bias) + products
-        if not (problem.score is None or isinstance(problem.score, Dot)):
-            each += 14e-9 + 4.5e-9 * problem.width  # a vector for every pair
-        if problem.entmax:
-            each += ENTMAX_SECONDS
-        return 450e-6 + pairs * each
+            nodes = heads * (problem.num_targets + problem.num_sources)
+            pairs = heads * (problem.grid if masked else problem.num_edges)  # half, if causal
+            return "dense fused", {
+                "call": 1,
+                "look": masked or problem.grid != problem.num_edges,
+                "bias": problem.bias,
+                "bias pair": problem.bias * pairs,
+                "node": nodes,
+                "element": nodes * elements,
+                "pair": pairs,
+                "masked pair": masked * pairs,
+                "product": pairs * elements,
+            }
+        own = not (problem.score is None or isinstance(problem.score, Dot))
+        return "dense scores", {
+            "call": 1,
+            "pair": pairs,
+            "masked pair": masked * pairs,
+            "term pair": (problem.gain + problem.bias) * pairs,
+            "own pair": own * pairs,  # a vector for every pair
+            "own element": own * pairs * problem.width,
+            "product": pairs * elements,
+            "entmax pair": problem.entmax * pairs,
+        }
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
@@ -130,15 +144,16 @@ class Dense:
             mask = mask.flatten(0, -4)
         if mask is not None and 1 < len(mask) < call.batch.numel() * layout.blocks:
             mask = mask.expand(*call.batch, *mask.shape).flatten(0, -4)
-        out = F.scaled_dot_product_attention(
+        nodes = (
             _members(query, layout.row_node, layout.rows, call.batch),
             _members(call.key, layout.column_node, layout.columns, call.batch),
             _members(call.value, layout.column_node, layout.columns, call.batch),
-            attn_mask=mask,
-            dropout_p=call.dropout,
-            is_causal=layout.causal and mask is None,
-            scale=scale,
-        ).transpose(1, 2)
+        )
+        causal, dropout = layout.causal and mask is None, call.dropout
+        with _best_kernels(query) if mask is None and query.is_cuda else nullcontext():
+            out = F.scaled_dot_product_attention(
+                *nodes, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+            ).transpose(1, 2)
         shape = *call.batch, layout.blocks * layout.rows, *out.shape[2:]
         return _at(_shaped(out, shape), layout.node_row)
 
@@ -160,7 +175,7 @@ class Dense:
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
         """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
-        if not (layout.full or watched((value,)) or _finite(value)):
+        if not layout.full and _may_look(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
         degree = matrix.sum(-1, keepdim=True)
@@ -223,14 +238,20 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     """Whether a matrix product would carry a NaN or an infinity over a pair that is no edge.
 
     There its weight is 0, and 0 times either is NaN. Such calls are left to the edges themselves;
-    the gradient of an output is not looked at, and code that is compiled or traced does not look.
+    the gradient of an output is not looked at. Code that is compiled or traced does not look, nor
+    does anyone on a GPU, where every look would wait for the device.
     """
-    if layout.full or watched((call.query, call.key, call.value)):
+    if layout.full or not _may_look(call.query, call.key, call.value):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
     given = (call.query, call.key, call.value, call.gain)
     return not all(x is None or _finite(x) for x in given)
+
+
+def _may_look(*nodes: Tensor) -> bool:
+    """Whether the host may read numbers of these tensors."""
+    return nodes[0].device.type == "cpu" and not watched(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
@@ -241,6 +262,25 @@ def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
     if or_dropped:
         return bool(x.amax() < torch.inf)
     return bool(x.sum(dtype=accumulator(x)).isfinite())
+
+
+def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
+    """Without a mask: cuDNN's kernels first, from Hopper on, where they are the fastest.
+
+    PyTorch takes them last by itself. Whoever has switched some of its kernels off has the say.
+    """
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    on = torch.backends.cuda
+    all_on = on.flash_sdp_enabled() and on.mem_efficient_sdp_enabled() and on.math_sdp_enabled()
+    if torch.version.hip or not (all_on and on.cudnn_sdp_enabled()):
+        return nullcontext()
+    if torch.cuda.get_device_capability(query.device) < HOPPER:
+        return nullcontext()
+    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+    order += [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    context: AbstractContextManager[None] = sdpa_kernel(order, set_priority=True)
+    return context
 
 
 def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:

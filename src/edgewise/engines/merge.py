@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.engines.costs import Work
+
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     r"""Attention over a disjoint union from the attention over its parts.
@@ -32,9 +34,9 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     return out.to(parts[0][0].dtype), total
 
 
-def merge_seconds(parts: int, elements: int) -> float:
-    """An estimate of forward and backward for outputs of this many elements."""
-    return 100e-6 + 5e-9 * parts * elements
+def merge_work(parts: int, elements: int) -> Work:
+    """Of so many outputs with so many elements each."""
+    return "merge", {"call": 1, "element": parts * elements}
 
 
 def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice
 from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.costs import Work, costs_on, doubt
 from edgewise.engines.native.operator import transformed
 from edgewise.errors import ArgumentError
 
@@ -60,11 +62,8 @@ class Engine(Protocol[L]):
     def refuses(self, problem: Problem) -> list[str]:
         """Reasons against serving this problem; empty if it can."""
 
-    def seconds(self, problem: Problem) -> float:
-        """An estimate of forward and backward on one CPU thread, to compare engines with.
-
-        The constants are fitted to what ``benchmarks/planner.py`` measures.
-        """
+    def work(self, problem: Problem) -> Work:
+        """What takes time, and how much of it; ``costs.json`` says how long each thing takes."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
         """``[..., N_dst, H, Dv]``."""
@@ -93,7 +92,10 @@ class EdgeEngine(Protocol[L]):
 
 @dataclass(frozen=True)
 class Choice:
-    """What the planner thinks of one engine: an estimate in seconds, or its reasons against."""
+    """What the planner thinks of one engine: an estimate in seconds, or its reasons against.
+
+    An engine that a call insists on has NaN: there is nothing to compare it with.
+    """
 
     engine: str
     seconds: float
@@ -137,14 +139,21 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
 
     """
     if engine in engines and not engines[engine].refuses(problem):
-        return Choice(engine, engines[engine].seconds(problem))
-    found = {name: engines[name].seconds(problem) for name in engines if engine == "auto"}
+        return Choice(engine, math.nan)
+    found = estimates(problem, engines) if engine == "auto" else {}
     while found:
         name = _fastest(found)
         seconds = found.pop(name)
         if not engines[name].refuses(problem):
             return Choice(name, seconds)
     return plan(problem, engines, engine).choices[0]
+
+
+def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str, float]:
+    """What each engine would take, whether or not it can serve."""
+    works = [engine.work(problem) for engine in engines.values()]
+    seconds = costs_on(problem.device, problem.dtype).of(works)
+    return dict(zip(engines, seconds, strict=True))
 
 
 def _fastest(seconds: Mapping[str, float]) -> str:
@@ -166,13 +175,10 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
     """
     check_choice("engine", engine, ["auto", *engines])
     choices = []
-    for name, candidate in engines.items():
-        reasons = tuple(candidate.refuses(problem))
-        choices.append(
-            Choice(name, float("inf") if reasons else candidate.seconds(problem), reasons)
-        )
-    kind = problem.device.type
-    note = "" if kind == "cpu" else f"(a CPU's estimates: none were measured on {kind})"
+    for name, seconds in estimates(problem, engines).items():
+        reasons = tuple(engines[name].refuses(problem))
+        choices.append(Choice(name, math.inf if reasons else seconds, reasons))
+    note = doubt(problem.device, problem.dtype)
     ordered = Plan(tuple(sorted(choices, key=lambda choice: choice.seconds)), note)
     if engine == "auto":
         return ordered

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.costs import Work
 from edgewise.engines.dropout import dropout_mask
 from edgewise.engines.entmax import entmax
 from edgewise.normalisers import Entmax
@@ -38,14 +39,18 @@ class Reference:
         """Nothing: this is the engine that the others are compared with."""
         return []
 
-    def seconds(self, problem: Problem) -> float:
+    def work(self, problem: Problem) -> Work:
         """Gathering costs by the edge, by the head and by the element."""
-        edges, heads = problem.batch * problem.num_edges, problem.heads
-        elements = heads * (problem.width + problem.value_width)
+        edges = problem.batch * problem.num_edges
+        heads, elements = edges * problem.heads, problem.width + problem.value_width
+        amounts = {"call": 1, "edge": edges, "head": heads, "element": heads * elements}
         if problem.operation == "aggregate":
-            return 50e-6 + edges * (66e-9 + 10e-9 * heads + 2e-9 * elements)
-        entmax = 300e-9 * heads if problem.entmax else 0.0
-        return 300e-6 + edges * (100e-9 + 45e-9 * heads + entmax + 3.5e-9 * elements)
+            return "reference sums", amounts
+        return "reference", {
+            **amounts,
+            "term head": (problem.gain + problem.bias) * heads,
+            "entmax head": problem.entmax * heads,
+        }
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""

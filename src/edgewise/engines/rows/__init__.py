@@ -10,7 +10,8 @@ from torch import Tensor
 
 from edgewise.biases import EdgeVector, Projected
 from edgewise.engines import triton_rows
-from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem, accumulator
+from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import (
     KernelOperator,
     flat,
@@ -53,6 +54,11 @@ ACTIVATIONS = {
     **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
 }
 
+FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
+"""From how many bytes of nodes on an element is gathered from further away."""
+LANES = 8
+"""Heads of another width than a multiple of this are computed by slower loops."""
+
 
 class Rows:
     """Scores, softmax and sum of a row of edges in one pass, without an E×H×D tensor.
@@ -78,21 +84,27 @@ class Rows:
             reasons.append("its kernels normalise by softmax alone")
         return reasons
 
-    def seconds(self, problem: Problem) -> float:
+    def work(self, problem: Problem) -> Work:
         """A node costs its own vectors, an edge its gathers, by the cache that they are from."""
         nodes = problem.batch * (problem.num_targets + problem.num_sources)
-        edges, heads = problem.batch * problem.num_edges, problem.heads
-        elements = heads * (problem.width + problem.value_width)
-        gather = _gather_seconds(4 * problem.num_sources * elements)
+        edges = problem.batch * problem.num_edges
+        heads, elements = edges * problem.heads, problem.width + problem.value_width
+        gathered = problem.dtype.itemsize * problem.num_sources * problem.heads * elements
+        place = "element, near"
+        for size, further in FURTHER:
+            if gathered >= size:
+                place = further
+        amounts: dict[str, float] = {"call": 1, "node": nodes, "edge": edges, "head": heads}
+        amounts[place] = heads * elements
         if problem.operation == "aggregate":
-            return 160e-6 + 0.1e-6 * nodes + edges * (6e-9 + 2e-9 * heads + elements * gather / 2)
+            return "rows sums", amounts
         terms = problem.bias + problem.gain
-        each = 12e-9 + heads * (3e-9 + 4e-9 * terms) + elements * gather
-        call = 145e-6 + 60e-6 * terms + LAYOUT_SECONDS * (problem.num_targets == 1)
+        amounts["term"], amounts["term head"] = terms, terms * heads
+        amounts["layout"] = problem.num_targets == 1
+        amounts["odd head"] = (problem.value_width % LANES > 0) * heads
         if isinstance(problem.score, Additive):
-            each += 0.5e-9 * heads * problem.width
-            call += 50e-6
-        return call + 0.2e-6 * nodes + edges * each
+            amounts["additive"], amounts["additive element"] = 1, heads * problem.width
+        return "rows", amounts
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
@@ -144,11 +156,6 @@ class Rows:
         }
         out = OPERATORS[type(layout)].aggregate(leaves, others)["out"]
         return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
-
-
-def _gather_seconds(size: int) -> float:
-    """Seconds an element, forward and backward, from node tensors of this many bytes."""
-    return 0.17e-9 if size < 2e6 else 0.5e-9 if size < 1e7 else 1.1e-9
 
 
 def _widened(call: AttentionCall) -> AttentionCall:

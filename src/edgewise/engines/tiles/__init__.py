@@ -1,4 +1,4 @@
-"""Lists of runs of sources on the CPU: small matrix products over tiles, in C++."""
+"""Lists of runs of sources: small products over tiles, in C++ or, on a GPU, FlexAttention's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 from torch import Tensor
 
-from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import LARGEST, flat, refusals, unflat
 from edgewise.engines.native.terms import term_arguments
+from edgewise.engines.tiles import flex
 from edgewise.engines.tiles.attend import tiles_attend
+from edgewise.engines.tiles.flex import FlexLayout, flex_attend
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.scores import Dot
 
@@ -31,7 +34,9 @@ class Tiles:
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
-        reasons = refusals(problem, max(problem.num_targets, problem.num_sources) + TILE)
+        largest = max(problem.num_targets, problem.num_sources) + TILE
+        on_gpu = problem.device.type == "cuda" or flex.ON_CPU
+        reasons = flex.refuses(problem, largest) if on_gpu else refusals(problem, largest)
         if problem.operation != "attend":
             reasons.append("it computes attention alone")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
@@ -48,23 +53,41 @@ class Tiles:
             reasons.append("keys of width 0 have no products")
         return reasons
 
-    def seconds(self, problem: Problem) -> float:
+    def work(self, problem: Problem) -> Work:
         """A node costs its way into the tiles, a pair its products and its exponential."""
+        if problem.device.type == "cuda" or flex.ON_CPU:
+            return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
-        nodes = problem.num_targets + problem.num_sources
-        pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
-        if problem.bias:  # looked up one by one: numbers of a table stay in the cache
-            pair += 5.5e-9 if problem.table else 12e-9
-        each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
-        return 130e-6 + LAYOUT_SECONDS * (problem.num_targets == 1) + heads * each
+        nodes = heads * (problem.num_targets + problem.num_sources)
+        pairs = heads * (problem.tiled or 0)
+        return "tiles", {
+            "call": 1,
+            "layout": problem.num_targets == 1,
+            "head": heads,
+            "node": nodes,
+            "element": nodes * elements,
+            "pair": pairs,
+            "product": pairs * elements,
+            "dropout pair": (problem.dropout > 0) * pairs,
+            "bias pair": (problem.bias and not problem.table) * pairs,
+            "table pair": (problem.bias and problem.table) * pairs,  # which stays in the cache
+        }
 
-    def attend(self, call: AttentionCall, layout: TilesLayout) -> Tensor:
+    def attend(self, call: AttentionCall, layout: TilesLayout | FlexLayout) -> Tensor:
         """Output ``[..., N_dst, H, Dv]``."""
+        if isinstance(layout, FlexLayout):
+            return flex_attend(call, layout)[0]
         results = tiles_attend(*_arguments(call, layout, with_lse=False))
         return unflat(results["out"], call.batch)
 
-    def attend_with_lse(self, call: AttentionCall, layout: TilesLayout) -> tuple[Tensor, Tensor]:
+    def attend_with_lse(
+        self, call: AttentionCall, layout: TilesLayout | FlexLayout
+    ) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        if isinstance(layout, FlexLayout):
+            out, lse = flex_attend(call, layout, with_lse=True)
+            assert lse is not None
+            return out, lse
         results = tiles_attend(*_arguments(call, layout, with_lse=True))
         return unflat(results["out"], call.batch), unflat(results["lse"], call.batch)
 

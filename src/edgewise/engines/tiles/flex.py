@@ -1,0 +1,266 @@
+"""Runs of sources on a GPU: FlexAttention, with a mask of blocks that is made of the runs.
+
+No pair is looked at to make it: each run says which blocks of 128 × 128 pairs it touches and how
+much of them it covers. Blocks that are covered whole are computed without a mask. In the others
+each pair looks its run up, by bisection among those of its target. Memory grows with the number of
+runs, and with how many blocks the busiest block of targets reads.
+
+PyTorch's kernels are its own: ``torch.compile`` makes them for types, heads and widths, at the
+first call of a kind, and for all sizes from the second size on. Without a GPU they can be run on
+CPU tensors, forward alone and in plain operations on all pairs, for tests: set ``EDGEWISE_FLEX=1``
+before Python starts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.costs import Work
+from edgewise.engines.native.operator import flat, refusals, unflat
+from edgewise.engines.tiles import varlen
+from edgewise.engines.tiles.layout import TileRuns
+from edgewise.engines.tiles.varlen import Sequences
+from edgewise.engines.triton_rows import MISSING
+from edgewise.ragged import runs_and_positions, starts
+from edgewise.scores import Dot
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+ON_CPU = os.environ.get("EDGEWISE_FLEX") == "1"
+"""Whether tensors on the CPU are for FlexAttention."""
+BLOCK = 128
+LEAST_WIDTH = 16
+"""Of a head: what a GPU multiplies at once."""
+MOST_VARIANTS = 256
+"""Kinds of calls that are compiled: types, heads, widths, with and without gradients."""
+
+
+def refuses(problem: Problem, largest: int) -> list[str]:
+    """What keeps it from serving attention over runs of sources."""
+    kind = problem.device.type
+    reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
+    if problem.dropout:
+        reasons.append("FlexAttention drops no weights")
+    if problem.bias:
+        reasons.append("a bias in FlexAttention would get its gradient in no fixed order")
+    least = min(problem.width, problem.value_width)
+    if kind == "cuda" and 0 < least < LEAST_WIDTH:
+        reasons.append(
+            f"on a GPU a head is at least {LEAST_WIDTH} wide in its products, not {least}"
+        )
+    if kind == "cuda" and problem.dtype == torch.float64:
+        reasons.append("a GPU's products of tiles are of 32 bits at most")
+    if not problem.num_edges * problem.batch * problem.heads:
+        reasons.append("FlexAttention has to have something to read")
+    return reasons
+
+
+def work(problem: Problem) -> Work:
+    """Whole blocks are computed, whatever of them is read."""
+    heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
+    nodes = heads * (problem.num_targets + problem.num_sources)
+    by_length = problem.packed and not problem.lse and varlen.serves(problem)
+    pairs = heads * (problem.num_edges if by_length else problem.tiled or 0)
+    return "varlen" if by_length else "flex", {
+        "call": 1,
+        "layout": problem.num_targets == 1,
+        "element": nodes * elements,
+        "pair": pairs,
+        "product": pairs * elements,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class FlexLayout:
+    """Which blocks of sources each block of targets reads.
+
+    Attributes:
+        row: the target at each place, ``None`` where they are in order; ``place`` is the inverse.
+        column: the source at each place, likewise.
+        mask: the blocks, for both passes, and the function that looks a pair up.
+        spanned: pairs of all blocks that are read.
+        sequences: the same graph as packed sequences, if it is of that form.
+
+    """
+
+    row: Tensor | None
+    place: Tensor | None
+    column: Tensor | None
+    mask: BlockMask
+    spanned: int
+    sequences: Sequences | None
+    brought: int = 0
+
+    @classmethod
+    def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
+        """For so many targets and sources."""
+        from torch.nn.attention.flex_attention import BlockMask
+
+        runs, count = _by_row(runs, rows)
+        block, source_block, whole = _blocks(runs, count, columns)
+        down = (source_block * (block.max() + 1) + block).argsort()  # by source
+        lists: list[Tensor] = []
+        for order, of, other, size in (
+            (slice(None), block, source_block, rows),
+            (down, source_block, block, columns),
+        ):
+            for kept in (~whole[order], whole[order]):
+                lists += _listed(of[order][kept], other[order][kept], -(-size // BLOCK))
+        sizes, reads = (rows, columns), _reads(runs, count)
+        mask = BlockMask(sizes, *lists, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=reads)
+        row, column = (x.long() if x.numel() else None for x in (runs.row, runs.column))
+        place = None if row is None else row.argsort()
+        return cls(row, place, column, mask, BLOCK * BLOCK * block.numel(), sequences)
+
+
+def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
+    """The runs that are not empty, by row and then by their start; how many each row has."""
+    device = runs.start.device
+    row = torch.arange(rows, device=device)
+    if runs.pointer is not None:
+        row = row.repeat_interleave(runs.pointer.diff())
+    kept = runs.start < runs.stop
+    row, start, stop = row[kept], runs.start[kept], runs.stop[kept]
+    order = (row * (stop.max() + 1 if stop.numel() else 1) + start).argsort()
+    count = torch.zeros(rows, dtype=torch.long, device=device)
+    count.index_add_(0, row, torch.ones_like(row))
+    return runs._replace(start=start[order], stop=stop[order]), count
+
+
+def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The blocks of pairs that are read, by target and then by source, and which are read whole.
+
+    All on a line on which the sources of each block of targets lie end to end, in blocks. There
+    runs that touch the same blocks are one stretch.
+    """
+    row = torch.arange(count.numel(), device=count.device).repeat_interleave(count)
+    across = -(-columns // BLOCK)
+    ahead = row // BLOCK * across
+    first, last = ahead + runs.start // BLOCK, ahead + (runs.stop - 1) // BLOCK
+    begin, order = first.sort()
+    reach = last[order].cummax(0).values
+    new = torch.ones_like(reach, dtype=torch.bool)
+    new[1:] = begin[1:] > reach[:-1]
+    begin, end = begin[new], torch.cat([reach[:-1][new[1:]], reach[-1:]]) + 1
+    stretch, position = runs_and_positions(end - begin)
+    block = begin[stretch] + position
+    # Of a run up to e that begins at s a block has min(e, end) - max(s, begin): 128 of each run
+    # that begins in it or ahead and ends behind, and what the runs that end in it have of it, less
+    # what those that begin in it leave out.
+    of = torch.searchsorted(begin, first, right=True) - 1
+    begins = starts(end - begin)[of] + first - begin[of]
+    ends = begins + last - first + (runs.stop % BLOCK == 0)
+    through = block.new_zeros(block.numel() + 1)
+    one = torch.ones_like(begins)
+    through.index_add_(0, begins, one).index_add_(0, ends, -one)
+    covered = BLOCK * through.cumsum(0)
+    covered.index_add_(0, ends, runs.stop % BLOCK).index_add_(0, begins, -(runs.start % BLOCK))
+    return block // across, block % across, covered[:-1] == BLOCK * BLOCK
+
+
+def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Pairs that are sorted by the first, as FlexAttention has them: numbers, and padded rows."""
+    count = torch.zeros(size, dtype=torch.long, device=of.device)
+    count.index_add_(0, of, torch.ones_like(of))
+    begin = count.cumsum(0) - count
+    rank = torch.arange(of.numel(), device=of.device) - begin[of]
+    widest = max(int(count.max()), 1)
+    listed = torch.zeros(size, widest, dtype=torch.int32, device=of.device)
+    listed[of, rank] = other.int()
+    return count.int()[None, None], listed[None, None]
+
+
+def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
+    """Whether a target reads a source, by their places."""
+    nothing = runs.start.new_zeros(1)  # behind the last run, where a row without runs looks
+    start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
+    most = int(count.max())
+    if most == 1 and bool((count == 1).all()):
+
+        def in_run(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+            return (start[row] <= column) & (column < stop[row])
+
+        return in_run
+    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)]).int()
+    steps = (most - 1).bit_length()
+
+    def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        first, end = pointer[row], pointer[row + 1]
+        low, high = first, end  # the last run that begins at the column or before is in between
+        for _ in range(steps):
+            middle = (low + high) >> 1
+            before = start[middle] <= column
+            low, high = torch.where(before, middle, low), torch.where(before, high, middle)
+        return (first < end) & (start[low] <= column) & (column < stop[low])
+
+    return in_runs
+
+
+def flex_attend(
+    call: AttentionCall, layout: FlexLayout, *, with_lse: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Output ``[..., N_dst, H, Dv]``, and the log-sum-exp ``[..., N_dst, H]`` if asked for."""
+    assert isinstance(call.score, Dot)
+    batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
+    nodes = [flat(x, batch) for x in (call.query, call.key, call.value)]
+    if layout.sequences is not None and not with_lse and varlen.takes(*nodes):
+        return unflat(varlen.attend(*nodes, layout.sequences, scale), batch), None
+    at = layout.row, layout.column, layout.column
+    given = [_heads_first(_at(x, by).resolve_neg()) for x, by in zip(nodes, at, strict=True)]
+    out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
+    for x in (out, lse):  # a gradient whose sign is not in its memory has no kernel there
+        if x is not None and x.requires_grad and not torch.compiler.is_compiling():
+            x.register_hook(torch.resolve_neg)
+    out = _at(_nodes_first(out, nodes[0]), layout.place)
+    if lse is None:
+        return unflat(out, batch), None
+    lse = _at(_nodes_first(lse[..., None], nodes[0]), layout.place)[..., 0]
+    return unflat(out, batch), unflat(lse, batch)
+
+
+def _at(x: Tensor, where: Tensor | None) -> Tensor:
+    return x if where is None else x.index_select(-3, where)
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """``[B, H, N, D]``."""
+    return (x if x.dim() == 4 else x[None]).transpose(1, 2)
+
+
+def _nodes_first(x: Tensor, like: Tensor) -> Tensor:
+    x = x.transpose(1, 2)
+    return x if like.dim() == 4 else x[0]
+
+
+def _attention(
+    nodes: list[Tensor], mask: BlockMask, scale: float, *, with_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
+
+    options: dict[str, Any] = {"block_mask": mask, "scale": scale}
+    if not with_lse:
+        return cast("Tensor", flex_attention(*nodes, **options)), None
+    out, others = flex_attention(*nodes, **options, return_aux=AuxRequest(lse=True))
+    return out, others.lse
+
+
+def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """As it is under somebody's ``torch.compile`` and on the CPU, else compiled."""
+    return _attention if torch.compiler.is_compiling() or ON_CPU else _compiled()
+
+
+@cache
+def _compiled() -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """Fused or not at all: plain operations would write a matrix of all pairs."""
+    compiled = torch.compile(_attention, fullgraph=True)
+    limits = torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS)
+    return cast("Callable[..., tuple[Tensor, Tensor | None]]", limits(compiled))
