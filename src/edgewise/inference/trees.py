@@ -50,10 +50,11 @@ class TreeLabels(Predictor):
         data = self.recipe.data
         assert isinstance(data, EWTTrees)
         if isinstance(value, str) and "\t" in value:
-            labelled, headed = (read_conllu(value, INPUT, name) for name in (data.label, "head"))
-            if len(labelled) != 1:
-                raise _strange("one sentence", f"{len(labelled)} sentences")
-            return sentence(labelled[0], headed[0], data.links, INPUT)
+            found = [read_conllu(value, INPUT, name) for name in (data.label, "head")]
+            if len(found[0]) != 1:
+                raise _strange("one sentence", f"{len(found[0])} sentences")
+            (labelled,), (headed,) = found
+            return sentence(labelled, headed, data.links, INPUT)
         row = self._of_row(_object(value, self.input))
         words, heads = (_listed(row[name]) if name in row else [] for name in ("words", "heads"))
         if not words or not all(isinstance(word, str) and word.strip() for word in words):
@@ -61,8 +62,8 @@ class TreeLabels(Predictor):
         heads = heads if "heads" in self.columns() else ["0"] * len(words)
         if len(heads) != len(words):
             raise _strange(f"a head for each of {len(words)} words", heads)
-        headed = list(zip(words, map(str, heads), strict=True))
-        return sentence(headed, headed, data.links, INPUT)
+        given = list(zip(words, map(str, heads), strict=True))
+        return sentence(given, given, data.links, INPUT)
 
     def answer(self, examples: list[Sentence]) -> list[Answer]:
         data = self.recipe.data

@@ -97,4 +97,4 @@ def _distances(points: Points, start: Points, end: Points) -> Points:
     length = float(np.hypot(along[0], along[1]))
     if not length:
         return np.asarray(np.hypot(off[:, 0], off[:, 1]))
-    return np.abs(off[:, 0] * along[1] - off[:, 1] * along[0]) / length
+    return np.asarray(np.abs(off[:, 0] * along[1] - off[:, 1] * along[0]) / length)
