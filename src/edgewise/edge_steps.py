@@ -36,7 +36,7 @@ def edge_scores(
         ``[..., E, H]`` in the order of ``graph.edge_index``.
 
     """
-    call, graph = prepare(query, key, key, graph, **options)
+    call, graph = _prepared(query, key, graph, options)
     return _scores(call, graph)
 
 
@@ -71,7 +71,7 @@ def attention_weights(
     that are wanted: their weights ``[..., K, H]`` come from the log-sum-exp of their targets,
     without scores or weights of the other edges in memory, where the normaliser is softmax.
     """
-    call, graph = prepare(query, key, key, graph, **options)
+    call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
         layout = layout_of(graph, REFERENCE.layout)
         scores = _scores(call, graph)
@@ -80,6 +80,13 @@ def attention_weights(
     if edges is not None:
         return _chosen_weights(call, graph, edges, options)
     return _softmax(_scores(call, graph), graph)
+
+
+def _prepared(
+    query: Tensor, key: Tensor, graph: Pattern, options: AttendOptions
+) -> tuple[AttentionCall, Graph]:
+    call, graph = prepare(query, key, key, graph, **options)
+    return call.ungrouped(), graph
 
 
 def _scores(call: AttentionCall, graph: Graph) -> Tensor:

@@ -64,6 +64,8 @@ class Case:
     default_score: bool = False
     leaves: dict[str, Leaf] = field(default_factory=dict)
     indices: dict[str, Tensor] = field(default_factory=dict)
+    places: tuple[Tensor, Tensor] | None = None
+    """Of targets and sources, where the bias is by offset and its index is of offsets."""
     wanted: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
@@ -73,8 +75,14 @@ class Case:
         given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
         more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
         more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
+        more += ["offsets"] * bool(self.places) + ["grouped"] * self.is_grouped
         more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
         return sorted(given) + more + [f"score {self.score.name}"]
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether several heads of queries read one of keys."""
+        return "key" in self.leaves and self.leaves["key"].exact.shape[-2] < self.heads
 
     def __str__(self) -> str:
         shapes = ", ".join(
@@ -100,7 +108,10 @@ class Case:
         if not self.default_score:
             made["score"] = self._score(leaves)
         for name in ("bias", "gain"):
-            if name in self.indices:
+            if name == "bias" and self.places is not None:
+                offsets = ew.Offsets(*self.places, self.indices[name], self.over.graph)
+                made[name] = ew.OffsetBias(offsets, leaves["bias.table"])
+            elif name in self.indices:
                 made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
             elif name in leaves:
                 made[name] = leaves[name]
@@ -134,6 +145,9 @@ class Case:
             given[name] = exact.get(name)
             if name in self.indices:
                 index = self.indices[name].numpy().astype(np.int64)
+                if name == "bias" and self.places is not None:
+                    targets, sources = (x.numpy() for x in self.places)
+                    index = index[sources[source] - targets[target]]
                 given[name] = oracle.Table(index, exact[f"{name}.table"])
         for name in ("edge_key", "edge_value"):
             given[name] = exact.get(name)

@@ -184,7 +184,7 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     raw = Bounded.of(np.zeros(shape), rounding)
     if call.score.name != "none":
         parts["query"] = Bounded.of(call.query, rounding).at(-3, call.target)
-        key = Bounded.of(call.key, rounding).at(-3, call.source)
+        key = Bounded.of(_for_each_query(call.key, call.heads), rounding).at(-3, call.source)
         parts["key"] = key if call.edge_key is None else key.beside(call.term("edge_key", rounding))
         raw = raw + _score(parts["query"], parts["key"], call)
     scores = raw
@@ -211,7 +211,8 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     lse = total.log() + peak
     out = None
     if call.value is not None:
-        value = Bounded.of(call.value, rounding).at(-3, call.source)
+        value = Bounded.of(_for_each_query(call.value, call.heads), rounding)
+        value = value.at(-3, call.source)
         if call.edge_value is not None:
             value = value.beside(call.term("edge_value", rounding))
         parts["value"] = value
@@ -372,7 +373,13 @@ def _bounded(x: Array | Bounded, rounding: Rounding) -> Bounded:
 
 def _nodes(grad: Bounded, node: Index, count: int, like: Array) -> Bounded:
     """The gradient of nodes from that of the edges at them."""
-    return grad.summed_by(node, count).to_shape(like.shape)
+    return grad.summed_by(node, count).of_groups(like.shape[-2]).to_shape(like.shape)
+
+
+def _for_each_query(x: Array | None, heads: int) -> Array:
+    """``[..., N, H, D]`` from as many heads, or from fewer, each of which several queries read."""
+    assert x is not None
+    return x if x.shape[-2] == heads else np.repeat(x, heads // x.shape[-2], axis=-2)
 
 
 def _by_node(x: Bounded, node: Index, count: int) -> Bounded:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from edgewise.biases import OffsetBias
 from edgewise.engines.call import LAYOUT_SECONDS, AttentionCall, Problem
 from edgewise.engines.native.operator import LARGEST, flat, refusals, unflat
 from edgewise.engines.native.terms import term_arguments
@@ -38,7 +39,7 @@ class Tiles:
             reasons.append("its scores are products: Dot, and no other score")
         if problem.gain or problem.edge_vectors:
             reasons.append("gain and edge vectors have no place in its products")
-        if problem.bias and problem.num_edges >= LARGEST:
+        if problem.bias and not problem.offsets and problem.num_edges >= LARGEST:
             reasons.append("it counts the edges of a bias in 32 bits")
         if problem.entmax:
             reasons.append("it normalises by softmax alone")
@@ -53,7 +54,9 @@ class Tiles:
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
         nodes = problem.num_targets + problem.num_sources
         pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
-        if problem.bias:  # looked up one by one: numbers of a table stay in the cache
+        if problem.offsets:
+            pair += 2e-9
+        elif problem.bias:  # looked up one by one: numbers of a table stay in the cache
             pair += 5.5e-9 if problem.table else 12e-9
         each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
         return 130e-6 + LAYOUT_SECONDS * (problem.num_targets == 1) + heads * each
@@ -94,6 +97,10 @@ def _arguments(
         "first_edge": call.first_edge,
         "with_lse": with_lse,
     }
-    if call.bias is not None:
+    if isinstance(call.bias, OffsetBias):
+        offsets = call.bias.offsets
+        leaves["bias"], others["bias_index"] = call.bias.table[None], offsets.classes
+        others["target_place"], others["source_place"] = offsets.target_place, offsets.source_place
+    elif call.bias is not None:
         term_arguments(leaves, others, "bias", call.bias, batch)
     return leaves, others
