@@ -128,7 +128,9 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
             pairs = zip(parts, plans, strict=True)
             return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
     chosen = ENGINES[whole.engine]
-    return chosen.attend(_as_read(call, whole.engine), layout_of(graph, chosen.layout))
+    if whole.engine != "tiles":  # which alone knows groups of heads
+        call = call.ungrouped()
+    return chosen.attend(call, layout_of(graph, chosen.layout))
 
 
 class AttendOptions(TypedDict, total=False):
@@ -306,9 +308,6 @@ def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph
 
 def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
     chosen = ENGINES[engine]
-    return chosen.attend_with_lse(_as_read(call, engine), layout_of(graph, chosen.layout))
-
-
-def _as_read(call: AttentionCall, engine: str) -> AttentionCall:
-    """The call as this engine reads it: ``tiles`` alone knows groups of heads."""
-    return call if engine == "tiles" else call.ungrouped()
+    if engine != "tiles":
+        call = call.ungrouped()
+    return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

@@ -64,6 +64,8 @@ class Case:
     default_score: bool = False
     leaves: dict[str, Leaf] = field(default_factory=dict)
     indices: dict[str, Tensor] = field(default_factory=dict)
+    alpha: tuple[float, ...] = ()
+    """Of α-entmax in the place of softmax, one number or one a head."""
     places: tuple[Tensor, Tensor] | None = None
     """Of targets and sources, where the bias is by offset and its index is of offsets."""
     wanted: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ class Case:
         given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
         more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
         more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
+        more += ["entmax"] * bool(self.alpha)
         more += ["offsets"] * bool(self.places) + ["grouped"] * self.is_grouped
         more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
         return sorted(given) + more + [f"score {self.score.name}"]
@@ -97,6 +100,7 @@ class Case:
             "poison": self.poison,
             "gradients": self.wanted,
             "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
+            "alpha": self.alpha or None,
             "notes": self.notes or None,
         }
         shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
@@ -123,6 +127,10 @@ class Case:
                 made[name] = leaves[name]
         if self.dropout:
             made["dropout"] = self.dropout
+        if self.alpha:
+            one = self.alpha[0] if len(self.alpha) == 1 else torch.tensor(self.alpha)
+            names = {1.5: "entmax", 2.0: "sparsemax"}
+            made["normaliser"] = names.get(one) if one in names else ew.Entmax(one)
         return made
 
     def _score(self, leaves: dict[str, Tensor]) -> Any:
@@ -164,6 +172,7 @@ class Case:
             self.heads,
             self.batch,
             oracle.Score(score.name, score.scale, score.slope, weight),
+            alpha=np.broadcast_to(self.alpha, self.heads) if self.alpha else None,
             kept=kept,
             **given,
         )

@@ -100,7 +100,7 @@ def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
             if case.poison is not None:
                 _check_poison(case, engine, wanted, grads, report)
-    if "merge" in engines and not case.dropout and len(case.over.graph.parts) > 1:
+    if "merge" in engines and not (case.dropout or case.alpha) and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, grads, report)
     if case.meta:

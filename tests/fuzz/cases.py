@@ -148,7 +148,11 @@ def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
         case.lse = rng.random() < 0.4
         if rng.random() < 0.12:
             case.dropout = float(rng.choice([0.1, 0.5, 0.9, 1.0]))
-    if case.operation == "weights" and rng.random() < 0.5:
+    plain = not (case.lse or case.dropout) and case.operation != "scores"
+    if plain and rng.random() < 0.12:
+        heads = 1 if rng.random() < 0.6 else case.heads
+        case.alpha = tuple(float(x) for x in rng.choice([1.1, 1.25, 1.5, 1.5, 1.75, 2.0], heads))
+    if case.operation == "weights" and not case.alpha and rng.random() < 0.5:
         case.chosen = rng.integers(0, max(graph.num_edges, 1), 5 if graph.num_edges else 0)
 
 
