@@ -11,9 +11,9 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.encodings import Buckets, offsets
 from edgewise.engines.native import library
 from edgewise.engines.tiles import TILE
-from edgewise.encodings import Buckets, offsets
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.graphs import Graph, Pattern

@@ -279,9 +279,7 @@ class PerformerLayer(nn.Module):
         self.attention = Residual(attention, width, order="pre", dropout=dropout)
         self.feed_forward = Residual(feed_forward, width, order="pre", dropout=dropout)
 
-    def forward(
-        self, x: Tensor, real: Tensor | None = None, cache: Cache | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, real: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """``[B, T, width]`` from x of that shape."""
         x = self.attention(x, real=real, cache=cache)
         out: Tensor = self.feed_forward(x)

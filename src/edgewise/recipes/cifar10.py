@@ -19,7 +19,7 @@ vit_cifar10 = Recipe(
     trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
-        "`convolutions-vit-cifar10`, as many epochs",
+        "72.1 % by six convolutions in 15 epochs, where this model had 53.2 % (`images.md`)",
         "9,000 images to train, 1,000 to validate, 2,000 to test; epoch by validation loss",
     ),
 )

@@ -19,7 +19,7 @@ vit_mnist = Recipe(
     trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
         ("test/accuracy",),
-        "`convolutions-vit-mnist`, as many epochs",
+        "`convolutions-vit-mnist`: six convolutions, as many epochs",
         "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by validation loss",
     ),
 )

@@ -55,7 +55,7 @@ class Tiles:
         nodes = problem.num_targets + problem.num_sources
         pair = 0.8e-9 + 0.065e-9 * elements + (2e-9 if problem.dropout else 0.0)
         if problem.offsets:
-            pair += 2e-9
+            pair += 3e-9
         elif problem.bias:  # looked up one by one: numbers of a table stay in the cache
             pair += 5.5e-9 if problem.table else 12e-9
         each = 0.6e-6 + nodes * (4e-9 + 0.85e-9 * elements) + (problem.tiled or 0) * pair
