@@ -123,9 +123,14 @@ class Offsets:
 
 
 class OffsetBias(TableBias):
-    """A table's bias by offset: ``bias[e, h] = table[offsets.index[e], h]``, which no ``[E]`` holds.
+    """A table's bias by offset: ``bias[e, h] = table[offsets.index[e], h]``, and no ``[E]`` tensor.
 
-    Where an engine reads the index all the same, it is ``offsets.index``.
+    Positions of a text, whose distances beyond 2 share a number a head on each side::
+
+        behind = 9 - torch.arange(19)  # of places 0 to 9 less the targets' -9 to 0
+        place = torch.arange(10)
+        offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
+        attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
 
     Args:
         offsets: the class of each edge, as places of nodes.

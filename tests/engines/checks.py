@@ -420,10 +420,11 @@ def _affected(case: Case, reached: Flags) -> dict[str, Flags]:
         if name in case.leaves:
             shape = case.leaves[name].exact.shape
             nodes = name in by_node
+            mine = flags
             if nodes:  # a head of keys is affected where one of its queries is
                 group = flags.shape[-1] // shape[-2]
-                flags = flags.reshape(*flags.shape[:-1], shape[-2], group).any(-1)
-            own = _any_to(flags, shape[:-1] if nodes else shape)
+                mine = flags.reshape(*flags.shape[:-1], shape[-2], group).any(-1)
+            own = _any_to(mine, shape[:-1] if nodes else shape)
             found[name] = np.broadcast_to(own[..., None] if nodes else own, shape)
     return found
 

@@ -137,8 +137,8 @@ def prefix_attention(
     """
     sums, above = before if before is not None else _nothing(key, value)
     parts = []
-    for chunk in zip(*(x.split(CHUNK, 1) for x in (query, key, most, _with_one(value)))):
-        query, key, most, value = chunk
+    given = (x.split(CHUNK, 1) for x in (query, key, most, _with_one(value)))
+    for query, key, most, value in zip(*given, strict=True):  # noqa: PLR1704 - of a chunk
         # The greatest exponent up to each token, [B, t, H], the last of which the sums are over.
         highest = torch.maximum(most.cummax(1).values, above[:, None])
         shift = _finite(highest)
