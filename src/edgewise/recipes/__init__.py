@@ -13,6 +13,8 @@ from edgewise.recipes.cora import (
     grand_cora,
     magna_cora,
 )
+from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
+from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
@@ -27,6 +29,7 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
 from edgewise.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise.recipes.masked_molecules import masked_molecules
+from edgewise.recipes.mnist import swin_mnist, vit_mnist
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import (
     dynamic_conv_multi30k,
@@ -63,6 +66,10 @@ RECIPES: dict[str, Recipe] = {
         bert_wikitext,
         digit_rows,
         digits,
+        vit_mnist,
+        swin_mnist,
+        vit_cifar10,
+        swin_cifar10,
         duplication,
         exphormer_cora,
         forecast,
