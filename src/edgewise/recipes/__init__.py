@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
+from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
 from edgewise.recipes.cora import (
     exphormer_cora,
     gat_cora,
@@ -13,8 +14,6 @@ from edgewise.recipes.cora import (
     grand_cora,
     magna_cora,
 )
-from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
-from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
