@@ -1,7 +1,7 @@
-"""Write what is generated: the README's table of architectures and the pages' pictures.
+"""Write what is generated: the tables of models and the pages' pictures.
 
 python docs/generate.py            # write
-python docs/generate.py --check    # say whether the README is stale (exit code 1)
+python docs/generate.py --check    # say which pages are stale (exit code 1)
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 
 import torch
 
-import edgewise.models
-from edgewise import encodings, graphs
+from edgewise import encodings, graphs, models
 from edgewise.models.bigbird import BlockSparse
 from edgewise.models.bp_transformer import partition_graph
 from edgewise.models.reformer import Chunks, sorted_graph
@@ -105,32 +104,47 @@ ENCODINGS = {
 }
 
 
+def names_by_kind() -> str:
+    """One row a kind of models: what they read, and their names."""
+    rows = ["| for | models |", "| --- | --- |"]
+    for kind, known in models.KINDS.items():
+        names = [f"[`{name}`](src/edgewise/models/{name}.py)" for name in known]
+        rows.append(f"| {kind} | {' · '.join(names)} |")
+    return "\n".join(rows) + "\n"
+
+
 def table() -> str:
     """One row a model: name, what it is, graph, score and paper, from its module's docstring.
 
     A bar in a cell, as of a union of graphs, is escaped: it would begin another cell.
     """
     rows = ["| model | what | graph | score | paper |", "| --- | --- | --- | --- | --- |"]
-    for name in edgewise.models.MODELS:
-        about = edgewise.models.about(name)
+    for name in models.MODELS:
+        about = models.about(name)
         cells = [about[field].replace("|", "\\|") for field in ("title", "Graph", "Score", "Paper")]
-        rows.append(f"| [`{name}`](src/edgewise/models/{name}.py) | {' | '.join(cells)} |")
+        rows.append(f"| [`{name}`](../src/edgewise/models/{name}.py) | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
-def readme() -> str:
-    """The README with a fresh table."""
-    before, rest = (ROOT / "README.md").read_text().split(START)
-    return before + START + table() + END + rest.split(END, 1)[1]
+PAGES = {"README.md": names_by_kind, "docs/models.md": table}
+"""Pages of which a part is generated, between two comments."""
+
+
+def fresh(page: str) -> str:
+    """The page with its generated part made again."""
+    before, rest = (ROOT / page).read_text().split(START)
+    return before + START + PAGES[page]() + END + rest.split(END, 1)[1]
 
 
 def main() -> int:
     """Check or write."""
-    stale = readme() != (ROOT / "README.md").read_text()
     if "--check" in sys.argv:
-        print("the README's table is stale: run `make docs`" if stale else "up to date")
-        return int(stale)
-    (ROOT / "README.md").write_text(readme())
+        stale = [page for page in PAGES if fresh(page) != (ROOT / page).read_text()]
+        for page in stale:
+            print(f"{page} is stale: run `make docs`")
+        return int(bool(stale))
+    for page in PAGES:
+        (ROOT / page).write_text(fresh(page))
     (ROOT / "docs" / "graphs").mkdir(exist_ok=True)
     for name, pattern in PICTURES.items():
         pattern.draw().savefig(ROOT / "docs" / "graphs" / f"{name}.png", dpi=72)

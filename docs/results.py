@@ -6,7 +6,8 @@ python docs/results.py --runs DIR --train     # train there first what is not me
 python docs/results.py --check                # say whether the page is stale (exit code 1)
 
 A recipe has its protocol and its reference beside it (edgewise.recipes.Protocol) and needs no line
-here. What was measured with other numbers than the recipe has now is not shown.
+here. What was measured with other numbers than the recipe has now is not shown; what has fewer
+seeds or folds than the protocol now asks for is called stale, and --train measures the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 
 from edgewise import recipes, runs
 from edgewise.errors import EdgewiseError
-from edgewise.recipes import RECIPES, Protocol, Recipe
+from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import fields_of
 from edgewise.runs.record import differences
 from edgewise.training import RunFolder
 
@@ -43,6 +45,7 @@ What a network can and cannot do; [a page of its own](expressiveness.md) says wh
 on are drawn anew in every epoch, so that to fit them is to have learned the rule.""",
     "Links and recommendation": "",
     "Sequences": "",
+    "Images": "",
     "Others": "",
 }
 """Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
@@ -63,10 +66,12 @@ SEQUENCES = (
 PLACES = {
     "Planetoid": "Citation networks",
     **dict.fromkeys(
-        ("CSL", "TU", "ESOL", "IonicLiquids", "MoleculeTable", "ZINC"), "Whole graphs and molecules"
+        ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
+        "Whole graphs and molecules",
     ),
     **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Graphs that are drawn"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
+    **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }
 BESIDE = {
@@ -85,11 +90,40 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
+    "gps-esol": {
+        "gps-esol-pretrained": (
+            "the same folds and numbers, from the weights of `masked-molecules`",
+            "edgewise train gps-esol --from masked-molecules --folds --out gps-esol-pretrained",
+        ),
+    },
     "gps-match": {
         "gps-match-5": (
             "the same on trees of depth 5 (3.1 % by chance), 12 epochs, one seed",
             "edgewise train gps-match --data.depth 5 --trainer.epochs 12 --out gps-match-5",
         ),
+    },
+    **{
+        name: {
+            f"convolutions-{name}": (
+                f"six convolutions ({weights} weights), all else the same",
+                f"python examples/convolutions_beside.py {name} convolutions-{name}",
+            )
+        }
+        for name, weights in (("vit-cifar10", "288,746"), ("vit-mnist", "288,170"))
+    },
+    **{
+        f"swin-{name}": {
+            f"mae-{name}-{start}": (
+                f"{labels} labels alone, ViT's sizes, {how}; seeds 0 to 2",
+                f"python examples/mae_few_labels.py {name} --epochs {epochs} --tuning-epochs 40"
+                f" --json mae-{name}",
+            )
+            for start, how in (
+                ("scratch", "from scratch"),
+                ("pretrained", "from a masked autoencoder of all images, tuned alike"),
+            )
+        }
+        for name, labels, epochs in (("cifar10", 100, 10), ("mnist", 600, 2))
     },
     "gin-zinc": {
         "zinc-trees": (
@@ -207,11 +241,29 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
 
 
 def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
-    """Whether this was measured with the numbers that the recipe has now."""
+    """Whether this has what the protocol reports, of the recipe with the numbers it has now."""
+    if recipe.protocol is None or not set(recipe.protocol.metrics) <= set(found["metrics"]):
+        return False
     try:
         return not differences(runs.from_record(found["recipe"]), recipe)
     except EdgewiseError:  # a field that there is no longer
         return False
+
+
+def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
+    """How many seeds or folds these metrics are of, and how many the protocol wants."""
+    protocol = recipe.protocol
+    assert protocol is not None
+    first = metrics[protocol.metrics[0]]
+    found = len(first["values"]) if isinstance(first, dict) else 1
+    folds = fields_of(recipe)["data.folds"].value if protocol.folds else 0
+    return found, folds or protocol.seeds or 1
+
+
+def is_whole(recipe: Recipe, found: dict[str, Any]) -> bool:
+    """Whether this is all that the protocol asks for, of the recipe as it is now."""
+    count, wanted = runs_of(recipe, found["metrics"])
+    return count == wanted and is_current(recipe, found)
 
 
 def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> None:
@@ -220,7 +272,7 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
         recipe, folder = RECIPES[name], RunFolder(runs / name)
         if recipe.protocol is None:
             continue
-        known = name in measured and is_current(recipe, measured[name])
+        known = name in measured and is_whole(recipe, measured[name])
         found = measured_again(recipe, folder, train and not known)
         if found is not None:
             measured[name] = found
@@ -256,7 +308,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         commands.append(f"edgewise train {recipe.name} {protocol.options}".rstrip())
         metrics = measured[recipe.name]["metrics"]
         ours = numbers(metrics, protocol.metrics)
-        how = f"{protocol.says}; {repeats(metrics, protocol)}"
+        how = f"{protocol.says}; {repeats(recipe, metrics)}"
         rows.append([f"`{recipe.name}`", ours, protocol.reference, how, minutes(metrics)])
         for name, (how, command) in BESIDE.get(recipe.name, {}).items():
             if name in measured:
@@ -290,12 +342,17 @@ def number(name: str, value: Any) -> str:
     return " ± ".join(f"{part:.4f}" for part in parts)
 
 
-def repeats(metrics: dict[str, Any], protocol: Protocol) -> str:
-    """Over what the mean was taken."""
-    if not (protocol.folds or protocol.seeds):
-        return "one seed"
-    count = len(metrics[protocol.metrics[0]]["values"])
-    return f"{count} folds" if protocol.folds else f"seeds 0 to {count - 1}"
+def repeats(recipe: Recipe, metrics: dict[str, Any]) -> str:
+    """Over what the mean was taken; stale where that is not what the protocol asks for."""
+    count, wanted = runs_of(recipe, metrics)
+    assert recipe.protocol is not None
+    folds = recipe.protocol.folds
+    if count != wanted:
+        again = f"`python docs/results.py --runs DIR --train {recipe.name}`"
+        return f"**stale: {count} of {wanted} {'folds' if folds else 'seeds'}**, {again}"
+    if folds:
+        return f"{count} folds"
+    return f"seeds 0 to {count - 1}" if recipe.protocol.seeds else "one seed"
 
 
 def minutes(metrics: dict[str, Any]) -> str:
@@ -322,7 +379,11 @@ def main() -> int:
         return int(stale)
     if arguments.runs is not None:
         names = [recipes.find(name).name for name in arguments.recipes] or list(RECIPES)
-        collect(measured, arguments.runs, names, arguments.train)
+        try:
+            collect(measured, arguments.runs, names, arguments.train)
+        except EdgewiseError as error:
+            print(error, file=sys.stderr)
+            return 2
         MEASURED.write_text(json.dumps(dict(sorted(measured.items())), indent=1) + "\n")
     PAGE.write_text(page(measured))
     return 0

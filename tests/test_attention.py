@@ -49,7 +49,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "heads of the value": (
         {"value": zeros(N, 1, D)},
-        ("value", "2 heads, as query has", "1", "nodes, heads, width"),
+        ("value", "2 heads, as key has", "1", "nodes, heads, width"),
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},
@@ -226,6 +226,10 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     "projection": (
         lambda: ew.Projected(zeros(E, 3), zeros(H, D, 4)),
         ("Projected", "the same F", "[4, 3] and [2, 3, 4]", ".view(H, D, F)"),
+    ),
+    "projection of a batch": (
+        lambda: ew.Projected(zeros(2, E, 3), zeros(H, D, 3)),
+        ("Projected", "features [E, F]", "[2, 4, 3] and [2, 3, 3]", "for the whole batch"),
     ),
     "activation": (
         lambda: ew.Additive("leaky"),

@@ -20,6 +20,7 @@ COMMANDS = [
     ["drop_ins", "--nodes", "500", "--edges", "3000", "--rounds", "2"],
     ["drop_ins", "--nodes", "50", "--edges", "300", "--rounds", "2", "--edge-features", "3"],
     ["graph_transformers", "--molecules", "4", "--rounds", "2", "--parts", "gps"],
+    pytest.param(["encodings", "--molecules", "20"], marks=needs("ZINC_jtvae12k")),
     ["graph_transformers", "--peak", "bias", "padded", "4"],
     ["graph_transformers", "--peak", "exphormer", "100", "4", "8"],
 ]

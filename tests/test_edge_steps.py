@@ -7,6 +7,8 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.engines.native import library
+from edgewise.engines.reference import Reference
 from tests.engines.cases import CALLS, GRAPHS
 
 
@@ -69,3 +71,17 @@ def test_leading_dimensions() -> None:
     unscored = ew.attention_weights(query, key, graph, score=None)
     evenly = (1 / graph.in_degree())[graph.target, None].expand_as(unscored)
     torch.testing.assert_close(unscored, evenly)
+
+
+@pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
+def test_kernels_compute_the_steps_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the reference computes it")
+
+    for name in ("edge_scores", "edge_softmax"):
+        monkeypatch.setattr(Reference, name, refuse)
+    query, key = torch.randn(2, 13, 2, 4)
+    weights = ew.attention_weights(query, key, GRAPHS["copies"])
+    assert weights.shape == (GRAPHS["copies"].num_edges, 2)
+    with pytest.raises(AssertionError, match="reference"):  # a score of one's own has no kernel
+        ew.edge_scores(query, key, GRAPHS["copies"], score=lambda q, k: (q * k).sum(-1))

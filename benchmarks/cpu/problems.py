@@ -49,7 +49,7 @@ def edge_index(problem: Problem) -> Tensor:
     nodes, edges = problem.nodes, problem.nodes * problem.degree
     if problem.kind == "uniform":
         return torch.randint(nodes, (2, edges))
-    rank = torch.rand(2, edges).pow(3).mul(nodes).long().clamp(max=nodes - 1)
+    rank = torch.rand(2, edges, dtype=torch.float32).pow(3).mul(nodes).long().clamp(max=nodes - 1)
     return torch.randperm(nodes)[rank]
 
 
@@ -87,7 +87,7 @@ def build(problem: Problem) -> Built:
         if peer == "padded":
             runs["padded"] = _padded(index, sizes, q, k, v)
     per_edge = {"gatv2": 1, "gcn": 1, "sage": 1, "gat": 1 + 1 / width}.get(problem.operation, 2)
-    gathered = int(4 * per_edge * heads * width * index.shape[1])
+    gathered = int(q.element_size() * per_edge * heads * width * index.shape[1])
 
     def prepare() -> object:
         return RowsLayout(index[0], index[1], nodes, nodes).by_source

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import ArgumentError
-
 UNLABELLED = -100
 """The target of an output that does not count: PyTorch's ``ignore_index``."""
 
@@ -53,27 +51,6 @@ class Batch:
     def counted(self, outputs: Tensor) -> Tensor:
         """The rows ``[M, ...]`` of the outputs that count, in the order of ``target``."""
         return outputs if self.select is None else outputs[self.select]
-
-
-def as_batch(value: Any) -> Batch:
-    """What a loader gave, as a :class:`Batch`: that, or a tuple ``(input, ..., target)``.
-
-    Raises:
-        ArgumentError: it is neither.
-
-    """
-    if isinstance(value, Batch):
-        return value
-    if isinstance(value, (tuple, list)) and len(value) > 1 and isinstance(value[-1], Tensor):
-        return Batch(tuple(value[:-1]), value[-1])
-    raise ArgumentError(
-        "loaders",
-        expected="batches as edgewise.data.Batch or tuples (input, ..., target)",
-        got=type(value).__name__
-        + (f" of {len(value)}" if isinstance(value, (tuple, list)) else ""),
-        remedy="make them in the loader's collate_fn, or a PyG loader's transform: "
-        "Batch((x, graph), target)",
-    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is kept is made outside of PyTorch's modes, whoever asks for it first."""
+"""What is kept is made outside of PyTorch's modes and streams, whoever asks for it first."""
 
 from __future__ import annotations
 
@@ -34,6 +34,32 @@ def outside_modes() -> AbstractContextManager[object]:
         or torch._C._is_any_autocast_enabled()
     )
     return _outside() if inside else torch.no_grad()  # to leave none takes far less time
+
+
+def kept_on(device: torch.device) -> AbstractContextManager[object]:
+    """:func:`outside_modes`, for what is kept of a graph on this device.
+
+    Whoever meets it next may do so on another stream, which waits for nothing that it does not
+    know of: what is made is there when this context ends.
+
+    Raises:
+        RuntimeError: a CUDA graph is being captured, which cannot wait.
+
+    """
+    return _seen_by_all_streams(device) if device.type == "cuda" else outside_modes()
+
+
+@contextmanager
+def _seen_by_all_streams(device: torch.device) -> Iterator[None]:
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "a graph is used for the first time while a CUDA graph is captured: its edges are "
+            "sorted then, which waits for the device; run the step once before it is captured"
+        )
+    with outside_modes():
+        yield
+    if not torch.compiler.is_dynamo_compiling():
+        torch.cuda.current_stream(device).synchronize()
 
 
 def lasting(tensor: Tensor) -> Tensor:

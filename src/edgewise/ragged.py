@@ -21,9 +21,13 @@ def boundaries(lengths: Tensor) -> Tensor:
     return F.pad(lengths.cumsum(0), (1, 0))
 
 
-def runs_and_positions(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The run that each place of the axis is in, and its position in that run, ``[N]`` each."""
-    run = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+def runs_and_positions(lengths: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
+    """The run that each place of the axis is in, and its position in that run, ``[N]`` each.
+
+    Where N is known, ``total``, nobody waits for a GPU to add up the lengths.
+    """
+    run = torch.arange(len(lengths), device=lengths.device)
+    run = run.repeat_interleave(lengths, output_size=total)
     index = torch.arange(run.numel(), device=lengths.device)
     return run, index - starts(lengths)[run]
 

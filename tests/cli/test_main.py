@@ -59,6 +59,11 @@ def test_show_everything(name, capsys):
         assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
 
 
+def test_show_says_types_as_one_writes_them(capsys):
+    _, out, _ = run(capsys, "show", "gat")
+    assert "gat(in_width: int, out_width: int, *, hidden: int = 8," in out
+
+
 def test_show_draws_a_graph(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     code, out, _ = run(
@@ -144,9 +149,10 @@ def test_help_of_predict_says_which_option_is_for_which_run(capsys):
     assert found["pairs"] == ["--beams", "--tokens"]
     assert found["links"] == ["--top", "--because"]
     assert found["tags"] == ["none"]
-    without = {"digit-rows", "duplication", "recall", "recall-lsh", "sketches"}
-    without |= {"tree-lstm-ewt", "tree-transformer-ewt"}  # benchmarks, which answer nothing
-    without |= {name for name in RECIPES if name.endswith(("-match", "-dictionary"))}
+    assert found["sketches"] == ["--top"]
+    # Graphs that are drawn to show what a network can do; and a start for other runs.
+    without = {name for name in RECIPES if name.endswith(("-match", "-dictionary"))}
+    without |= {"masked-molecules"}
     assert found.keys() == RECIPES.keys() - without
 
 
@@ -198,6 +204,30 @@ def test_compare_writes_a_page_that_stands_alone(capsys, tmp_path):
         assert accuracy
         assert f"<td>{graph}</td>" in page
         assert accuracy.group() in page
+
+
+def test_compare_shows_validation_to_choose_by_and_test_when_asked(capsys, tmp_path):
+    pytest.importorskip("lightning")
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "runs"
+    words = ["compare", "digits", "optimizer.lr", "1e-9", "1e-2", *TINY, "--out", folder]
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    table = out.splitlines()
+    assert re.split(r" {2,}", table[0]) == ["lr", "val accuracy", "val loss", "seconds"]
+    found = {
+        value: json.loads((folder / value / "metrics.json").read_text())
+        for value in ("1e-09", "0.01")
+    }
+    for row, metrics in zip(table[2:4], found.values(), strict=True):
+        assert f"{metrics['val/loss']:.4f}" in row
+    assert found["0.01"]["val/loss"] < found["1e-09"]["val/loss"]
+    assert "best by val/loss: 0.01" in table
+    assert '<tr class="best"><td>0.01</td>' in (folder / "report.html").read_text()
+    code, out, _ = run(capsys, *words, "--resume", "--test")
+    assert code == 0
+    assert "val" not in out.replace(str(folder), "")
+    assert f"{found['0.01']['test/loss']:.4f}" in out.splitlines()[3]
 
 
 def test_doctor(capsys, monkeypatch, tmp_path):

@@ -11,7 +11,14 @@ import torch
 
 from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
 from edgewise.data.images.mnist import read_idx
-from edgewise.data.reading import check_line_count, read_bytes, read_lines, read_numbers, read_text
+from edgewise.data.reading import (
+    check_line_count,
+    read_bytes,
+    read_lines,
+    read_numbers,
+    read_own_text,
+    read_text,
+)
 from edgewise.data.table import read_table
 from edgewise.data.text.parallel import read_parallel
 from edgewise.errors import EdgewiseError, MissingDataError
@@ -25,6 +32,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "lines": read_lines,
     "memberships": read_memberships,
     "numbers": read_numbers,
+    "own text": read_own_text,
     "parallel": lambda path: read_parallel(path, path),
     "table": read_table,
     "text": read_text,
@@ -55,6 +63,16 @@ def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
     path.write_bytes(b"one\ntwo\nthr\xe9e\n")
     with refused(str(path), expected="UTF-8", got="(0xe9) in line 3", remedy="UTF-8"):
         read_text(path)
+
+
+def test_a_persons_own_text_may_be_latin_1(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\r\nthr\xe9e\n")
+    with pytest.warns(UserWarning, match="Windows-1252"):
+        assert read_own_text(path) == "one\nthrée\n"
+    path.write_bytes("é\nthr".encode() + b"\xe9e\n")
+    with refused(str(path), expected="UTF-8", got="(0xe9) in line 2", remedy="UTF-8"):
+        read_own_text(path)
 
 
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
@@ -100,5 +118,7 @@ def test_a_line_for_each(tmp_path: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"a folder, and no file\. Remedy"):
+        read_text(tmp_path)
     with pytest.raises(MissingDataError, match=r"none\.txt: no such file\. Remedy"):
         read_text(tmp_path / "none.txt")

@@ -288,3 +288,24 @@ def test_distances_from_a_set_are_of_one_graph() -> None:
     graph = graphs.batch(graphs.complete(), [2, 3])
     with pytest.raises(ArgumentError, match="one graph"):
         encodings.distance_encoding(graph, torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "got"),
+    [
+        (torch.tensor([0, 5]), "from 0 to 5"),
+        (torch.tensor([-1]), "from -1 to -1"),
+        (torch.tensor([], dtype=torch.long), "[0]"),
+        (torch.tensor([0.0]), "float32"),
+        (torch.tensor(0), "int64"),
+    ],
+    ids=["above", "below", "none", "no numbers of nodes", "no set"],
+)
+def test_a_set_is_of_the_graphs_own_nodes(nodes: Tensor, got: str) -> None:
+    with refused("nodes", expected="from 0 to 4", got=got, remedy="two for a link"):
+        encodings.distance_encoding(made(nx.path_graph(5)), nodes)
+
+
+def test_a_pattern_without_a_size_has_no_codes() -> None:
+    with refused("graph", expected="a graph", got="complete()", remedy="bind"):
+        encodings.random_walk_probabilities(graphs.complete(), 3)  # type: ignore[arg-type]

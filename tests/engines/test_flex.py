@@ -266,7 +266,7 @@ def test_what_it_refuses(options: dict[str, Any], reason: str) -> None:
 
 
 def test_without_triton_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flex, "missing", lambda: "Triton is missing")
+    monkeypatch.setattr(flex, "MISSING", "Triton is missing")
     assert on_gpu() == ["Triton is missing"]
 
 

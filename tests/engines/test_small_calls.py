@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import multiprocessing
 import pickle
 import sys
 from collections.abc import Callable
@@ -196,3 +197,24 @@ def test_a_copy_of_a_graph_in_use_has_memory_of_its_own(
     out = ew.attend(*leaves, other, engine=engine)
     torch.testing.assert_close(out, expected)
     out.sum().backward()
+
+
+def in_another_process(graph: graphs.Graph, leaves: list[torch.Tensor], said: Any) -> None:
+    torch.set_num_threads(1)
+    said.put([ew.attend(*leaves, graph, engine=e).tolist() for e in ("rows", "reference")])
+
+
+def test_a_graph_in_use_is_an_argument_of_a_spawned_process() -> None:
+    graph = graph_for("rows")
+    leaves = nodes()
+    expected = ew.attend(*leaves, graph, engine="rows")
+    expected.sum().backward()
+    context = multiprocessing.get_context("spawn")
+    said = context.Queue()
+    plain = [x.detach() for x in leaves]
+    process = context.Process(target=in_another_process, args=(graph, plain, said))
+    process.start()
+    found = said.get(timeout=60)
+    process.join()
+    for out in found:
+        torch.testing.assert_close(torch.tensor(out), expected.detach())

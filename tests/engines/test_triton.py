@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.triton.mutations import MUTATIONS, PACKAGE
+
 ROOT = Path(__file__).parents[2]
 CASES = (
     "test_every_call[plain]",
@@ -52,6 +54,21 @@ def test_kernels_compile_for_a_gpu() -> None:
     pytest.importorskip("triton")
     said = run("-W", "ignore", "-m", "tests.triton.compiled", "--short")
     assert " 0 with spills" in said
+
+
+def test_the_page_of_kernels_has_those_of_the_code() -> None:
+    """``python -m tests.triton.page`` writes it."""
+    pytest.importorskip("triton")
+    run("-W", "ignore", "-m", "tests.triton.page", "--check")
+
+
+def test_the_lines_of_mutations_are_still_there() -> None:
+    """``make gpu-mutations`` changes each, and must see red."""
+    for mutation in MUTATIONS:
+        before, after = (PACKAGE / mutation.file).read_text(), mutation.source()
+        compile(after, mutation.file, "exec")
+        assert after != before
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
 WITHOUT = """

@@ -114,6 +114,24 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
     assert told[3]["input"] == "graph 4"
 
 
+def test_one_graph_of_a_folder_with_a_strange_node_is_named_and_the_others_are_answered(
+    run: edgewise.inference.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "set", 6)
+    labels = tmp_path / "set" / "TOY_node_labels.txt"
+    lines = labels.read_text().splitlines()
+    lines[NODES * 2] = "6"  # the first node of the third graph
+    labels.write_text("\n".join(lines) + "\n")
+    answers = run.predict(tmp_path / "set")
+    assert [answer["input"] for answer in answers] == [f"graph {n}" for n in range(1, 7)]
+    assert [n for n, answer in enumerate(answers, 1) if "error" in answer] == [3]
+    out = tmp_path / "out.csv"
+    words = ["predict", str(run.path), "--input", str(tmp_path / "set"), "--out", str(out)]
+    assert main(words) == 1
+    assert "labels that were trained on: 5, 9; got 6, from graph 3" in capsys.readouterr().err
+    assert len(out.read_text().splitlines()) == 1 + 6
+
+
 def test_pyg(run: edgewise.inference.Run) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -148,6 +148,38 @@ def test_digits_on_paper(tmp_path):
     assert len(expected.unique()) > 3
 
 
+def test_a_row_of_digits(tmp_path, capsys):
+    fields = {
+        "data.count": 640,
+        "data.tested": 60,
+        "trainer.epochs": 2,
+        "model.graph": "complete()",
+    }
+    recipe = with_values(find("digit-rows"), SMALL | fields)
+    train(recipe, tmp_path / "run")
+    run = edgewise.load(tmp_path / "run")
+    batch = recipe.data.load().test.make(torch.arange(20))
+    with torch.no_grad():
+        expected = run.model(batch.inputs[0]).softmax(-1).max(-1)
+    (tmp_path / "rows").mkdir()
+    for i, image in enumerate(batch.inputs[0]):  # bright ink on dark, larger, and the other way
+        ink = (image[0] * 255 if i % 2 else 255 - image[0] * 255).round()
+        large = Image.fromarray(ink.numpy().astype(np.uint8)).resize((256, 32), 0)
+        large.save(tmp_path / "rows" / f"{i:02}.png")
+    assert torch.allclose(
+        run.predictor.prepare(tmp_path / "rows/01.png"), batch.inputs[0][1], atol=0.01
+    )
+    answers = run.predict(tmp_path / "rows")
+    told = torch.tensor([int(answer["label"]) for answer in answers])
+    assert (told == expected.indices).sum() >= 19, "but for rounding"
+    found = torch.tensor([answer["probability"] for answer in answers])
+    torch.testing.assert_close(found[1::2], expected.values[1::2], atol=0.03, rtol=0)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "rows/01.png"), "none.png"]) == 1
+    shown = capsys.readouterr()
+    assert "label" in shown.out
+    assert "none.png, and there is no such file" in shown.err
+
+
 @needs("MNIST")
 def test_captions_are_those_of_the_test(tmp_path):
     fields = SMALL | {

@@ -192,6 +192,19 @@ def test_words_get_tags(tags: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_words_of_a_conllu_file_get_tags(tags: Path, tmp_path: Path) -> None:
+    given = [["the", "cat"], ["sat"], []]
+    text = "\n\n".join(
+        "\n".join(f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(words, 1)) or "# nothing"
+        for words in given
+    )
+    (tmp_path / "new.conllu").write_text(text + "\n")
+    first, second, nothing = edgewise.load(tags).predict(tmp_path / "new.conllu")
+    assert [one["tag"] for one in first["words"]] == ["X", "NOUN"]
+    assert second["input"] == "sat"
+    assert nothing["error"].startswith("line 6 of new.conllu")
+
+
 def test_sentences_of_any_length_are_tagged_whole(tags: Path) -> None:
     words = ["the", "cat"] * 60
     (answer,) = edgewise.load(tags).predict([words])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -87,6 +88,34 @@ def test_diffusion_alone_keeps_what_repeated_attention_forgets() -> None:
     )
     assert forgotten < 1e-6 * start
     assert kept > 0.1 * start
+
+
+def test_the_distance_of_nodes_is_the_mean_over_all_pairs() -> None:
+    x = torch.randn(7, 3, dtype=torch.double) + 1
+    pairs = (x[:, None] - x).square().sum(-1).mean() / x.square().sum(1).mean() / 2
+    assert OVER_SMOOTHING["pairwise_distance"](x) == pytest.approx(float(pairs))
+    assert OVER_SMOOTHING["pairwise_distance"](x[:1].expand(5, 3)) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", OVER_SMOOTHING["KINDS"], ids=str)
+def test_a_layer_differs_in_residual_and_diffusion_alone(kind: Any) -> None:
+    torch.manual_seed(0)
+    graph, width = graphs.window(1).bind(9).without_self_loops(), OVER_SMOOTHING["HIDDEN"]
+    layer = OVER_SMOOTHING["Layer"](kind).double()
+    x = torch.randn(graph.num_targets, width, dtype=torch.double)
+    value, loops = layer.linear(x), graph.dense() | torch.eye(graph.num_targets, dtype=torch.bool)
+    if kind.attention:
+        scores = (value @ layer.target.T) + (value @ layer.source.T).T
+        weight = F.leaky_relu(scores, 0.2).masked_fill(~loops, -torch.inf).softmax(1)
+    else:
+        degree = loops.sum(1).double()
+        weight = loops / (degree[:, None] * degree).sqrt()
+    hops, alpha = (4, 0.1) if kind.diffusion else (1, 0.0)
+    read = value
+    for _ in range(hops):
+        read = (1 - alpha) * weight @ read + alpha * value
+    expected = (read + layer.bias).relu() + x * kind.residual
+    torch.testing.assert_close(layer(x, graph), expected)
 
 
 def dictionaries(size: int, count: int) -> tuple[Tensor, Tensor, graphs.Graph]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from torch import Tensor, nn
 from edgewise import aggregate, encodings, graphs, models
 from edgewise.data import PackedGraphs
 from edgewise.layers import MultiHeadAttention
+from edgewise.models.gat import GATLayer
+from edgewise.models.gcn import GCNLayer
 from edgewise.models.gps import GINELayer, GPSLayer
+from tests.errors import refused
 from tests.layers.test_sparse import sparse
 
 WIDTH, HEADS, EDGE = 8, 2, 3
@@ -310,3 +314,36 @@ def test_each_group_of_heads_reads_along_its_own_graph() -> None:
     expected = model.head(h.mean(0))
     found = model(x, graph, edge_attr=flags.double())
     torch.testing.assert_close(found.flatten(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("local", ["gcn", "gat", "none"])
+def test_the_layer_for_the_neighbours_is_that_of_its_model(local: Any) -> None:
+    torch.manual_seed(0)
+    x, graph, _ = packed()
+    sizes = {"width": WIDTH, "depth": 1, "heads": HEADS}
+    model = models.gps(x.shape[1], 2, local=local, norm="layer", pool="none", **sizes)
+    (layer,) = model.double().eval().layers
+    norms = [layer.norm, layer.local_norm, layer.attention_norm]
+    assert all(isinstance(norm, nn.LayerNorm) for norm in norms)
+    h = model.placed(x, graph, None)
+    pairs = graphs.batch(graphs.complete(), SIZES)
+    expected = layer.attention_norm(h + layer.attention(h, pairs))
+    kind = {"gcn": GCNLayer, "gat": GATLayer, "none": type(None)}[local]
+    assert type(layer.local) is kind
+    if layer.local is not None:
+        expected = expected + layer.local_norm(h + layer.local(h, graph))
+    expected = model.head(layer.norm(expected + layer.network(expected)))
+    torch.testing.assert_close(model(x, graph, batch=SIZES), expected, rtol=0, atol=1e-12)
+    if local != "none":
+        with refused("local", expected="gine", got=f"{local}, and 3", remedy="without them"):
+            models.gps(4, 2, edge_width=3, local=local)
+
+
+def test_dropout_is_of_the_input_too() -> None:
+    torch.manual_seed(0)
+    x, graph, _ = packed()
+    model = models.gps(x.shape[1], 2, depth=0, position="none", dropout=0.5, pool="none").double()
+    model.head = nn.Identity()
+    drawn = {str(model(x, graph).tolist()) for _ in range(5)}
+    assert len(drawn) == 5
+    torch.testing.assert_close(model.eval()(x, graph), model.embed(x))

@@ -37,7 +37,7 @@ def test_shifted_windows_are_the_papers(
     target, source = windows.order[graph.target], windows.order[graph.source]
     down = target // columns - source // columns + side - 1
     right = target % columns - source % columns + side - 1
-    assert torch.equal(windows.offset, down * (2 * side - 1) + right)
+    assert torch.equal(windows.offsets.index, down * (2 * side - 1) + right)
 
 
 def test_swin_reaches_across_windows_only_where_they_are_shifted() -> None:
@@ -68,6 +68,18 @@ def test_a_masked_autoencoder_does_not_see_what_is_hidden() -> None:
     down, right = 2 * (int(hidden[0]) // 4), 2 * (int(hidden[0]) % 4)
     square = images[0, :, down : down + 2, right : right + 2]
     assert torch.equal(model.targets(images, noise)[0, 0], square.permute(1, 2, 0).flatten())
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_loss_of_no_images_is_none(normalised: bool) -> None:
+    model = mae(8, 2, patch=2, normalised=normalised)
+    images, noise = torch.randn(3, 2, 8, 8), torch.rand(3, 16)
+    wrong = model(images, noise) - model.targets(images, noise)
+    torch.testing.assert_close(model.loss(images, noise), wrong.square().mean())
+    nothing = model.loss(images[:0], noise[:0])
+    nothing.backward()
+    assert nothing == 0
+    assert all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
 def test_images_that_do_not_fit_are_refused() -> None:

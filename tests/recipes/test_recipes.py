@@ -13,10 +13,12 @@ from tests.places import needs
 DATA = {
     "bert-wikitext": "wikitext-2",
     "caption-digits": "MNIST",
+    "exphormer-cora": "Cora",
     "gat-cora": "Cora",
     "gat-enzymes": "ENZYMES",
     "gcn-cora": "Cora",
     "gin-mutag": "MUTAG",
+    "gps-esol": "esol",
     "gpt-shakespeare": "tinyshakespeare",
     "gru-sst2": "SST2",
     "gru-ewt": "UD_English-EWT",

@@ -215,7 +215,7 @@ def test_a_model_of_another_kind_is_refused(name, expected, got, remedy):
 
 
 def test_kinds_of_models_are_all_of_them():
-    assert sorted(name for kind in models.KINDS for name in kind) == sorted(models.MODELS)
+    assert sorted(name for kind in models.KINDS.values() for name in kind) == sorted(models.MODELS)
 
 
 def test_unknown_recipe():

@@ -108,8 +108,11 @@ def test_the_command_prints_draws_and_reads_runs(
 
 
 def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
-    with refused("model", expected="or another of", got="'gpt'", remedy="did you mean"):
-        separation.separation(["gpt"])
+    for name in ("gpt", "tree_lstm"):
+        with refused("model", expected="of graphs: ", got=name, remedy="one of them"):
+            separation.separation([name])
+    with refused("model", expected="gin", got="'ginn'", remedy="did you mean 'gin'"):
+        separation.separation(["ginn"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")
-    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="another run"):
+    with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of them"):
         separation.separation(None, [tmp_path / "run"])

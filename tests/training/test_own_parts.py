@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 pytest.importorskip("lightning")
 
@@ -17,7 +17,6 @@ import lightning.pytorch as lightning
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger
 
-from edgewise.data import Batch
 from edgewise.errors import RunExistsError
 from edgewise.tasks import Classification
 from edgewise.training import (
@@ -159,31 +158,74 @@ def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
     with refused("loaders['train']", expected="a length", got="DataLoader", remedy="how many"):
         go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
-    for batch, kind in (({"x": 1}, "dict"), ([torch.ones(1)], "list of 1"), ((1, 2), "tuple of 2")):
+    for batch, kind in ((5, "int"), ([torch.ones(1)], "list of 1"), ((1, 2), "tuple of 2")):
         one = DataLoader([0, 1], collate_fn=lambda _, batch=batch: batch)
         with refused("loaders", expected="(input, ..., target)", got=kind, remedy="collate_fn"):
             go(tmp_path / "run", {**given, "train": one})
 
 
-def test_a_loader_of_pyg(tmp_path: Path) -> None:
-    """Its ``collate_fn`` makes the batches."""
+class Columns(Dataset):
+    """A row as a dict, as a Hugging Face data set in torch's format gives it."""
+
+    def __init__(self, **columns: Any) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {name: values[row] for name, values in self.columns.items()}
+
+
+@pytest.mark.parametrize("target", ["label", "labels"])
+def test_a_loader_of_dicts(tmp_path: Path, target: str) -> None:
+    given = {name: loader.dataset.tensors for name, loader in loaders().items()}
+    named = {
+        name: DataLoader(Columns(input=x, **{target: y}), batch_size=40)
+        for name, (x, y) in given.items()
+    }
+    model = nn.Linear(3, 2)  # whose argument is called input
+    metrics = go(tmp_path / "run", named, model=model, trainer={"epochs": 20})
+    right = model(given["test"][0]).argmax(1) == given["test"][1]
+    assert metrics["test/accuracy"] == pytest.approx(float(right.float().mean()), abs=1e-5)
+
+
+def test_dicts_that_say_no_target_or_hold_texts_are_named(tmp_path: Path) -> None:
+    x, y = torch.ones(4, 3), torch.zeros(4).long()
+    wrong = [
+        (Columns(input=x), "input (Tensor)"),
+        (Columns(input=x, label=y, y=y), "label (Tensor), y (Tensor)"),
+        (Columns(text=["a", "b", "c", "d"], label=y), "text (list)"),
+    ]
+    for number, (dataset, got) in enumerate(wrong):
+        given = {name: DataLoader(dataset, batch_size=2) for name in ("train", "val", "test")}
+        with refused("loaders", expected="label, target or y", got=got, remedy="with_format"):
+            go(tmp_path / str(number), given)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
+    """Of graphs with a class each, or with one for each node."""
     pytest.importorskip("torch_geometric")
-    from torch_geometric.data import Batch as GraphBatch
     from torch_geometric.data import Data
+    from torch_geometric.loader import DataLoader as GraphLoader
 
     from edgewise.graphs import from_pyg
-    from edgewise.models import gin
+    from edgewise.models import gin, graph_gin
 
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
     graphs = [
-        Data(x=torch.randn(3, 3), edge_index=edge_index, y=torch.tensor([i % 2] * 3))
+        Data(x=torch.randn(3, 3), edge_index=edge_index, y=torch.tensor([i % 2] * (3 - 2 * whole)))
         for i in range(12)
     ]
-
-    def collate(some: list[Data]) -> Batch:
-        data = GraphBatch.from_data_list(some)
-        return Batch((data.x, from_pyg(data)), data.y)
-
-    one = DataLoader(graphs, batch_size=4, collate_fn=collate)
-    metrics = go(tmp_path / "run", {"train": one, "val": one, "test": one}, model=gin(3, 2))
-    assert metrics["epochs"] == 3
+    given = {name: GraphLoader(graphs, batch_size=5) for name in ("train", "val", "test")}
+    model = graph_gin(3, 2) if whole else gin(3, 2)
+    metrics = go(tmp_path / "run", given, model=model)
+    with torch.no_grad():  # a graph at a time
+        each = {"batch": [3]} if whole else {}
+        right = [model.eval()(one.x, from_pyg(one), **each).argmax(1) == one.y for one in graphs]
+    assert metrics["test/accuracy"] == pytest.approx(float(torch.cat(right).float().mean()))
+    bare = Data(edge_index=edge_index, num_nodes=3, y=torch.tensor([0]))
+    given["train"] = GraphLoader([bare], batch_size=1)
+    with refused("loaders", expected="x and a target y", got="without x", remedy="torch.ones"):
+        go(tmp_path / "bare", given, model=graph_gin(3, 2))

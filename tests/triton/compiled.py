@@ -1,6 +1,6 @@
 """Compile the kernels ahead of time, for machines that are not here.
 
-    python -m tests.triton.compiled [--short]
+    python -m tests.triton.compiled [--short] [--json kernels.json]
 
 What is compiled is what calls of the primitive would launch (``launch.recorded``). NVIDIA's
 assembler says how many registers a kernel takes and whether it keeps some of them in memory
@@ -10,6 +10,7 @@ assembler says how many registers a kernel takes and whether it keeps some of th
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,8 +35,13 @@ from edgewise.engines.triton_rows.launch import Launch, recorded
 from edgewise.graphs import Graph
 
 TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
-REGISTERS, THREADS = 65536, 2048
-"""Of a multiprocessor of either NVIDIA target."""
+REGISTERS, WARPS, PROGRAMS = 65536, 64, 32
+"""Of a multiprocessor of either NVIDIA target: what it has, and the most that it runs at once."""
+SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}
+RESERVED = 1 << 10
+"""Bytes of it that each program takes besides its own."""
+WAVE_REGISTERS, WAVES, UNITS = 512, 8, 4
+"""Of a compute unit of gfx942: registers and waves of each of its four SIMD units."""
 TYPES = {
     **{torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16"},
     **{torch.float16: "fp16", torch.int32: "i32", torch.int64: "i64"},
@@ -65,7 +71,9 @@ def attention(
     def run(over: Graph) -> None:
         value_width = 8 if width == 1 else width
         widths = (width, width, value_width)
-        nodes = [torch.randn(100, heads, n, dtype=dtype, requires_grad=True) for n in widths]
+        nodes = [
+            torch.randn(over.num_targets, heads, n, dtype=dtype, requires_grad=True) for n in widths
+        ]
         options: dict[str, Any] = {}
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         edges = over.num_edges
@@ -105,7 +113,7 @@ def aggregation(
     """A call of ``aggregate``, forward and backward."""
 
     def run(over: Graph) -> None:
-        value = torch.randn(100, heads, 16, dtype=dtype, requires_grad=True)
+        value = torch.randn(over.num_targets, heads, 16, dtype=dtype, requires_grad=True)
         given = torch.randn(over.num_edges, heads, requires_grad=True) if weight else None
         out = ew.aggregate(value, over, weight=given, reduce=reduce, engine="rows")  # type: ignore[arg-type]
         out.sum().backward()
@@ -158,16 +166,20 @@ class Compiled:
 
     @property
     def occupancy(self) -> float:
-        """The share of a multiprocessor's threads that its registers and places have room for."""
+        """The share of the warps that can run at once for which registers and memory have room."""
         granted = -(-self.registers // 8) * 8
-        programs = min(REGISTERS // (granted * 32 * self.warps), 32)
-        return programs * self.warps * 32 / THREADS
+        if self.target not in SHARED:
+            waves = min(WAVE_REGISTERS // granted, WAVES) * UNITS
+            return waves // self.warps * self.warps / (WAVES * UNITS)
+        held = SHARED[self.target] // (self.shared + RESERVED)
+        programs = min(REGISTERS // (granted * 32 * self.warps), held, PROGRAMS)
+        return programs * self.warps / WARPS
 
     def __str__(self) -> str:
-        share = f"{self.occupancy:5.0%}" if self.target.startswith("sm") else "     "
         return (
             f"{self.variant:<31} {self.kernel:<26} {self.tile:>5} {self.warps} {self.target:<6} "
-            f"{self.registers:9} {self.spills:6} {self.shared:6} {share:>9} {self.widest or '':>6}"
+            f"{self.registers:9} {self.spills:6} {self.shared:6} {self.occupancy:9.0%} "
+            f"{self.widest or '':>6}"
         )
 
 
@@ -186,6 +198,11 @@ class Source(NamedTuple):
     types: dict[str, str]
     constants: dict[str, Any]
     aligned: dict[Any, Any]
+
+    @property
+    def tile(self) -> str:
+        """Rows and edges of a program at a time; empty where it has neither."""
+        return f"{self.constants['R']}×{self.constants['E']}" if "R" in self.constants else ""
 
 
 def sources(variants: list[str]) -> Iterator[Source]:
@@ -239,9 +256,8 @@ def compile_for(source: Source, target: str) -> Compiled:
     )
     measure = _nvidia if target.startswith("sm") else _amd
     registers, spills, widest = measure(made.asm, target)
-    tile = f"{constants['R']}×{constants['E']}" if "R" in constants else ""
     shared = made.metadata.shared
-    return Compiled(variant, kernel, tile, warps, target, registers, spills, shared, widest)
+    return Compiled(variant, kernel, source.tile, warps, target, registers, spills, shared, widest)
 
 
 def _nvidia(asm: Any, target: str) -> tuple[int, int, int]:
@@ -275,9 +291,8 @@ def _amd(asm: Any, _target: str) -> tuple[int, int, int]:
     return notes["vgpr_count"], notes["vgpr_spill_count"] + notes["sgpr_spill_count"], widest
 
 
-def compile_all(variants: list[str], targets: list[str], workers: int) -> Iterator[Compiled]:
-    """All kernels of the variants, as they are done."""
-    found = list(sources(variants))
+def compile_all(found: list[Source], targets: list[str], workers: int) -> Iterator[Compiled]:
+    """All of these kernels, as they are done."""
     jobs = [(source, target) for target in targets for source in found]
     if workers == 1:
         yield from (compile_for(*job) for job in jobs)
@@ -289,18 +304,23 @@ def compile_all(variants: list[str], targets: list[str], workers: int) -> Iterat
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a few kernels, for one machine")
+    parser.add_argument("--only", default="", help="calls whose name contains this")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="what was compiled, for tests.triton.page")
     options = parser.parse_args()
     names = list(SHORT) if options.short else list(VARIANTS)
     targets = ["sm_90"] if options.short else list(TARGETS)
+    chosen = [source for source in sources(names) if options.only in source.variant]
     print(HEADER)
-    count = spilling = 0
-    for made in compile_all(names, targets, options.workers):
+    found = []
+    for made in compile_all(chosen, targets, options.workers):
         print(made, flush=True)
-        count += 1
-        spilling += made.spills > 0
-    print(f"{count} kernels compiled, {spilling} with spills")
-    sys.exit(spilling > 0 or not count)
+        found.append(made)
+    spilling = sum(made.spills > 0 for made in found)
+    print(f"{len(found)} kernels compiled, {spilling} with spills")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(made) for made in found]))
+    sys.exit(spilling > 0 or not found)
 
 
 if __name__ == "__main__":

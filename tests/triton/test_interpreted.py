@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,7 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines import triton_rows
+from edgewise.attention import _split, _with_lse, prepare
+from edgewise.engines import ENGINES, triton_rows
+from edgewise.engines.merge import merge_attention
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.triton_rows.launch import recorded
 from edgewise.engines.triton_rows.layout import Side, TritonLayout, sort_edges
@@ -40,6 +43,8 @@ from tests.engines.cases import (
     softmax,
 )
 from tests.engines.checks import check_case
+from tests.graphs.specification import PATTERNS, Spec
+from tests.triton import DEVICE, ON_A_GPU
 
 
 def degrees(*counts: int, sources: int) -> Graph:
@@ -54,18 +59,24 @@ def degrees(*counts: int, sources: int) -> Graph:
 MIXED = degrees(2, 0, 37, 5, 1, 0, 3, 16, sources=9)
 """Of its targets one is cut in three pieces; of its sources the first is."""
 FEW = degrees(1, 4, 0, 2, sources=3)
+MIXED_SQUARE = degrees(*[3, 1, 0] * 4, sources=12)
+MOST = 300
+"""Edges of a graph that an interpreter gets through in a second or two."""
+PIECE = 16
+"""As conftest.py sets it."""
 
 
 def hold(case: Case) -> None:
     """What the formula gives, by the kernels in Triton."""
-    assert isinstance(layout_of(case.over.graph, RowsLayout), TritonLayout)
+    case = case.on(DEVICE)
+    assert isinstance(layout_of(case.over.graph.to(DEVICE), RowsLayout), TritonLayout)
     report = check_case(case, ["rows"])
     assert not report.failures, "\n".join([str(case), *report.failures])
     assert report.ran, "nothing ran"
 
 
 def test_the_graphs_have_rows_of_every_kind() -> None:
-    layout = layout_of(MIXED, RowsLayout)
+    layout = layout_of(MIXED.to(DEVICE), RowsLayout)
     for side in (layout.by_target, layout.by_source):
         assert isinstance(side, Side)
         assert len(side.short)
@@ -104,9 +115,22 @@ def test_graphs_of_other_forms(name: str) -> None:
     hold(changed("gain, masked", heads=2).over(EDGES[name], lse=True))
 
 
-@pytest.mark.parametrize("name", ["packed pairs, small", "decoding two", "BigBird"])
-def test_patterns(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_edges <= MOST])
+def test_every_small_graph(name: str) -> None:
     hold(changed("plain", heads=1).over(GRAPHS[name]))
+    hold(Aggregation(ties=True).over(GRAPHS[name], "max"))
+
+
+@pytest.mark.parametrize("spec", PATTERNS, ids=str)
+def test_every_pattern(spec: Spec) -> None:
+    for sizes in ((5, 5), (3, 5), (6, 6)):
+        if spec.matrix(*sizes) is not None:
+            hold(changed("plain", heads=1).over(spec.bind(*sizes)))
+
+
+@pytest.mark.parametrize(("width", "value_width"), [(1, 1), (3, 5), (16, 16), (32, 64), (64, 7)])
+def test_widths_around_a_vector(width: int, value_width: int) -> None:
+    hold(Call(heads=1, width=width, value_width=value_width).over(FEW))
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
@@ -159,7 +183,7 @@ def test_aggregation_of_ties_in_lower_precision(reduce: str, dtype: torch.dtype)
 
 
 def test_an_extreme_of_nan_is_nan() -> None:
-    value = torch.randn(9, 1, 3)
+    value = torch.randn(9, 1, 3, device=DEVICE)
     value[8, 0, 1] = torch.nan
     graph = graphs.edges(torch.stack([torch.arange(9).repeat(4), torch.zeros(36).long()]), (9, 2))
     for reduce in ("max", "min"):
@@ -168,13 +192,41 @@ def test_an_extreme_of_nan_is_nan() -> None:
         assert not out[1].any()
 
 
+def test_a_piece_that_may_read_nothing() -> None:
+    """Its greatest score is none: far scores of other pieces would vanish beside a 0."""
+    many = 3 * PIECE
+    graph = graphs.edges(torch.stack([torch.arange(many), torch.zeros(many).long()]), (many, 1))
+    bias = torch.full((many, 1), -200.0, device=DEVICE)
+    bias[PIECE : 2 * PIECE] = -torch.inf
+    nodes = [torch.randn(n, 1, 4, device=DEVICE) for n in (1, many, many)]
+    with np.errstate(over="ignore"):  # in a number that is not taken
+        got, expected = (
+            ew.attend(*nodes, graph, score=None, bias=bias, engine=engine)
+            for engine in ("rows", "reference")
+        )
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
+    """A part counts its edges from where it begins in the whole."""
+    union = graphs.window(1).bind(12) | MIXED_SQUARE
+    nodes = [torch.randn(12, 2, 4, device=DEVICE) for _ in range(3)]
+    call, graph = prepare(*nodes, union, dropout=0.5)
+    layout = layout_of(graph, RowsLayout)
+    whole = ENGINES["rows"].attend(call, layout)
+    shares = _split(call, graph)
+    assert len(shares) > 1
+    merged, _ = merge_attention([_with_lse(piece, share, "rows") for piece, share in shares])
+    torch.testing.assert_close(merged, whole, rtol=1e-5, atol=1e-6)
+
+
 def run_twice(function: Callable[[], tuple[Tensor, ...]]) -> None:
     for a, b in zip(function(), function(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_runs_repeat_bit_for_bit() -> None:
-    case = changed("everything", dtype=torch.float32).over(MIXED)
+    case = changed("everything", dtype=torch.float32).over(MIXED).on(DEVICE)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = [leaves[name] for name in ("query", "key", "value")]
 
@@ -185,14 +237,15 @@ def test_runs_repeat_bit_for_bit() -> None:
     run_twice(function)
 
 
+@pytest.mark.skipif(ON_A_GPU, reason="a GPU adds up a tile in an order of its own")
 def test_the_order_of_pieces_is_that_of_their_places() -> None:
     """Pieces are merged from the first to the last: a sum in another order has other bits."""
-    many = 6 * 16
+    many = 6 * PIECE
     graph = graphs.edges(torch.stack([torch.arange(many), torch.zeros(many).long()]), (many, 1))
     value = torch.randn(many, 1, 1) * 10 ** torch.linspace(-4, 4, many)[:, None, None]
     got = ew.aggregate(value, graph, engine="rows")
     total = torch.zeros(())
-    for piece in value.view(6, 16):
+    for piece in value.view(6, PIECE):
         total = total + piece_sum(piece)
     assert got.item() == total.item()
 
@@ -217,6 +270,7 @@ class Unread(TorchDispatchMode):
 
 def a_step(case: Case) -> Callable[[], object]:
     """Forward and backward; what would be launched is listed, as interpreting it reads numbers."""
+    case = case.on(DEVICE)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = [leaves[name] for name in ("query", "key", "value")]
     options = case.options(leaves)
@@ -295,9 +349,9 @@ def test_a_hostile_layout_is_refused(changes: dict[int, list[int]]) -> None:
 
 
 def test_a_table_index_out_of_range_is_refused() -> None:
-    index = torch.zeros(MIXED.num_edges, dtype=torch.long)
-    bias = ew.TableBias(index, torch.randn(3, 2))
-    x, y = torch.randn(8, 2, 4), torch.randn(9, 2, 4)
+    index = torch.zeros(MIXED.num_edges, dtype=torch.long, device=DEVICE)
+    bias = ew.TableBias(index, torch.randn(3, 2, device=DEVICE))
+    x, y = (torch.randn(n, 2, 4, device=DEVICE) for n in (8, 9))
     ew.attend(x, y, y, MIXED, bias=bias, engine="rows")
     index[7] = 1 << 40
     with pytest.raises(IndexError, match="TableBias"):
@@ -305,11 +359,12 @@ def test_a_table_index_out_of_range_is_refused() -> None:
 
 
 def test_what_is_too_wide_is_refused() -> None:
-    x = torch.randn(4, 1, 2000)
+    x = torch.randn(4, 1, 2000, device=DEVICE)
     with pytest.raises(ArgumentError, match="1024 wide"):
         ew.attend(x, x[:3], x[:3], FEW, engine="rows")
 
 
+@pytest.mark.skipif(ON_A_GPU, reason="without the switch")
 def test_the_switch_is_for_this_process_alone() -> None:
     assert triton_rows.serves(torch.device("cpu"))
     assert not triton_rows.serves(torch.device("meta"))

@@ -1,6 +1,6 @@
 """What the kernels move through memory, counted where their index arithmetic leads.
 
-    TRITON_INTERPRET=1 EDGEWISE_TRITON=1 python -m tests.triton.traffic
+    TRITON_INTERPRET=1 EDGEWISE_TRITON=1 python -m tests.triton.traffic [--json bytes.json]
 
 Triton's interpreter runs the kernels, and every load and store is counted: the bytes that were
 asked for, and the sectors of 32 bytes that they lie in, which is what a GPU fetches. Beside them
@@ -10,11 +10,14 @@ Loads that nobody uses are counted here and left out by the compiler.
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +28,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.engines.triton_rows import launch
 from edgewise.graphs import Graph
+from tests.triton.compiled import VARIANTS
 
 NODES, DEGREE = 48, 16
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
@@ -134,8 +138,27 @@ CASES = (
 )
 
 
+def of_variants(over: Graph, only: str) -> dict[str, dict[str, float]]:
+    """Bytes an edge that each kernel of each call fetches, of those that are compiled ahead."""
+    found: dict[str, dict[str, float]] = {}
+    for name, run in VARIANTS.items():
+        if only not in name:
+            continue
+        with counted() as traffic:
+            run(over)
+        found[name] = {kernel: n / over.num_edges for kernel, n in traffic.fetched.items()}
+    return found
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="bytes of every call, for tests.triton.page")
+    parser.add_argument("--only", default="", help="calls whose name contains this, with --json")
+    options = parser.parse_args()
     over = regular()
+    if options.json:
+        options.json.write_text(json.dumps(of_variants(over, options.only)))
+        return
     gpu = "H200"
     print(
         f"Bytes an edge, of a graph of degree {DEGREE}; milliseconds for a million edges at "

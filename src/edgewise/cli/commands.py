@@ -66,7 +66,7 @@ def train(arguments: Namespace, fields: Fields) -> int:
 def compare(arguments: Namespace, fields: Fields) -> int:
     """``edgewise compare``."""
     from edgewise.cli.report import write_report
-    from edgewise.cli.table import comparison_table
+    from edgewise.cli.table import Measured, comparison_table
 
     recipe = _recipe(arguments, fields)
     if arguments.field in fields or (arguments.field == "seed" and arguments.seed is not None):
@@ -86,8 +86,9 @@ def compare(arguments: Namespace, fields: Fields) -> int:
         workers=arguments.workers,
         resume=arguments.resume,
     )
-    print(comparison_table(found))
-    for path in write_report(found, out):
+    split: Measured = "test" if arguments.test else "val"
+    print(comparison_table(found, split))
+    for path in write_report(found, out, split):
         print(path)
     return 0
 

@@ -137,5 +137,5 @@ def _graph_text(graph: Pattern, nodes: int) -> str:
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:
-    parameters = inspect.signature(thing).parameters.values()
-    return f"{name}({', '.join(str(p) for p in parameters)})"
+    signature = inspect.signature(thing, eval_str=True)
+    return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"

@@ -174,6 +174,8 @@ def _add_training(
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
     help_ = "train N values at once, each in a process of its own on one thread"
     command.add_argument("--workers", type=int, metavar="N", help=help_)
+    help_ = "report metrics of the test split; without it those of validation, to choose by"
+    command.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     command = _command(
         add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
@@ -246,7 +248,7 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
         "--from",
         dest="start",
         metavar="DIR",
-        help="start from the text model of this run, or of a Hugging Face folder",
+        help="start from the weights of this run, without its head, or of a Hugging Face folder",
     )
     command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
     command.set_defaults(takes_fields=True)

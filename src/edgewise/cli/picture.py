@@ -1,10 +1,10 @@
-"""A comparison as one picture: accuracies, learning curves and, for graphs, who reads whom."""
+"""A comparison as one picture: results, learning curves and, for graphs, who reads whom."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgewise.cli.table import shown_metric, tested
+from edgewise.cli.table import Measured, measured, shown_metric
 from edgewise.errors import require
 from edgewise.graphs import Graph
 from edgewise.graphs.drawing import draw_matrix, draw_nodes
@@ -18,7 +18,7 @@ COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b
 """In the order of the values, told apart also by those who see no red or no green."""
 
 
-def picture(found: Comparison) -> Figure:
+def picture(found: Comparison, split: Measured = "val") -> Figure:
     """Results above; below them, where the values are graphs, their nodes and matrices.
 
     Raises:
@@ -33,7 +33,7 @@ def picture(found: Comparison) -> Figure:
     figure = Figure(figsize=(width, 8.8 if graphs else 4.2), layout="constrained")
     parts = figure.subfigures(2 if graphs else 1, 1, squeeze=False, height_ratios=_ratios(graphs))
     bars, curves = parts[0, 0].subplots(1, 2, width_ratios=(1, 1.25))
-    _draw_accuracies(found, bars)
+    _draw_results(found, split, bars)
     _draw_curves(found, curves)
     if graphs:
         _draw_graphs(found, parts[1, 0])
@@ -44,18 +44,16 @@ def _ratios(graphs: list[Graph]) -> tuple[float, ...]:
     return (4.0, 4.8) if graphs else (1.0,)
 
 
-def _metric(found: Comparison) -> str:
-    """What the task reports first, such as the accuracy; the loss where it is all there is."""
-    return tested(found)[0].removeprefix("test/")
-
-
 def _colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def _draw_accuracies(found: Comparison, axes: Axes) -> None:
-    """A bar for each value, the first on top, with its number at the end; a dot for each seed."""
-    name = f"test/{_metric(found)}"
+def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
+    """A bar for each value, the first on top, with its number at the end; a dot for each seed.
+
+    Of what the task reports first, such as the accuracy; the loss where it is all there is.
+    """
+    name = measured(found, split)[0]
     for place, outcome in enumerate(found.outcomes):
         mean, values = outcome.mean(name), outcome.values(name)
         axes.barh(place, mean, color=_colour(place), height=0.62)
@@ -81,7 +79,7 @@ def _draw_accuracies(found: Comparison, axes: Axes) -> None:
 
 def _draw_curves(found: Comparison, axes: Axes) -> None:
     """The validation metric over the epochs, a line for each value and seed."""
-    name = f"val/{_metric(found)}"
+    name = measured(found, "val")[0]
     for place, outcome in enumerate(found.outcomes):
         for seed, log in enumerate(outcome.logs):
             epochs, values = [row["epoch"] for row in log], [row[name] for row in log]

@@ -10,7 +10,7 @@ from pathlib import Path
 from edgewise import __version__
 from edgewise.cli.picture import picture
 from edgewise.cli.row_picture import row_picture
-from edgewise.cli.table import comparison_rows, tested
+from edgewise.cli.table import Measured, comparison_rows
 from edgewise.runs import Comparison, fields_of
 from edgewise.runs.parsing import show_value
 from edgewise.training import RunFolder
@@ -39,7 +39,7 @@ details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def write_report(found: Comparison, path: Path) -> list[Path]:
+def write_report(found: Comparison, path: Path, split: Measured = "val") -> list[Path]:
     """``report.png`` and ``report.html``, with the same table as the terminal.
 
     Where the models answer at the last patch of a row, ``attention.png`` shows what that reads.
@@ -49,17 +49,17 @@ def write_report(found: Comparison, path: Path) -> list[Path]:
 
     """
     folder = RunFolder(path)
-    figures = {"report.png": picture(found), "attention.png": row_picture(found)}
+    figures = {"report.png": picture(found, split), "attention.png": row_picture(found, split)}
     drawn = {name: figure for name, figure in figures.items() if figure is not None}
     for name, figure in drawn.items():
         folder.write_figure(name, figure)
     images = [base64.b64encode((path / name).read_bytes()).decode() for name in drawn]
-    text = page(found, images)
+    text = page(found, images, split)
     folder.write("report.html", lambda part: part.write_text(text, encoding="utf-8"))
     return [path / name for name in (*drawn, "report.html")]
 
 
-def page(found: Comparison, images: Sequence[str]) -> str:
+def page(found: Comparison, images: Sequence[str], split: Measured = "val") -> str:
     """The page; ``images`` are the pictures in base64, that of the results first."""
     recipe, count = found.recipe, len(found.outcomes)
     title = f"{recipe.name}: {found.field} compared"
@@ -67,9 +67,10 @@ def page(found: Comparison, images: Sequence[str]) -> str:
     same = "seed" if seeds == 1 else f"{seeds} seeds"
     lead = (
         f"{escape(recipe.summary)}. The same model, numbers and {same}, trained "
-        f"{count} times: only <code>{escape(found.field)}</code> differs."
+        f"{count} times: only <code>{escape(found.field)}</code> differs. Marked is the best by "
+        f"<code>{escape(recipe.trainer.monitor)}</code>."
     )
-    titles = ["Accuracy, learning curves" + " and graphs" * _has_graphs(found), "What is read"]
+    titles = ["Results, learning curves" + " and graphs" * _has_graphs(found), "What is read"]
     shown = "\n".join(
         f'<h2>{title}</h2>\n<div class="card"><img alt="{escape(title)}" '
         f'src="data:image/png;base64,{image}"></div>'
@@ -86,7 +87,7 @@ def page(found: Comparison, images: Sequence[str]) -> str:
 <body><main>
 <h1>{escape(title)}</h1>
 <p class="lead">{lead}</p>
-<div class="card">{_table(found)}</div>
+<div class="card">{_table(found, split)}</div>
 {shown}
 <details><summary>All other fields of the recipe</summary>
 <div class="card">{_fields(found)}</div></details>
@@ -101,15 +102,13 @@ def _has_graphs(found: Comparison) -> bool:
     return any(outcome.graph is not None for outcome in found.outcomes)
 
 
-def _table(found: Comparison) -> str:
-    header, *rows = comparison_rows(found)
-    accuracy = "test/accuracy" in tested(found)
-    values = [outcome.mean("test/accuracy") if accuracy else 0.0 for outcome in found.outcomes]
+def _table(found: Comparison, split: Measured) -> str:
+    header, *rows = comparison_rows(found, split)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     lines = []
-    for row, value in zip(rows, values, strict=True):
+    for row, outcome in zip(rows, found.outcomes, strict=True):
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        best = ' class="best"' if value and value == max(values) else ""
+        best = ' class="best"' if outcome is found.best else ""
         lines.append(f"<tr{best}>{cells}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.cli.table import shown_metric, tested
+from edgewise.cli.table import Measured, measured, shown_metric
 from edgewise.errors import require
 from edgewise.layers import MultiHeadAttention, PatchEmbedding, Pool
 from edgewise.runs import Comparison, load_recipe
@@ -33,7 +33,7 @@ def answers_at_the_last_of_a_row(model: nn.Module) -> bool:
     return rows == [True] and any(isinstance(m, Pool) and m.how == "last" for m in modules)
 
 
-def row_picture(found: Comparison) -> Figure | None:
+def row_picture(found: Comparison, split: Measured = "val") -> Figure | None:
     """The first row of the test split as the first seed of each value reads it.
 
     Returns:
@@ -56,7 +56,7 @@ def row_picture(found: Comparison) -> Figure | None:
     panels = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes in panels:
         axes.set_axis_off()
-    name = tested(found)[0]
+    name = measured(found, split)[0]
     for reading, axes in zip(drawn, panels, strict=False):
         _draw(reading, shown_metric(reading.outcome, name), axes)
     figure.suptitle(

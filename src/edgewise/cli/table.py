@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
+
+Measured = Literal["val", "test"]
+"""The split whose metrics a comparison shows: that to choose by, or that to report."""
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
@@ -36,28 +39,32 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     return table(rows, header=False)
 
 
-def tested(found: Comparison) -> list[str]:
-    """The metrics on the test split, the loss last."""
-    names = [name for name in found.outcomes[0].metrics[0] if name.startswith("test/")]
-    return sorted(names, key="test/loss".__eq__)
+def measured(found: Comparison, split: Measured) -> list[str]:
+    """The metrics on a split, the loss last."""
+    names = [name for name in found.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
+    return sorted(names, key=f"{split}/loss".__eq__)
 
 
-def comparison_rows(found: Comparison) -> list[list[str]]:
+def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str]]:
     """Header and one row for each value, as both the terminal and the page show them."""
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
+    names = measured(found, split)
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
-    rows = [[*header, *(name.replace("/", " ") for name in tested(found)), "seconds"]]
+    rows = [[*header, *(name.replace("/", " ") for name in names), "seconds"]]
     for outcome in found.outcomes:
         edges = outcome.edges_per_token
         row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
-        row += [shown_metric(outcome, name) for name in tested(found)]
+        row += [shown_metric(outcome, name) for name in names]
         rows.append([*row, f"{sum(outcome.values('seconds')):.1f}"])
     return rows
 
 
-def comparison_table(found: Comparison) -> str:
-    """The comparison in plain text."""
-    return table(comparison_rows(found))
+def comparison_table(found: Comparison, split: Measured = "val") -> str:
+    """The comparison in plain text; what to choose below it, where it is shown by validation."""
+    rows = table(comparison_rows(found, split))
+    if split == "test":
+        return rows
+    return f"{rows}\n\nbest by {found.recipe.trainer.monitor}: {found.best.label}"
 
 
 def shown_metric(outcome: Outcome, name: str) -> str:

@@ -47,8 +47,9 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
         ArgumentError: it cannot be read, is no whole archive, or a zip of another number of files.
     """
     if not path.is_file():
+        what = "a folder, and no file" if path.is_dir() else "no such file"
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
+            f"{path}: {what}. Remedy: name a file, plain or .gz, .bz2, .xz or .zip."
         )
     kind, opened = OPENED.get(path.suffix.lower(), ("file that can be read", _plain))
     try:
@@ -249,7 +250,17 @@ def read_text(path: Path) -> str:
         MissingDataError: there is no such file.
         ArgumentError: it is damaged, not UTF-8 (names the line), or holds nothing.
     """
-    return _decoded(path).replace("\r\n", "\n").replace("\r", "\n")
+    return _with_line_feeds(_decoded(path))
+
+
+def read_own_text(path: Path) -> str:
+    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`."""
+    with opened_text(path, text_form(path).encoding) as text:
+        return _with_line_feeds(text.read())
+
+
+def _with_line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_lines(path: Path) -> list[str]:

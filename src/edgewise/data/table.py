@@ -18,12 +18,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from edgewise.data.files import unreadable
 from edgewise.data.reading import TextForm, check_memory, number, opened_text, text_form
 from edgewise.errors import ArgumentError, unknown_name
 
 DELIMITERS = (",", "\t", ";", "|")
 WORDS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-SPREADSHEETS = {".xlsx", ".xls", ".ods", ".numbers", ".parquet", ".feather"}
+OTHERS = {".xlsx", ".xls", ".ods", ".numbers", ".parquet", ".feather", ".json", ".jsonl"}
+MISSING = {"", "na", "n/a", "nan", "null"}
 QUOTED = re.compile(r'"(?:[^"]|"")*"', re.DOTALL)
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*")
 PER_CELL = 60  # bytes of a short text beside its letters, and of its place in a list
@@ -58,6 +60,25 @@ class Table:
         """The table of these rows, with their numbers of lines."""
         columns = {name: [texts[row] for row in rows] for name, texts in self.columns.items()}
         return replace(self, columns=columns, lines=[self.lines[row] for row in rows])
+
+    def without_header(self, names: Sequence[str]) -> Table:
+        """The same of a file whose first row is one like the others.
+
+        Raises:
+            ArgumentError: it has another number of columns than names.
+
+        """
+        if len(self.columns) != len(names):
+            raise unreadable(
+                self.path,
+                expected=f"{len(names)} columns, as in data.path",
+                got=str(len(self.columns)),
+            )
+        columns = {
+            name: [first, *others]
+            for name, (first, others) in zip(names, self.columns.items(), strict=True)
+        }
+        return replace(self, columns=columns, lines=[1, *self.lines])
 
     def texts(self, argument: str, column: str) -> list[str]:
         """A column as it is.
@@ -140,11 +161,12 @@ class Table:
             argument,
             expected=f"{what} in {self.path.name}",
             got=f"{got}: {shown}{more}" if candidates else f"{got} among {shown}{more}",
-            remedy=f"name it, such as --{argument} {_quoted(listed[0])}",
+            # Where nothing looks like it, the last column is most likely meant.
+            remedy=f"name it, such as --{argument} {_quoted(listed[0 if candidates else -1])}",
         )
 
     def _is_numeric(self, texts: Sequence[str]) -> bool:
-        given = [text for text in texts if text.strip()]
+        given = [text for text in texts if not is_missing(text)]
         return bool(given) and not any(math.isnan(as_number(t, self.delimiter)) for t in given)
 
     def _number(self, text: str, argument: str, column: str, row: int, remedy: str) -> float:
@@ -209,6 +231,11 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
     return ((line, row) for line, row in found if row)
 
 
+def is_missing(text: str) -> bool:
+    """Whether a field says that there is no number: it is blank, or ``NA``, ``NaN``, ``null``."""
+    return text.strip().lower() in MISSING
+
+
 def as_number(text: str, delimiter: str = ",") -> float:
     """The number that a field is; NaN where it is none.
 
@@ -223,7 +250,7 @@ def as_number(text: str, delimiter: str = ",") -> float:
 
 
 def _form(path: Path, argument: str) -> TextForm:
-    if path.suffix.lower() in SPREADSHEETS:
+    if path.suffix.lower() in OTHERS:
         raise ArgumentError(
             argument,
             expected="a table as text",

@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_from_zero, check_least
+from edgewise.arguments import check_from_zero, check_least, described
 from edgewise.biases import EdgeTerms, TableBias
 from edgewise.encodings.members import (
     Members,
@@ -166,19 +166,21 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
         walk: steps of the random walk; 0 for none.
 
     Raises:
-        ArgumentError: the graph is a batch of several, or has more than 8,192 nodes.
+        ArgumentError: the graph is a batch of several, or has more than 8,192 nodes; ``nodes`` is
+            empty, or not of the graph.
 
     """
     check_from_zero("longest", longest, "choose for example 5")
     check_from_zero("walk", walk, "choose for example 4")
-    n = graph.num_targets
-    if _pairs(graph) != n**2:
+    pairs, n = _pairs(graph), graph.num_targets
+    if pairs != n**2:
         raise ArgumentError(
             "graph",
             expected="one graph, as the set is one of its nodes",
             got=f"a batch of {len(member_sizes(graph))}",
             remedy="encode each of them by itself",
         )
+    _check_set(nodes, n)
     steps = shortest_paths(graph).view(n, n)[:, nodes]  # target reads: i is reached from the set
     kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
     code = nn.functional.one_hot(kinds, longest + 2).sum(1).float()
@@ -193,6 +195,19 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
             landing.append(at.float())
         code = torch.cat([code, torch.stack(landing, dim=1)], dim=1)
     return code
+
+
+def _check_set(nodes: Tensor, n: int) -> None:
+    whole = nodes.dtype in (torch.int32, torch.int64) and nodes.dim() == 1
+    if not (whole and len(nodes) and int(nodes.min()) >= 0 and int(nodes.max()) < n):
+        raise ArgumentError(
+            "nodes",
+            expected=f"the numbers [S] of one or more of the graph's nodes, from 0 to {n - 1}",
+            got=f"{described(nodes)}, from {nodes.min()} to {nodes.max()}"
+            if whole and len(nodes)
+            else described(nodes),
+            remedy="give one node for a node, two for a link",
+        )
 
 
 def _pairs(graph: Graph) -> int:

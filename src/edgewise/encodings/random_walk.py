@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.arguments import check_least
-from edgewise.encodings.members import members_by_size
-from edgewise.graphs import Graph
+from edgewise.encodings.members import SQUARE, members_by_size
+from edgewise.graphs import Graph, check_square
 
 
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
@@ -33,6 +33,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
         ArgumentError: fewer steps than 1, or a member of more than 8,192 nodes.
 
     """
+    check_square(graph, SQUARE)
     check_least("steps", steps, 1, "choose for example 20")
     code = torch.zeros(graph.num_targets, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):

@@ -74,6 +74,7 @@ class Dense:
     """``scaled_dot_product_attention`` where it applies, else scores for every pair, then softmax.
 
     Dropout follows PyTorch's generator: the same distribution as the other engines, another mask.
+    On a GPU a NaN or an infinity may cross where there is no edge: see ``_would_spread``.
     """
 
     name = "dense"
@@ -174,7 +175,7 @@ class Dense:
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
         """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
-        if not (layout.full or watched((value,)) or _finite(value)):
+        if not layout.full and _may_look(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
         degree = matrix.sum(-1, keepdim=True)
@@ -237,14 +238,20 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     """Whether a matrix product would carry a NaN or an infinity over a pair that is no edge.
 
     There its weight is 0, and 0 times either is NaN. Such calls are left to the edges themselves;
-    the gradient of an output is not looked at, and code that is compiled or traced does not look.
+    the gradient of an output is not looked at. Code that is compiled or traced does not look, nor
+    does anyone on a GPU, where every look would wait for the device.
     """
-    if layout.full or watched((call.query, call.key, call.value)):
+    if layout.full or not _may_look(call.query, call.key, call.value):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
     given = (call.query, call.key, call.value, call.gain)
     return not all(x is None or _finite(x) for x in given)
+
+
+def _may_look(*nodes: Tensor) -> bool:
+    """Whether the host may read numbers of these tensors."""
+    return nodes[0].device.type == "cpu" and not watched(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:

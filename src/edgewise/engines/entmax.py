@@ -67,7 +67,7 @@ class _Entmax(torch.autograd.Function):
     ) -> Tensor:
         gap = (scores - most).masked_fill(scores == -torch.inf, NEVER)
         power = alpha - 1
-        threshold = _threshold(gap, power, total, count, looks=not gap.is_meta)
+        threshold = _threshold(gap, power, total, count, looks=gap.device.type == "cpu")
         weights = _weights(gap - threshold, power)[0]
         ctx.save_for_backward(scores, learned, most, weights)
         ctx.alpha, ctx.total, ctx.count = alpha, total, count
@@ -103,7 +103,7 @@ def _threshold(
 
     Each divides the product of (sum - 1) and slope, at first at most count², by 4 at least, and
     the slope stays above 1: so many steps are enough for any scores. Few are needed, and ``looks``
-    says whether to see when it is enough.
+    says whether to see when it is enough: not on a GPU, where each look would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
@@ -148,7 +148,7 @@ def _traced(
     scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
 ) -> Tensor:
     """The same of operations that know all derivatives, for ``torch.func`` and compiled code."""
-    power = (alpha if isinstance(alpha, Tensor) else scores.new_tensor(alpha)) - 1
+    power = (alpha if isinstance(alpha, Tensor) else scores.new_full((), alpha)) - 1
     dropped = scores == -torch.inf
     gap = (scores - most.detach()).masked_fill(dropped, NEVER)
     with torch.no_grad():

@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Composition
-from edgewise.graphs.convert import check_graph, check_sized
+from edgewise.graphs.convert import check_graph, check_sized, common_device
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -62,7 +62,9 @@ def batch(
             check_graph(graph)
         members = [check_sized(member) for member in graph]
     with outside_modes():
-        return _pack(members, f"batch of {len(members)}")
+        packed = _packed(members)
+    packed.name = f"batch of {len(members)}"
+    return packed
 
 
 def membership(sizes: Sizes) -> Graph:
@@ -80,35 +82,32 @@ def membership(sizes: Sizes) -> Graph:
     return graph
 
 
-def _pack(members: Sequence[Graph], name: str) -> Graph:
-    target_sizes = torch.tensor([m.num_targets for m in members], dtype=torch.long)
-    source_sizes = torch.tensor([m.num_sources for m in members], dtype=torch.long)
-    segments = (target_sizes, source_sizes)
-    first_target, first_source = starts(target_sizes).tolist(), starts(source_sizes).tolist()
-    num_targets, num_sources = int(target_sizes.sum()), int(source_sizes.sum())
-    packed: Graph
+def _packed(members: Sequence[Graph]) -> Graph:
+    device = common_device(members)
+    counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
+    sizes = counts.view(-1, 2).T.contiguous()  # on the host, as they are known there
+    num_targets, num_sources = sizes.sum(1).tolist()
+    first_target, first_source = (starts(x).tolist() for x in sizes)
+    target_sizes, source_sizes = sizes.to(device)
+    segments = target_sizes, source_sizes
     runs = [m for m in members if isinstance(m, Intervals)]
+    if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
+        # Molecules come by the hundred: what is done for each alone takes longer than attention.
+        ahead = starts(source_sizes).repeat_interleave(target_sizes, output_size=num_targets)
+        start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
+        ends = start + ahead, stop + ahead
+        return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)
     lists = [found for m in members if (found := lists_of(m)) is not None]
-    alike = bool(members) and len(lists) == len(members) and len({x.step for x in lists}) == 1
-    if alike and len(runs) == len(members):
-        start = torch.cat(
-            [run.start + first for run, first in zip(runs, first_source, strict=True)]
-        )
-        stop = torch.cat([run.stop + first for run, first in zip(runs, first_source, strict=True)])
-        packed = Intervals(start, stop, num_sources, step=runs[0].step, segments=segments)
-    elif alike:
+    if members and len(lists) == len(members) and len({x.step for x in lists}) == 1:
         row = torch.cat([x.row + first for x, first in zip(lists, first_target, strict=True)])
         start = torch.cat([x.start + first for x, first in zip(lists, first_source, strict=True)])
         stop = torch.cat([x.stop + first for x, first in zip(lists, first_source, strict=True)])
-        ends, step = (row, start, stop), lists[0].step
-        packed = Runs(*ends, num_targets, num_sources, step=step, segments=segments)
-    else:
-        offsets = torch.tensor([first_source, first_target], dtype=torch.long)
-        shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
-        joined = torch.cat(shifted, dim=1) if shifted else torch.empty(2, 0, dtype=torch.long)
-        packed = Edges(joined, num_targets, num_sources, segments)
-    packed.name = name
-    return packed
+        step = lists[0].step
+        return Runs(row, start, stop, num_targets, num_sources, step=step, segments=segments)
+    offsets = torch.stack([starts(source_sizes), starts(target_sizes)])
+    shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]
+    joined = torch.cat(shifted, dim=1) if shifted else offsets
+    return Edges(joined, num_targets, num_sources, segments)
 
 
 def _listed(name: str, sizes: Sizes) -> list[int]:

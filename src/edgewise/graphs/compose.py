@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from edgewise.graphs.convert import check_graph
+from edgewise.graphs.convert import check_graph, common_device
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -43,7 +43,19 @@ class Composition(Pattern):
         return f"({self.left!r} {self.sign} {self.right!r})"
 
     def _operands(self, num_targets: int, num_sources: int) -> tuple[Graph, Graph]:
-        return self.left.bind(num_targets, num_sources), self.right.bind(num_targets, num_sources)
+        """Both bound, a pattern where the other operand is.
+
+        Raises:
+            ArgumentError: two graphs on different devices.
+
+        """
+        left = self.left.bind(num_targets, num_sources)
+        right = self.right.bind(num_targets, num_sources)
+        if left.device == right.device:
+            return left, right
+        given = [side for side in (self.left, self.right) if isinstance(side, Graph)]
+        device = common_device(given or (left, right))
+        return left.to(device), right.to(device)
 
 
 class Union(Composition):
@@ -102,7 +114,7 @@ class DisjointUnion(Graph):
     """Graphs that share no edge; the edges of the parts follow one another."""
 
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
-        super().__init__(num_targets, num_sources)
+        super().__init__(num_targets, num_sources, parts[0].device)
         self._parts = tuple(parts)
         self.segments = common_segments(parts)
 
@@ -123,10 +135,6 @@ class DisjointUnion(Graph):
 
     def _degrees(self) -> Tensor:
         return torch.stack([part.in_degree() for part in self._parts]).sum(0)
-
-    @property
-    def device(self) -> torch.device:
-        return self._parts[0].device
 
     @property
     def has_duplicates(self) -> bool:
@@ -159,7 +167,8 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
         return kept[0]
     if kept:
         return DisjointUnion(kept, num_targets, num_sources)
-    return Edges(torch.empty(2, 0, dtype=torch.long), num_targets, num_sources)
+    device = parts[0].device if parts else torch.device("cpu")
+    return Edges(torch.empty(2, 0, dtype=torch.long, device=device), num_targets, num_sources)
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,6 +44,24 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
         got=repr(check_graph(graph, argument)),
         remedy="bind the pattern with .bind(num_nodes)",
     )
+
+
+def common_device(graphs: Sequence[Graph]) -> torch.device:
+    """Where all of these graphs are; the CPU if there are none.
+
+    Raises:
+        ArgumentError: they are on several devices.
+
+    """
+    devices = list(dict.fromkeys(graph.device for graph in graphs))
+    if len(devices) > 1:
+        raise ArgumentError(
+            "graph",
+            expected="graphs on one device",
+            got=" and ".join(map(str, devices)),
+            remedy="move them with .to(device)",
+        )
+    return devices[0] if devices else torch.device("cpu")
 
 
 def check_square(graph: Any, remedy: str) -> Graph:

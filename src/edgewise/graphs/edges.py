@@ -21,7 +21,7 @@ class Edges(Graph):
         num_sources: int,
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        super().__init__(num_targets, num_sources)
+        super().__init__(num_targets, num_sources, edge_index.device)
         self._edge_index = lasting(edge_index)
         self.segments = segments
 
@@ -32,10 +32,6 @@ class Edges(Graph):
     @property
     def num_edges(self) -> int:
         return self._edge_index.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        return self._edge_index.device
 
     @property
     def has_duplicates(self) -> bool:
@@ -149,10 +145,13 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 
 
 def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None:
-    for row, (what, count) in enumerate((("source", num_sources), ("target", num_targets))):
-        wrong = (edge_index[row] < 0) | (edge_index[row] >= count)
-        if wrong.any():
-            edge = int(wrong.nonzero()[0])
+    ends = ("source", num_sources), ("target", num_targets)
+    outside = [(x < 0) | (x >= count) for x, (_, count) in zip(edge_index, ends, strict=True)]
+    if not (outside[0] | outside[1]).any():  # one look, as to look waits for a GPU
+        return
+    for row, (what, count) in enumerate(ends):
+        if outside[row].any():
+            edge = int(outside[row].nonzero()[0])
             raise ArgumentError(
                 "edge_index",
                 expected=f"{what}s from 0 to {count - 1} ({count} nodes)",

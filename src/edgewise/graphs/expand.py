@@ -34,12 +34,13 @@ class Expand(Pattern):
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)
-        block = torch.div(torch.arange(num_targets) + ahead, self.size, rounding_mode="floor")
         first = ahead // self.size
         last = -(-num_sources // self.size)
         blocks = self.blocks.bind(last - first if num_targets else 0, last)
+        position = torch.arange(num_targets, device=blocks.device) + ahead
+        block = torch.div(position, self.size, rounding_mode="floor")
         lists = _runs_of(blocks)
-        number = torch.zeros(blocks.num_targets, dtype=torch.long)
+        number = lists.row.new_zeros(blocks.num_targets)
         number.index_add_(0, lists.row, torch.ones_like(lists.row))
         begin = number.cumsum(0) - number
         row, rank = runs_and_positions(number[block - first])

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs.bound import BoundGraphs
-from edgewise.modes import outside_modes, while_tracing
+from edgewise.modes import kept_on, while_tracing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,6 +165,7 @@ class Graph(Pattern):
     Attributes:
         num_targets: how many nodes read.
         num_sources: how many nodes are read.
+        device: where the indices are.
         segments: ``(target sizes, source sizes)`` where the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
 
@@ -172,11 +173,12 @@ class Graph(Pattern):
 
     num_targets: int
     num_sources: int
+    device: torch.device
     segments: tuple[Tensor, Tensor] | None = None
     name: str = ""
 
-    def __init__(self, num_targets: int, num_sources: int) -> None:
-        self.num_targets, self.num_sources = num_targets, num_sources
+    def __init__(self, num_targets: int, num_sources: int, device: torch.device) -> None:
+        self.num_targets, self.num_sources, self.device = num_targets, num_sources, device
         self._cache: dict[Any, Any] = {}
 
     @property
@@ -188,11 +190,6 @@ class Graph(Pattern):
     @abstractmethod
     def num_edges(self) -> int:
         """How many edges there are, E."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where the indices are."""
 
     @abstractmethod
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -299,7 +296,7 @@ class Graph(Pattern):
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with outside_modes():
+            with kept_on(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
@@ -313,7 +310,7 @@ class Graph(Pattern):
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
-                with outside_modes():
+                with kept_on(self.device):
                     self._cache[function] = function(self)
             kept: T = self._cache[function]
             return kept

@@ -27,7 +27,7 @@ class Intervals(Graph):
         step: int = 1,
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        super().__init__(start.shape[0], num_sources)
+        super().__init__(start.shape[0], num_sources, start.device)
         # Copies, which the caller's tensors no longer change.
         self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
         self.step = step
@@ -46,10 +46,6 @@ class Intervals(Graph):
     @property
     def edge_index(self) -> Tensor:
         return self.derived(_list_edges)
-
-    @property
-    def device(self) -> torch.device:
-        return self.start.device
 
     @property
     def is_complete(self) -> bool:
@@ -79,7 +75,7 @@ def _count_edges(graph: Graph) -> int:
 
 def _list_edges(graph: Graph) -> Tensor:
     assert isinstance(graph, Intervals)
-    target, rank = runs_and_positions(graph.in_degree())
+    target, rank = runs_and_positions(graph.in_degree(), graph.num_edges)
     return torch.stack([graph.start[target] + graph.step * rank, target])
 
 

@@ -36,7 +36,7 @@ class Runs(Graph):
         step: int = 1,
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        super().__init__(num_targets, num_sources)
+        super().__init__(num_targets, num_sources, start.device)
         self.row, self.start, self.stop = lasting(row), lasting(start), lasting(stop)
         self.step = step
         self.segments = segments
@@ -55,10 +55,6 @@ class Runs(Graph):
     @property
     def edge_index(self) -> Tensor:
         return self.derived(_list_edges)
-
-    @property
-    def device(self) -> torch.device:
-        return self.start.device
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
         begin, end, width = self.derived(_line)
@@ -83,7 +79,8 @@ def _count_edges(graph: Graph) -> int:
 
 def _list_edges(graph: Graph) -> Tensor:
     assert isinstance(graph, Runs)
-    run, rank = runs_and_positions(_lengths(graph.start, graph.stop, graph.step))
+    lengths = _lengths(graph.start, graph.stop, graph.step)
+    run, rank = runs_and_positions(lengths, graph.num_edges)
     return torch.stack([graph.start[run] + graph.step * rank, graph.row[run]])
 
 

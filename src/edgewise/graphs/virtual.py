@@ -35,13 +35,13 @@ class Virtual(Pattern):
                 f"at least {self.count} nodes, each of them both", num_targets, num_sources
             )
         inner = self.pattern.bind(num_targets - self.count)
-        start = torch.zeros(num_targets, dtype=torch.long)
+        start = torch.zeros(num_targets, dtype=torch.long, device=inner.device)
         stop = torch.full_like(start, self.count)
         stop[: self.count] = num_sources
         parts: list[Graph] = [Intervals(start, stop, num_sources)]
         for part in inner.parts:
             if isinstance(part, Intervals):
-                shift = torch.zeros(self.count, dtype=torch.long)
+                shift = part.start.new_zeros(self.count)
                 start = torch.cat([shift, part.start + self.count])
                 stop = torch.cat([shift, part.stop + self.count])
                 parts.append(Intervals(start, stop, num_sources, step=part.step))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from edgewise.data.graphs.graph_data import (
+    FiledGraph,
     GraphData,
     WholeGraph,
     graph_of,
@@ -52,8 +53,8 @@ class GraphClasses(Predictor):
         return row
 
     def prepare(self, value: Any) -> WholeGraph:
-        if isinstance(value, WholeGraph):
-            return value
+        if isinstance(value, FiledGraph):
+            return value.whole(self.fitted.values)
         if hasattr(value, "edge_index"):
             width = self.fitted.model_arguments["in_width"]
             return graph_of_pyg(value, self.fitted.values, width)

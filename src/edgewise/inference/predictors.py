@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.errors import ArgumentError
 from edgewise.inference.continuations import Continuations
+from edgewise.inference.drawn_texts import DrawnTextAnswers
 from edgewise.inference.graph_classes import GraphClasses
 from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.image_answers import Captions, ImageClasses
@@ -15,14 +16,17 @@ from edgewise.inference.predictor import Predictor
 from edgewise.inference.recommendations import Recommendations
 from edgewise.inference.sentences import SentenceClasses
 from edgewise.inference.series import Forecasts
+from edgewise.inference.sketches import SketchClasses
 from edgewise.inference.summaries import Summaries
 from edgewise.inference.tags import WordTags
 from edgewise.inference.translations import Translations
+from edgewise.inference.trees import TreeLabels
 from edgewise.recipes.recipe import Recipe
 
 PREDICTORS: tuple[type[Predictor], ...] = (
     Captions,
     Continuations,
+    DrawnTextAnswers,
     Forecasts,
     GraphClasses,
     HiddenWords,
@@ -33,8 +37,10 @@ PREDICTORS: tuple[type[Predictor], ...] = (
     PenalisedLogP,
     Recommendations,
     SentenceClasses,
+    SketchClasses,
     Summaries,
     Translations,
+    TreeLabels,
     WordTags,
 )
 """Every kind of answer there is."""

@@ -14,15 +14,17 @@ from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+OBJECTS = (".jsonl", ".ndjson")
 FORMS = (".csv", ".tsv", ".jsonl")
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file and the numbers of their lines; no more than one is in memory.
 
-    ``.csv`` and ``.tsv`` have a header and any delimiter, ``.jsonl`` has an object in each line; of
-    every other file a line is an input, under the name ``input``. Each may be packed, such as in
-    ``.gz``; encodings are recognised as :func:`edgewise.data.reading.text_form` does.
+    ``.csv`` and ``.tsv`` have a header and any delimiter, ``.jsonl`` and ``.ndjson`` have an object
+    in each line; of every other file a line is an input, under the name ``input``. Each may be
+    packed, such as in ``.gz``; encodings are recognised as
+    :func:`edgewise.data.reading.text_form` does.
 
     Args:
         path: the file.
@@ -33,12 +35,12 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         ArgumentError: a column is missing, a row has another length, or the file is damaged.
 
     """
-    form = _form(path)
+    form = form_of(path)
     if form in DELIMITERS:
         yield from _table(path, columns)
         return
     with opened_text(path, text_form(path).encoding) as text:
-        if form == ".jsonl":
+        if form in OBJECTS:
             yield from _objects(text, path, columns)
         else:
             lines = (line.rstrip("\r\n") for line in text)
@@ -46,11 +48,12 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file has rows with names: ``.csv``, ``.tsv`` or ``.jsonl``, plain or packed."""
-    return _form(path) in FORMS
+    """Whether a file has rows with names: a table or objects, plain or packed."""
+    return form_of(path) in {*DELIMITERS, *OBJECTS}
 
 
-def _form(path: Path) -> str:
+def form_of(path: Path) -> str:
+    """How a file's name ends, such as ``.csv``, packed or not."""
     return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
 
 

@@ -12,7 +12,7 @@ import torch
 
 from edgewise.arguments import check_least
 from edgewise.batches import Article
-from edgewise.data.reading import read_text
+from edgewise.data.reading import read_own_text
 from edgewise.data.text.wiki_summaries import Articles, WikiSummaries
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text
@@ -33,14 +33,14 @@ class Summaries(Predictor):
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
         """Articles, or the names of files with one each."""
-        yield from (read_text(Path(word)) if _is_file(word) else word for word in words)
+        yield from (read_own_text(Path(word)) if _is_file(word) else word for word in words)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """A table has an article in each row; any other file is one."""
         if is_table(path):
             yield from super().from_file(path)
         else:
-            text = read_text(path)
+            text = read_own_text(path)
             yield None, {"input": text}, text
 
     def columns(self) -> tuple[str, ...]:

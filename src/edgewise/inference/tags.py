@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from edgewise.data.reading import read_own_text
+from edgewise.data.text.conllu import blocks, words_of
 from edgewise.data.text.tagged_words import TaggedWords, encode_words
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer
+from edgewise.inference.rows import form_of
 from edgewise.inference.texts import OfTexts
 from edgewise.tasks import Tagging
 
@@ -17,6 +22,15 @@ class WordTags(OfTexts):
     """The likeliest tag of each word of a sentence."""
 
     data, task, input = TaggedWords, Tagging, "a sentence, or a list of its words"
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """Sentences of CoNLL-U, of which the words are read; or rows or lines with one each."""
+        if form_of(path) != ".conllu":
+            yield from super().from_file(path)
+            return
+        for line, block in blocks(read_own_text(path)):
+            words = words_of(block)
+            yield line, {"input": " ".join(words)}, words
 
     def prepare(self, value: Any) -> list[str]:
         """The words: what stands between white space, or those of a list as they are."""

@@ -174,24 +174,24 @@ of all nodes, and ``score(states, pairs)`` reads pairs of them."""
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
 """``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
 
-KINDS: tuple[Mapping[str, Callable[..., nn.Module]], ...] = (
-    NODE_MODELS,
-    READOUT_MODELS,
-    TREE_MODELS,
-    TOKEN_MODELS,
-    IMAGE_MODELS,
-    IMAGE_AUTOENCODERS,
-    CAPTION_MODELS,
-    SERIES_MODELS,
-    TEXT_MODELS,
-    ENCODER_DECODER_MODELS,
-    LINK_MODELS,
-    RECOMMENDERS,
-)
-"""Architectures that can stand in one another's place, kind by kind."""
+KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
+    "nodes of a graph": NODE_MODELS,
+    "whole graphs": READOUT_MODELS,
+    "trees": TREE_MODELS,
+    "features of tokens": TOKEN_MODELS,
+    "images": IMAGE_MODELS,
+    "images without labels": IMAGE_AUTOENCODERS,
+    "image to text": CAPTION_MODELS,
+    "series": SERIES_MODELS,
+    "text": TEXT_MODELS,
+    "text to text": ENCODER_DECODER_MODELS,
+    "links": LINK_MODELS,
+    "recommendation": RECOMMENDERS,
+}
+"""Architectures that can stand in one another's place, by what they read."""
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    name: model for kind in KINDS for name, model in kind.items()
+    name: model for kind in KINDS.values() for name, model in kind.items()
 }
 """Every architecture by name; contract tests run over them by kind."""
 

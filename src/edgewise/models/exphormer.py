@@ -10,6 +10,8 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +22,7 @@ from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
-from edgewise.models.gps import GPS, Position
+from edgewise.models.gps import GPS, Local, NormName, Position
 from edgewise.ragged import ranges, starts
 
 KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
@@ -35,32 +37,16 @@ class Exphormer(GPS):
         out_width: int,
         *,
         edge_width: int,
-        position: Position,
-        position_size: int,
         width: int,
         depth: int,
         heads: int,
         degree: int,
         virtual: int,
         seed: int,
-        pool: Pooling,
-        dropout: float,
-        attention_dropout: float,
+        **of_gps: Any,
     ) -> None:
-        super().__init__(
-            in_width,
-            out_width,
-            edge_width=edge_width,
-            position=position,
-            position_size=position_size,
-            width=width,
-            depth=depth,
-            heads=heads,
-            attention_graph=expander(degree, seed),
-            pool=pool,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-        )
+        of_gps |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
+        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **of_gps)
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
@@ -143,6 +129,7 @@ def exphormer(
     out_width: int,
     *,
     edge_width: int = 0,
+    local: Local = "gine",
     position: Position = "random_walk",
     position_size: int = 20,
     width: int = 64,
@@ -151,6 +138,7 @@ def exphormer(
     degree: int = 4,
     virtual: int = 1,
     seed: int = 0,
+    norm: NormName = "batch",
     pool: Pooling = "sum",
     dropout: float = 0.0,
     attention_dropout: float = 0.1,
@@ -159,11 +147,13 @@ def exphormer(
 
     Attention costs E + ``degree`` · N + 2 · ``virtual`` · N in place of N². The expander of a graph
     is drawn for the numbers of its nodes, by ``seed``: nodes in another order have another one.
+    The other arguments are GPS's; attention reads the features of edges whatever ``local`` is.
     """
     return Exphormer(
         in_width,
         out_width,
         edge_width=edge_width,
+        local=local,
         position=position,
         position_size=position_size,
         width=width,
@@ -172,6 +162,7 @@ def exphormer(
         degree=degree,
         virtual=virtual,
         seed=seed,
+        norm=norm,
         pool=pool,
         dropout=dropout,
         attention_dropout=attention_dropout,

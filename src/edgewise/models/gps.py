@@ -10,6 +10,7 @@ Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transfo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Unpack, get_args
 
 import torch
@@ -20,22 +21,28 @@ from edgewise.attention import aggregate
 from edgewise.biases import EdgeTerms
 from edgewise.encodings import Laplacian, RandomWalk
 from edgewise.encodings.members import member_sizes
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, incidence
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
+    Dropout,
     GraphLayer,
     Linear,
     Membership,
     MultiHeadAttention,
-    NodeBatchNorm,
     Pool,
     activation,
     check_edge_attr,
     packed_graph,
 )
 from edgewise.layers.pooling import Pooling
+from edgewise.layers.transformer import Norm, make_norm
+from edgewise.models.gat import GATLayer
+from edgewise.models.gcn import GCNLayer
 
 Position = Literal["random_walk", "laplacian", "none"]
+NormName = Literal["batch", "layer"]
+Local = Literal["gine", "gcn", "gat", "none"]
 
 
 class GINELayer(GraphLayer):
@@ -77,6 +84,7 @@ class GPSLayer(GraphLayer):
             features of edges; ``None`` leaves attention alone.
         heads: of attention.
         act: in the feed-forward network.
+        norm: after each part: of ``"batch"``, ``"layer"`` and ``"rms"``.
         dropout: after both parts and in the feed-forward network.
         attention_dropout: on attention weights.
 
@@ -91,6 +99,7 @@ class GPSLayer(GraphLayer):
         heads: int,
         *,
         act: str = "relu",
+        norm: Norm = "batch",
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
     ) -> None:
@@ -98,9 +107,9 @@ class GPSLayer(GraphLayer):
         self.local = local
         self.attention = MultiHeadAttention(width, heads, dropout=attention_dropout)
         self.dropout = nn.Dropout(dropout)
-        self.local_norm = NodeBatchNorm(width)
-        self.attention_norm = NodeBatchNorm(width)
-        self.norm = NodeBatchNorm(width)
+        self.local_norm = make_norm(norm, width)
+        self.attention_norm = make_norm(norm, width)
+        self.norm = make_norm(norm, width)
         self.network = nn.Sequential(
             nn.Linear(width, 2 * width),
             activation(act),
@@ -136,6 +145,15 @@ class GPSLayer(GraphLayer):
         return out
 
 
+LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
+    "gine": lambda width, edge_width, _heads: GINELayer(width, edge_width),
+    "gcn": lambda width, _edge_width, _heads: GCNLayer(width, width),
+    "gat": lambda width, _edge_width, heads: GATLayer(width, width // heads, heads),
+    "none": lambda *_sizes: None,
+}
+"""The layer for the neighbours; GINE alone reads features of edges."""
+
+
 class GPS(GraphLayer):
     """See :func:`gps`."""
 
@@ -147,18 +165,22 @@ class GPS(GraphLayer):
         out_width: int,
         *,
         edge_width: int,
+        local: Local,
         position: Position,
         position_size: int,
         width: int,
         depth: int,
         heads: int,
         attention_graph: Pattern,
+        norm: NormName,
         pool: Pooling,
         dropout: float,
         attention_dropout: float,
     ) -> None:
         super().__init__()
+        check_choice("local", local, LOCAL)
         check_choice("position", position, get_args(Position))
+        self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.position: RandomWalk | Laplacian | None = None
         if position != "none":
@@ -168,8 +190,9 @@ class GPS(GraphLayer):
         self.layers = nn.ModuleList(
             GPSLayer(
                 width,
-                GINELayer(width, edge_width),
+                LOCAL[local](width, edge_width, heads),
                 heads,
+                norm=norm,
                 dropout=dropout,
                 attention_dropout=attention_dropout,
             )
@@ -185,7 +208,7 @@ class GPS(GraphLayer):
 
     def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """``[N, width]``, the nodes' embeddings with where they are."""
-        x = self.embed(x)
+        x = self.embed(self.input_dropout(x))
         if self.position is None:
             return x
         out: Tensor = self.position(
@@ -228,32 +251,50 @@ def gps(
     out_width: int,
     *,
     edge_width: int = 0,
+    local: Local = "gine",
     position: Position = "random_walk",
     position_size: int = 20,
     width: int = 64,
     depth: int = 10,
     heads: int = 4,
     attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    norm: NormName = "batch",
     pool: Pooling = "sum",
     dropout: float = 0.0,
     attention_dropout: float = 0.5,
 ) -> GPS:
     """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
 
+    ``local`` is the layer for the neighbours. GINE adds up their messages and reads features of
+    edges; GCN, which weighs them by degrees, and GAT do not, and with ``"none"`` there is attention
+    alone. ``dropout`` is of the input, after both parts and in the feed-forward network.
     ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
-    ``attention_graph`` is made for each graph of a batch by itself. With ``pool="none"`` each node
-    has an output, as in the classification of nodes.
+    ``attention_graph`` is made for each graph of a batch by itself. ``norm="layer"`` serves one
+    large graph better, whose batch of few steps says little of a mean and variance to test with.
+    With ``pool="none"`` each node has an output, as in the classification of nodes.
+
+    Raises:
+        ArgumentError: edges have features, and nothing would read them; or a choice is unknown.
     """
+    if edge_width and local != "gine":
+        raise ArgumentError(
+            "local",
+            expected="gine, which reads the features of edges",
+            got=f"{local}, and {edge_width} features",
+            remedy="choose gine, or data without them (such as data.bonds false)",
+        )
     return GPS(
         in_width,
         out_width,
         edge_width=edge_width,
+        local=local,
         position=position,
         position_size=position_size,
         width=width,
         depth=depth,
         heads=heads,
         attention_graph=attention_graph,
+        norm=norm,
         pool=pool,
         dropout=dropout,
         attention_dropout=attention_dropout,

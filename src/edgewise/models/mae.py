@@ -177,8 +177,10 @@ class MaskedAutoencoder(nn.Module):
         return _taken(pixels, unseen)
 
     def loss(self, images: Tensor, noise: Tensor) -> Tensor:
-        """The mean squared error of the hidden patches' pixels."""
-        predicted = self(images, noise)
+        """The mean squared error of the hidden patches' pixels; 0 where there are none."""
+        predicted: Tensor = self(images, noise)
+        if not predicted.numel():
+            return predicted.sum()  # the mean of nothing is NaN
         return nn.functional.mse_loss(predicted, self.targets(images, noise))
 
     def classifier(self, out_width: int, *, pool: Pooling = "class") -> nn.Sequential:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
-from edgewise.recipes.cora import gat_cora, gcn_cora, grand_cora, magna_cora
+from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
+from edgewise.recipes.cora import (
+    exphormer_cora,
+    gat_cora,
+    gcn_cora,
+    gps_cora,
+    grand_cora,
+    magna_cora,
+)
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
 from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
 from edgewise.recipes.digits import digit_rows, digits
 from edgewise.recipes.ego_facebook import sage_facebook
-from edgewise.recipes.esol import attentive_esol, gin_esol
+from edgewise.recipes.esol import attentive_esol, gin_esol, gps_esol
 from edgewise.recipes.ewt import gru_ewt, lstm_ewt, rnn_ewt, tag_ewt
 from edgewise.recipes.forecast import forecast
 from edgewise.recipes.gowalla import lightgcn_gowalla, pinsage_gowalla
@@ -19,6 +27,8 @@ from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
 from edgewise.recipes.long_texts import duplication, recall, recall_lsh
+from edgewise.recipes.masked_molecules import masked_molecules
+from edgewise.recipes.mnist import swin_mnist, vit_mnist
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import (
     dynamic_conv_multi30k,
@@ -55,7 +65,12 @@ RECIPES: dict[str, Recipe] = {
         bert_wikitext,
         digit_rows,
         digits,
+        vit_mnist,
+        swin_mnist,
+        vit_cifar10,
+        swin_cifar10,
         duplication,
+        exphormer_cora,
         forecast,
         gat_cora,
         gat_dictionary,
@@ -71,7 +86,9 @@ RECIPES: dict[str, Recipe] = {
         gin_mutag,
         gin_zinc,
         gnn_csl,
+        gps_cora,
         gps_csl,
+        gps_esol,
         gps_match,
         gps_zinc,
         graphormer_csl,
@@ -89,6 +106,7 @@ RECIPES: dict[str, Recipe] = {
         lightgcn_gowalla,
         links,
         magna_cora,
+        masked_molecules,
         nodes,
         molecules,
         pinsage_gowalla,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from edgewise import data, models, tasks, training
+from edgewise.recipes.masked_molecules import trunk
 from edgewise.recipes.recipe import Protocol, Recipe
 
 BY_FOLDS = "random folds, epoch by a tenth of the other four"
@@ -33,4 +34,18 @@ attentive_esol = Recipe(
         epochs=50, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
     ),
     protocol=Protocol(("test/rmse",), "0.592 (AttentiveFP in one study)", BY_FOLDS, folds=True),
+)
+
+gps_esol = Recipe(
+    name="gps-esol",
+    summary="GPS on ESOL, as wide and deep as masked-molecules, which --from may name",
+    model=partial(trunk, dropout=0.1, pool="mean"),
+    data=data.esol(),
+    task=tasks.Regression(),
+    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(
+        epochs=40, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+    ),
+    protocol=Protocol(("test/rmse",), "`attentive-esol` on the same folds", BY_FOLDS, folds=True),
 )

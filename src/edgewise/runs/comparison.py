@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Sequence
@@ -75,6 +76,18 @@ class Comparison:
     recipe: Recipe
     field: str
     outcomes: list[Outcome]
+
+    @property
+    def best(self) -> Outcome:
+        """The first of those with the best mean of the metric that chooses a run's epoch, too."""
+        trainer = self.recipe.trainer
+        sign = 1 if trainer.better == "lower" else -1
+
+        def key(outcome: Outcome) -> float:
+            mean = outcome.mean(trainer.monitor)
+            return math.inf if math.isnan(mean) else sign * mean  # NaN: one that diverged
+
+        return min(self.outcomes, key=key)
 
 
 def compare(

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import MultiHeadAttention
 from edgewise.training import RunFolder
-from edgewise.training.settings import TRUNK
+from edgewise.training.trunk import trunk_names
 
-OWN = "trunk.head."
-"""Scores of tokens, which a model for labels does without."""
+OWN = "head."
+"""Scores of tokens below a text model's trunk, which a model for labels does without."""
 
 
 def load_trunk(model: nn.Module, run: RunFolder) -> None:
-    """Take the weights of a text model, by name, from a finished run; its task may be another.
+    """Take the weights of a trunk, by name, from a finished run; its task may be another.
 
     Raises:
         MissingDataError: there is no such run, or it has not finished.
@@ -30,8 +30,8 @@ def load_trunk(model: nn.Module, run: RunFolder) -> None:
     if not found or not wanted:
         raise ArgumentError(
             "--from",
-            expected="a run and a recipe of text models, whose weights carry over",
-            got=f"no weight of one in {run.weights if not found else 'the recipe'}",
+            expected="a run and a recipe of models of one kind with a head, of texts or graphs",
+            got=f"no trunk in {run.weights if not found else 'the recipe'}",
             remedy="leave it out, or name another run",
         )
     wrong = _disagreements(found, wanted)
@@ -43,14 +43,15 @@ def load_trunk(model: nn.Module, run: RunFolder) -> None:
             remedy="choose the model's fields as in its recipe.json",
         )
     _check_heads(model, run)
-    model.load_state_dict({name: found[name] for name in wanted}, strict=False)
+    own = trunk_names(model.state_dict())
+    weights = {name: found[short] for name, short in own.items()}
+    model.load_state_dict(weights, strict=False)
 
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:
     """The weights of eight heads have the shapes of those of two, and mean something else."""
     heads = run.read_json("recipe.json").get("model", {}).get("heads")
-    layers = model.get_submodule("trunk").modules()
-    found = {layer.heads for layer in layers if isinstance(layer, MultiHeadAttention)}
+    found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
     others = sorted(found - {heads})
     if heads is not None and others:
         raise ArgumentError(
@@ -62,7 +63,7 @@ def _check_heads(model: nn.Module, run: RunFolder) -> None:
 
 
 def _trunk(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: weight for name, weight in weights.items() if name.startswith(TRUNK)}
+    return {short: weights[name] for name, short in trunk_names(weights).items()}
 
 
 def _disagreements(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> list[str]:
@@ -76,5 +77,5 @@ def _disagreements(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> list[
             for weights in (found, wanted)
         ]
         if shapes[0] != shapes[1]:
-            wrong.append(f"{name.removeprefix(TRUNK)} is {shapes[0]} there and {shapes[1]} here")
+            wrong.append(f"{name} is {shapes[0]} there and {shapes[1]} here")
     return wrong

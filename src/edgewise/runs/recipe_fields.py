@@ -79,7 +79,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 def _with_model(recipe: Recipe, name: str) -> Recipe:
     """The recipe with another architecture of the same kind."""
     own = recipe.model.func.__name__
-    kind = next((kind for kind in models.KINDS if own in kind), {own: recipe.model.func})
+    kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",

@@ -14,7 +14,7 @@ from edgewise.encodings.separation import LOOKS, hard_pairs, tells_apart
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, edges
 from edgewise.layers import PooledNodes
-from edgewise.models import NODE_MODELS, READOUT_MODELS
+from edgewise.models import MODELS, NODE_MODELS, READOUT_MODELS
 from edgewise.runs.fitted import load_fitted
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model
@@ -54,7 +54,7 @@ def separation(
     for name in LOOKS:
         columns[name] = _by_encoding(name)
     for name in models or []:
-        check_choice("model", name, GRAPH_MODELS)
+        _check_of_graphs("model", name, name)
         columns[f"{name}, fresh"] = _by_models([fresh(name, seed) for seed in range(SEEDS)])
     for folder in folders or []:
         columns[str(folder)] = _by_models([trained(folder)])
@@ -81,17 +81,23 @@ def trained(path: Path) -> Model:
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
     name = recipe.model.func.__name__
-    if name not in GRAPH_MODELS:
-        raise ArgumentError(
-            str(path),
-            expected=f"a run of a model of graphs: {', '.join(GRAPH_MODELS)}",
-            got=f"a run of {name}",
-            remedy="name another run",
-        )
+    _check_of_graphs(str(path), name, f"a run of {name}")
     fitted = load_fitted(folder)
     network = build_model(recipe, fitted)
     folder.load_weights(network)
     return Model(_of_graphs(name, network), fitted.model_arguments["in_width"])
+
+
+def _check_of_graphs(argument: str, name: str, got: str) -> None:
+    """Refuse a model that reads no graphs, such as one of texts or of trees."""
+    check_choice(argument, name, MODELS)
+    if name not in GRAPH_MODELS:
+        raise ArgumentError(
+            argument,
+            expected=f"a model of graphs: {', '.join(GRAPH_MODELS)}",
+            got=got,
+            remedy="name one of them, as the graphs to tell apart have cycles and no words",
+        )
 
 
 def _of_graphs(name: str, network: nn.Module) -> nn.Module:

@@ -55,10 +55,12 @@ class LanguageModeling(Task):
         found = read_ahead(model.trunk, texts[longest])
         if found is not None:
             border, late = found
+            several = f"states of the first {border} tokens depend"
+            first = "state of the first token depends" if border == 1 else several
             raise ArgumentError(
                 "model",
                 expected="one in which no token reads a later one, which is what it is to say",
-                got=f"one whose states of the first {border} tokens depend on token {late + 1}",
+                got=f"one whose {first} on token {late + 1}",
                 remedy="choose one that reads backwards alone, such as gpt, or a graph such as "
                 '"causal()"; to read both ways, hide words: tasks.MaskedLanguageModeling',
             )

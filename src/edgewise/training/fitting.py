@@ -68,9 +68,10 @@ def fit(
     Args:
         model: called ``model(*batch.inputs, **batch.keywords)``; holds the best weights afterwards.
         task: loss and metrics.
-        loaders: ``train``, ``val`` and ``test``; each gives :class:`edgewise.data.Batch` or tuples
-            ``(input, ..., target)``, and has a length. PyTorch's DataLoader does, and one of PyG
-            whose ``collate_fn`` or ``transform`` makes such batches.
+        loaders: ``train``, ``val`` and ``test``; each gives batches and has a length, as PyTorch's
+            DataLoader has: :class:`edgewise.data.Batch`, tuples ``(input, ..., target)``, dicts of
+            tensors with ``labels``, such as those of a Hugging Face data set in torch's format, or
+            the graphs of PyG's DataLoader.
         folder: gets ``log.csv``, ``model.safetensors``, ``curves.png`` and, as the last,
             ``metrics.json``.
         optimizer: which one, and its numbers.

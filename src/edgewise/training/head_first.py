@@ -6,11 +6,12 @@ from __future__ import annotations
 import lightning.pytorch as lightning
 
 from edgewise.training.lightning_module import TrainingModule
-from edgewise.training.settings import TRUNK, TrainerSettings
+from edgewise.training.settings import TrainerSettings
+from edgewise.training.trunk import trunk_names
 
 
 class HeadFirst(lightning.Callback):
-    """Keeps the trunk of a text model as it is in the first epochs.
+    """Keeps the trunk of a model as it is in the first epochs.
 
     Args:
         epochs: how many.
@@ -25,11 +26,11 @@ class HeadFirst(lightning.Callback):
     ) -> None:
         assert isinstance(pl_module, TrainingModule)
         still = trainer.current_epoch < self.epochs
-        for name, parameter in pl_module.model.named_parameters():
-            if name.startswith(TRUNK):
-                parameter.requires_grad_(not still)
-                if still:
-                    parameter.grad = None
+        parameters = dict(pl_module.model.named_parameters())
+        for name in trunk_names(parameters):
+            parameters[name].requires_grad_(not still)
+            if still:
+                parameters[name].grad = None
 
     def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         for parameter in pl_module.parameters():

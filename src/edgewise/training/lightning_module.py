@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from edgewise.base_task import Task
-from edgewise.batches import Batch, as_batch
+from edgewise.batches import Batch
 from edgewise.layers import Cache, Penalised
+from edgewise.training.batch_forms import as_batch
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import Optimizer
 from edgewise.training.schedule import ConstantSchedule, Schedule

@@ -13,12 +13,11 @@ from torch import nn
 from edgewise.arguments import check_choice, check_from_zero, check_least
 from edgewise.errors import ArgumentError, unknown_name
 from edgewise.training.distributed import rank_and_world_size
+from edgewise.training.trunk import trunk_names
 
 Better = Literal["higher", "lower"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
-TRUNK = "trunk."
-"""How the names of the parameters below a text model's head begin."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class TrainerSettings:
             epoch's last step takes those that are left.
         precision: ``32``; ``bf16`` computes matrix products in bfloat16 and keeps the weights and
             sums in float32.
-        head_first: epochs at the beginning in which a text model's trunk stays as it is, and only
-            the head on it is trained; for a start from a trained one.
+        head_first: epochs at the beginning in which the trunk of a text or graph model stays as it
+            is, and only the head on it is trained; for a start from a trained one.
         clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
         accelerator: ``auto`` takes a GPU where there is one.
         devices: how many GPUs, or processes on the CPU, take part in every step, each with a batch
@@ -104,11 +103,11 @@ class TrainerSettings:
 
         """
         if self.head_first and model is not None:
-            parts = {name.startswith(TRUNK) for name, _ in model.named_parameters()}
-            if parts != {True, False}:
+            names = [name for name, _ in model.named_parameters()]
+            if not 0 < len(trunk_names(names)) < len(names):
                 raise ArgumentError(
                     "trainer.head_first",
-                    expected="a head on a text model, such as that of texts or tags",
+                    expected="a model with a head, such as those of texts, tags or molecules",
                     got=f"a {type(model).__name__}",
                     remedy="choose 0",
                 )

@@ -66,6 +66,21 @@ def test_nodes_of_all_kinds(files):
         )
 
 
+def test_counts_of_words_are_recognised(files, tmp_path):
+    assert own(files).load().fitted["scale"] == "columns"
+    header, *rows = NODES.replace(",5", "").splitlines()
+    few = [";".join([*row.split(";")[:2], "0", "0"]) for row in rows]
+    few[0], few[2] = "ann;x;1;3", "cy;x;;"
+    (tmp_path / "nodes.csv").write_text("\n".join([header, *few]))
+    kept = own(files).load().fitted
+    assert kept["scale"] == "rows"
+    assert kept["x"][0].tolist() == [0.25, 0.75]
+    assert own(files, scale="columns").load().fitted["scale"] == "columns"
+    few[1] = "bob;y;-1;0"
+    (tmp_path / "nodes.csv").write_text("\n".join([header, *few]))
+    assert own(files).load().fitted["scale"] == "columns"
+
+
 def test_directed_edges_and_scales(files):
     kept = own(files, directed=True, scale="none").load().fitted
     pairs = {(kept["ids"][a], kept["ids"][b]) for a, b in kept["edges"].t().tolist()}
@@ -117,6 +132,8 @@ def test_arrays(tmp_path):
         ({"edge_index": np.array([[0], [12]])}, "numbers of nodes, from 0 to 11", "from 0 to 12"),
         ({"y": np.zeros(3)}, "and y and masks [N]", "y [3]"),
         ({"x": np.full((12, 2), np.nan)}, "finite x", "NaN"),
+        ({"x": np.full((12, 2), "a")}, "x of numbers", "<U1"),
+        ({"x": np.array(3.0)}, "x [N, F]", "x []"),
         ({"classes": np.array(["no"])}, "a name in classes", "a class 1"),
         ({"y": np.array([object()] * 12)}, "plain arrays", "allow_pickle"),
     ]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from edgewise import data
-from edgewise.data.images.quickdraw import FILES, NAME, POINTS, Joined, Stroke, sketch
+from edgewise.data.images.quickdraw import FILES, NAME, POINTS, Joined, sketch
+from edgewise.data.images.strokes import Stroke
 from tests.errors import refused
 from tests.places import needs
 

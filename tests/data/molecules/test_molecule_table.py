@@ -222,6 +222,28 @@ def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
     assert molecule_table(path=str(path), val=0.25).load().fitted["smiles"] == "SMILES"
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_columns_need_no_names(tmp_path: Path, order: int) -> None:
+    rows = [(s, f"{i * 1.5}") for i, s in enumerate(ROWS)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(",".join(row[::order]) for row in rows))
+    splits = molecule_table(path=str(path), val=0.25).load()
+    assert (splits.fitted["smiles"], splits.fitted["target"]) == ("smiles", "target")
+    assert sum(part.count for part in (splits.train, splits.val, splits.test)) == len(rows)
+    path.write_text("\n".join(["0,1", *(",".join(row[::order]) for row in rows)]))
+    named = molecule_table(path=str(path), val=0.25).load().fitted  # as pandas writes columns
+    assert {named["smiles"], named["target"]} == {"0", "1"}
+
+
+@pytest.mark.parametrize("missing", ["", "NA", "nan", "N/A"])
+def test_a_row_without_a_target_is_named(tmp_path: Path, missing: str) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f"{s},{missing if i == 1 else i * 1.5}" for i, s in enumerate(ROWS)]
+    path.write_text("\n".join(["smiles,y", *lines]))
+    with refused("data.target", expected="column 'y'", got="row 3", remedy="--data.invalid skip"):
+        molecule_table(path=str(path), val=0.25).load()
+
+
 def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"{s},{s},{i * 2},{i * 3}" for i, s in enumerate(ROWS)]
@@ -233,7 +255,7 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
     assert spec.load().fitted["target"] == "logS"
     path.write_text("name,y\nbenzene,1\nwater,2\n")
-    with refused("data.smiles", expected="SMILES", got="none that looks", remedy="name it"):
+    with refused("data.smiles", expected="SMILES", got="none that looks", remedy="data.smiles y"):
         molecule_table(path=str(path)).load()
 
 

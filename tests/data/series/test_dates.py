@@ -66,6 +66,26 @@ def test_steps_of_months(tmp_path: Path, dates: list[str], months: int, after: s
     assert series.date(1) == after
 
 
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_row_of_names_is_not_needed(tmp_path: Path, dated: bool) -> None:
+    path = tmp_path / "mine.csv"
+    days = [(START + timedelta(days=i)).strftime("%Y-%m-%d") for i in range(6)]
+    rows = [f"{day},{i * i}.5" if dated else f"{i * i}.5" for i, day in enumerate(days)]
+    path.write_text("\n".join(rows))
+    series, names = TimeSeries(path=str(path))._of_table()
+    assert series.values.tolist() == [0.5, 1.5, 4.5, 9.5, 16.5, 25.5]
+    assert names == {"column": "value", "date": "date" if dated else ""}
+
+
+def test_values_that_are_said_to_be_missing_are_filled(tmp_path: Path) -> None:
+    days = [(START + timedelta(days=i)).strftime("%Y-%m-%d") for i in range(12)]
+    values = [str(2 * i) for i in range(12)]
+    values[4], values[7] = "NA", "NaN"
+    with pytest.warns(UserWarning, match="2 of 12 dates without a value"):
+        series = series_of(written(tmp_path, days, values))
+    assert series.values.tolist() == [2.0 * i for i in range(12)]
+
+
 def test_weekdays(tmp_path: Path) -> None:
     days = [START + timedelta(days=i) for i in range(30)]
     path = written(tmp_path, [f"{day:%Y-%m-%d}" for day in days if day.weekday() < 5])

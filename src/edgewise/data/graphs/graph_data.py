@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.batches import Batch
 from edgewise.data.codes import Codes
-from edgewise.data.files import unreadable
+from edgewise.data.files import naming, unreadable
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
 from edgewise.data.reading import check_memory
@@ -26,11 +26,24 @@ STATES = 1024  # bytes that a model needs for each node, at the least
 
 
 class WholeGraph(NamedTuple):
-    """A graph as a model reads it: features ``[n, F]`` of its nodes, edges ``[2, e]``, its name."""
+    """A graph as a model reads it: features ``[n, F]`` of its nodes, and edges ``[2, e]``."""
 
     x: Tensor
     edge_index: Tensor
-    name: str = "graph"
+
+
+class FiledGraph(NamedTuple):
+    """A graph as files have it: labels ``[n, L]`` and attributes ``[n, A]`` of its nodes, edges."""
+
+    name: str
+    labels: Tensor
+    attributes: Tensor
+    edge_index: Tensor
+
+    def whole(self, kept: Mapping[str, Any]) -> WholeGraph:
+        """As a model reads it; see :func:`node_features`."""
+        with naming(self.name):
+            return WholeGraph(node_features(self.labels, self.attributes, kept), self.edge_index)
 
 
 @dataclass(frozen=True)
@@ -191,12 +204,12 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
     return WholeGraph(x.float(), _without_loops(graph.edge_index))
 
 
-def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[WholeGraph]:
+def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     """New graphs, from a folder of files such as a set of TU Dortmund has; classes are not read.
 
     Raises:
         MissingDataError: there are none.
-        ArgumentError: those of several sets, or graphs of another form.
+        ArgumentError: those of several sets, or nodes with other numbers of labels and attributes.
 
     """
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
@@ -213,15 +226,15 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[WholeGraph]:
         )
     found = read_graph_files(folder, names[0], labelled=False)
     empty = torch.empty(len(found.labels), 0)
-    x = node_features(
-        found.labels if kept["kinds"] else empty.long(),
-        found.attributes if kept["scale"] else empty,
-        kept,
-    )
+    labels = found.labels if kept["kinds"] else empty.long()
+    attributes = found.attributes if kept["scale"] else empty
+    scale = kept["scale"] or {"mean": ()}
+    _check_columns("node_labels", labels, len(kept["kinds"]))
+    _check_columns("node_attributes", attributes, len(scale["mean"]))
     sizes, degrees = found.node_start.diff().tolist(), found.edge_start.diff().tolist()
     names = [f"graph {number}" for number in range(1, len(sizes) + 1)]
-    parts = x.split(sizes), found.edge_index.split(degrees, dim=1), names
-    return list(map(WholeGraph, *parts))
+    edges_of = found.edge_index.split(degrees, dim=1)
+    return list(map(FiledGraph, names, labels.split(sizes), attributes.split(sizes), edges_of))
 
 
 def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:

@@ -21,6 +21,7 @@ from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.node_data import (
     NodeData,
     NodeGraph,
+    csr,
     identity,
     kept_graph,
     node_split,
@@ -30,12 +31,14 @@ from edgewise.data.splits import Splits
 from edgewise.data.table import Table, as_number, read_table
 from edgewise.errors import ArgumentError, MissingDataError
 
-Scale = Literal["columns", "rows", "none"]
+Scale = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 SPLIT = ("split", "part", "subset")
 PARTS = {**PART_OF, "": ""}
 """What a column of splits may say, and which split it means: of some nodes nothing is said."""
+SPARSE = 0.9  # the share of zeros above which a sparse product is the faster one
+MOST = 0.5  # the share of zeros above which whole numbers are taken for counts of words
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -87,7 +90,8 @@ class NodeFiles(NodeData):
         header: whether the first line of ``edges`` names its columns; ``None`` recognises it.
         directed: an edge is read by its destination alone, and not both ways.
         scale: features have mean 0 and variance 1 in all ``columns``; or each node's add up to 1 in
-            its ``rows``, for counts of words; or ``none``.
+            its ``rows``, for counts of words; or ``none``. ``auto`` takes rows where the features
+            look like counts of words: whole numbers from 0 on, and most of them 0; else columns.
         val, test: shares of the labelled nodes, where the file has no such split.
         split_seed: which nodes these are.
 
@@ -103,7 +107,7 @@ class NodeFiles(NodeData):
     destination: str = ""
     header: bool | None = None
     directed: bool = False
-    scale: Scale = "columns"
+    scale: Scale = "auto"
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
@@ -142,7 +146,7 @@ class NodeFiles(NodeData):
                 got=str(found.x.shape[1]),
                 remedy="bring the same features",
             )
-        x = self._scaled(found.x, fitted["mean"], fitted["std"])
+        x = scaled(found.x, fitted["scale"], fitted["mean"], fitted["std"])
         return NodeGraph(found.ids, x, self._edge_index(found))
 
     def _read(self, nodes: Path, edges: Path | None, *, labelled: bool = True) -> Nodes:
@@ -197,11 +201,14 @@ class NodeFiles(NodeData):
         check_splits(**parts)
         given = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
         mean, std = torch.zeros(len(found.names)), torch.ones(len(found.names))
-        if self.scale == "columns" and given.any():
+        scale = self.scale
+        if scale == "auto":
+            scale = "rows" if given.any() and are_counts(found.x[given]) else "columns"
+        if scale == "columns" and given.any():
             mean = found.x[given].mean(0)
             std = found.x[given].std(0, correction=0)
             std[std < 1e-6 * mean.abs().clamp(min=1e-6)] = 1  # one and the same number everywhere
-        x = self._scaled(found.x, mean, std) if found.names else identity(len(found.ids))
+        x = scaled(found.x, scale, mean, std) if found.names else identity(len(found.ids))
         kept = NodeGraph(found.ids, x, self._edge_index(found))
         graph = kept.graph
         train, val, test = (
@@ -210,6 +217,7 @@ class NodeFiles(NodeData):
         fitted = kept_graph(kept, labels) | {
             "features": found.names,
             "column": found.id_column,
+            "scale": scale,
             "mean": mean,
             "std": std,
         }
@@ -229,16 +237,28 @@ class NodeFiles(NodeData):
         held = hold_out(keys, val=val, test=test, seed=self.split_seed)
         return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in index.items()}
 
-    def _scaled(self, x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-        if self.scale == "rows":
-            return (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
-        return ((x - mean) / std).nan_to_num(0.0)
-
     def _edge_index(self, found: Nodes) -> Tensor:
         """Distinct edges between different nodes, sorted by target."""
         pairs = found.pairs[:, found.pairs[0] != found.pairs[1]]
         pairs = pairs if self.directed else both_ways(pairs)
         return distinct(pairs.flip(0)).flip(0)
+
+
+def are_counts(x: Tensor) -> bool:
+    """Whether features ``[N, F]`` look like counts of words."""
+    return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
+
+
+def scaled(x: Tensor, scale: Scale, mean: Tensor, std: Tensor) -> Tensor:
+    """Features as a model reads them; NaN, which no node has that has features, becomes 0.
+
+    Where most are 0 they are ``torch.sparse_csr``, of which a model multiplies the others alone.
+    """
+    if scale == "rows":
+        x = (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
+    else:
+        x = ((x - mean) / std).nan_to_num(0.0)
+    return csr(x) if (x == 0).float().mean() > SPARSE else x
 
 
 def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -338,9 +358,9 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
         if name not in found:
             got = ", ".join(found) or "nothing"
             raise unreadable(path, expected=f"an array {name!r}", got=got, remedy="add it")
+    _check_shapes(path, found)
     x = torch.tensor(found["x"], dtype=torch.float32)
     count = len(x)
-    _check_shapes(path, found, count)
     labels = _npz_labels(path, found) if labelled else None
     parts = None
     if any(name in found for name in MASKS):
@@ -367,7 +387,11 @@ def _npz_labels(path: Path, found: dict[str, Any]) -> list[str]:
     return ["" if n < 0 else names[n] if names else str(n) for n in numbers]
 
 
-def _check_shapes(path: Path, found: dict[str, Any], count: int) -> None:
+def _check_shapes(path: Path, found: dict[str, Any]) -> None:
+    if found["x"].dtype.kind not in "iufb":
+        got = str(found["x"].dtype)
+        raise unreadable(path, expected="x of numbers", got=got, remedy="leave other columns out")
+    count = found["x"].shape[0] if found["x"].ndim else 0
     shapes = {name: found[name].shape for name in ("edge_index", "x")}
     nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
     wrong = [name for name, shape in nodes.items() if found[name].shape != shape]

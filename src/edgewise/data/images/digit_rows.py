@@ -7,7 +7,7 @@ takes is decided by who reads whom. The digits are those of scikit-learn, 8×8 p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor
@@ -15,13 +15,17 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_least, check_shares
 from edgewise.batches import Batch
 from edgewise.data.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
 from edgewise.data.sampled import SampledSplit
-from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 @dataclass(frozen=True)
-class DigitRows(Data):
+class DigitRows(ImageData):
     """Images ``[B, 1, 8, 8 · places]`` from 0 to 1 and the digit at the place that is asked about.
 
     Training rows are drawn anew in every epoch. Those of validation and test are drawn once, from
@@ -46,8 +50,6 @@ class DigitRows(Data):
     test: float = 0.2
     split_seed: int = 0
     batch_size: int = 64
-
-    provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
 
     def __post_init__(self) -> None:
         for name in ("places", "count", "tested", "batch_size"):
@@ -78,7 +80,11 @@ class DigitRows(Data):
             fixed(val, self.split_seed),
             fixed(test, self.split_seed + 1),
             batch_size=self.batch_size,
+            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
         )
+
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
     def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
         """Which digits ``[rows, places]`` stand in each row."""

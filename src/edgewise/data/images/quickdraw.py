@@ -21,6 +21,7 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_least
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, unreadable
+from edgewise.data.images.strokes import SIDE, Stroke, read_strokes
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
@@ -29,12 +30,11 @@ from edgewise.errors import ArgumentError
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
 TRAIN, VAL = 15, 5  # of each category; the rest is to test
-SIDE, WAVES = 255, 16
+WAVES = 16
 POINTS = 100  # of a sketch; those after it are left out, as in the paper
 GRAPHS = 3
 
 Joined = Literal["multi", "two_hop", "complete"]
-Stroke = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ class QuickDraw(Data):
                 remedy="choose fewer",
             )
         drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
-        made = [sketch(strokes, self.joined) for _, strokes in drawings]
-        graphs = PackedGraphs.of(*map(list, zip(*made, strict=True)))
+        graphs = packed([strokes for _, strokes in drawings], self.joined)
         y = torch.tensor([names.index(name) for name, _ in drawings])
         # How many of its category came before each: their order in the file.
         of_same = (y[:, None] == y).tril(-1).sum(1)
@@ -88,7 +87,13 @@ class QuickDraw(Data):
             for first, last in bounds
         )
         sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
-        return Splits(sizes, train, val, test, self.batch_size, fitted={"categories": names})
+        return Splits(sizes, train, val, test, self.batch_size, fitted={"labels": names})
+
+
+def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined) -> PackedGraphs:
+    """The graphs of drawings; see :func:`sketch`."""
+    made = [sketch(strokes, joined) for strokes in drawings]
+    return PackedGraphs.of(*map(list, zip(*made, strict=True)))
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,19 +137,15 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
             continue
         try:
             drawn = json.loads(line)
-            strokes = [(list(xs), list(ys)) for xs, ys in drawn["drawing"]]
-            whole = all(len(xs) == len(ys) > 0 for xs, ys in strokes) and strokes
-            name = str(drawn["word"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise _unreadable(path, str(error), number) from error
-        if not whole:
-            raise _unreadable(path, "a stroke with other numbers of x and y, or none", number)
+            strokes, name = read_strokes(drawn["drawing"]), str(drawn["word"])
+        except (ValueError, KeyError, TypeError, ArgumentError) as error:
+            raise unreadable(
+                path,
+                expected="a drawing a line: its word, and strokes of as many x as y",
+                got=error.got if isinstance(error, ArgumentError) else str(error),
+                line=number,
+            ) from error
         yield name, strokes
-
-
-def _unreadable(path: Path, got: str, line: int) -> ArgumentError:
-    expected = "a drawing a line: its word, and strokes of as many x as y"
-    return unreadable(path, expected=expected, got=got, line=line)
 
 
 def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:

@@ -6,6 +6,7 @@ Wu et al., MoleculeNet, 2018 (the splits).
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.scale import Scale
 from edgewise.data.split_column import find_split_column, parts_of
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.data.table import Table, read_table
+from edgewise.data.table import Table, as_number, is_missing, read_table
 from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
@@ -126,7 +127,7 @@ class MoleculeTable(Data):
         return Path(check_named("data.path", self.path, "a table of molecules")).expanduser()
 
     def load(self) -> Splits:
-        table = read_table(self.source())
+        table = _named(read_table(self.source()))
         smiles = self._smiles_column(table)
         by_column = find_split_column(table, self.split_column)
         target = self._target_column(table, smiles, by_column)
@@ -245,7 +246,7 @@ class MoleculeTable(Data):
         texts = table.columns[smiles]
         parsed = {text: parse(text) for text in dict.fromkeys(texts)}
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
-        without = [row for row, text in enumerate(table.columns[target]) if not text.strip()]
+        without = [row for row, text in enumerate(table.columns[target]) if is_missing(text)]
         kept = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
             shown = "; ".join(f"row {table.line(row)}: {texts[row]!r}" for row in wrong[:SHOWN])
@@ -256,7 +257,7 @@ class MoleculeTable(Data):
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
                     got=got,
-                    remedy="correct these rows, or leave them out with data.invalid='skip'",
+                    remedy="correct these rows, or leave them out with --data.invalid skip",
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
@@ -267,7 +268,7 @@ class MoleculeTable(Data):
                     "data.target",
                     expected=f"a number in each row of column {target!r} of {table.path.name}",
                     got=got,
-                    remedy="fill them in, or leave these rows out with data.invalid='skip'",
+                    remedy="fill them in, or leave these rows out with --data.invalid skip",
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
         molecules = {text: one for text, one in parsed.items() if one is not None}
@@ -313,6 +314,16 @@ class MoleculeTable(Data):
             parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
         check_splits(**parts)
         return parts
+
+
+def _named(table: Table) -> Table:
+    """The table, also of a column of molecules and one of numbers without a row of names."""
+    names = list(table.columns)
+    for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
+        if not math.isnan(as_number(target, table.delimiter)) and parse(smiles) is not None:
+            given = {smiles: "smiles", target: "target"}
+            return table.without_header([given[name] for name in names])
+    return table
 
 
 def packed(molecules: Iterable[Any]) -> PackedGraphs:

@@ -138,7 +138,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             "data.date",
             expected=f"dates in column {column!r}, at least three, all written alike",
             got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
-            remedy="correct it, or say how they are written, such as data.date_format=%d.%m.%Y",
+            remedy="correct it, or say how they are written, such as --data.date_format %d.%m.%Y",
         )
     regular: dict[str, tuple[float, Step]] = {}
     for format_, dates in known.items():
@@ -154,7 +154,7 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
             "data.date_format",
             expected=f"one way to read the dates in column {column!r}",
             got=f"{texts[0]!r}, which is any of {', '.join(best)}",
-            remedy=f"name it, such as data.date_format={next(iter(best))}",
+            remedy=f"name it, such as --data.date_format {next(iter(best))}",
         )
     format_, step = next(iter(best.items()))
     return Dates(known[format_], step)

@@ -30,7 +30,7 @@ from edgewise.data.series.dates import (
     read_dates,
 )
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.table import Table, read_table
+from edgewise.data.table import Table, as_number, is_missing, read_table
 from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -180,7 +180,7 @@ class TimeSeries(Data):
         return self.history or max(season, 2, min(3 * far, length // 3)), horizon, season
 
     def _of_table(self) -> tuple[Series, dict[str, str]]:
-        table = read_table(Path(self.path).expanduser())
+        table = _named(read_table(Path(self.path).expanduser()))
         date = self.date
         if not date:
             others = [n for n, texts in table.columns.items() if n != self.column]
@@ -194,6 +194,16 @@ class TimeSeries(Data):
             return Series(_undated(table, column)), {"column": column, "date": ""}
         dates, step = read_dates(table, date, self.date_format)
         return dated(table, column, dates, step), {"column": column, "date": date}
+
+
+def _named(table: Table) -> Table:
+    """The table, also of a column of values, or of dates and values, without a row of names."""
+    *date, value = table.columns
+    if len(date) > 1 or math.isnan(as_number(value, table.delimiter)):
+        return table
+    if date and not is_date_column([date[0], *table.columns[date[0]]]):
+        return table
+    return table.without_header([*["date"] * len(date), "value"])
 
 
 def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: int) -> Split:
@@ -250,7 +260,7 @@ def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> S
     first, last = dates[order[0]], dates[order[-1]]
     values = torch.full((int(step.steps(first, last)) + 1,), math.nan)
     texts = table.texts("data.column", column)
-    given = [row for row in order if texts[row].strip()]
+    given = [row for row in order if not is_missing(texts[row])]
     remedy = "correct it, or leave it empty to have it filled on a straight line"
     numbers = table.only(given).numbers("data.column", [column], remedy)[:, 0]
     for row, number in zip(given, numbers, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from edgewise.data.text.labelled_sentences import Labelled
@@ -42,6 +43,23 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
             if not kind["part"]:
                 words.append((fields[1], fields[column]))
     return sentences
+
+
+def blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Each sentence as it stands in the text, and the number of its first line."""
+    lines: list[str] = []
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield number - len(lines), "\n".join(lines)
+            lines = []
+
+
+def words_of(block: str) -> list[str]:
+    """The words of one sentence, of which nothing else is looked at."""
+    rows = (line.split("\t") for line in block.split("\n"))
+    return [row[1] for row in rows if len(row) > 1 and row[0].isdecimal()]
 
 
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:

@@ -54,6 +54,18 @@ class DrawnTexts(Data):
     def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Texts ``[rows, length]``, places ``[P]`` in each, and what is there ``[rows, P]``."""
 
+    @abstractmethod
+    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+        """What a finished model is given, ``[T]``, and how many tokens are to follow it.
+
+        Args:
+            given: the tokens of which a person wants to know what follows.
+
+        Raises:
+            ArgumentError: there are others, or fewer or more of them, than in the data.
+
+        """
+
     def load(self) -> Splits:
         def rows(count: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
             texts, places, found = self.draw(count, generator)

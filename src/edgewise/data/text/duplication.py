@@ -45,3 +45,15 @@ class Duplication(DrawnTexts):
         once = torch.cat([word.new_zeros(rows, 1), word], 1)
         texts = torch.cat([once, once], 1)
         return texts, torch.arange(half, self.length - 1), word
+
+    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+        """``0 w 0``, and as many tokens as w has, of the w that is to be said again."""
+        count = self.length // 2 - 1
+        if len(given) != count or not all(1 <= token <= self.symbols for token in given):
+            raise ArgumentError(
+                "input",
+                expected=f"{count} numbers from 1 to {self.symbols}, the text to be said again",
+                got=f"{len(given)}, from {min(given)} to {max(given)}",
+                remedy="give as many as were trained on",
+            )
+        return torch.tensor([0, *given, 0]), count

@@ -7,6 +7,7 @@ Dependencies).
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
@@ -77,20 +78,9 @@ class EWTTrees(Data):
         number = {name: place for place, name in enumerate(names)}
         y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
 
-        words = [word for one in sentences for word in one.words]
-        pieces = [[zlib.crc32(p.encode()) % self.hashed for p in pieces_of(w)] for w in words]
-        edges = [one.edges for one in sentences]
-        places = torch.arange(len(words)).split([len(one.words) for one in sentences])
-        graphs = PackedGraphs.of(
-            [place[:, None] for place in places], edges, [torch.empty(e.shape[1], 0) for e in edges]
-        )
+        graphs, pieces = forest(sentences, self.hashed)
         codes = Codes(graphs)
-        made = Pieces(
-            torch.tensor([number for word in pieces for number in word]),
-            boundaries(torch.tensor([len(word) for word in pieces])),
-            self.hashed,
-        )
-        train, val, test = (_part(codes, which, made, y) for which in index)
+        train, val, test = (_part(codes, which, pieces, y) for which in index)
         sizes = {"in_width": self.hashed, "out_width": len(names)}
         return Splits(
             sizes, train, val, test, self.batch_size, fitted={"labels": names}, codes=codes
@@ -114,9 +104,8 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
     """
     n = len(labelled)
     try:
-        parents = [int(head) - 1 for _, head in headed]
-        if links == "chain":
-            parents = [*range(1, n), -1]
+        chain = [*range(1, n), -1]
+        parents = chain if links == "chain" else [int(head) - 1 for _, head in headed]
         graph = tree(parents, reads="children").bind(n)
     except (ValueError, ArgumentError) as error:
         raise ArgumentError(
@@ -151,6 +140,19 @@ class Pieces(NamedTuple):
         return torch.zeros(len(words), self.hashed).index_put_(
             (row, numbers), torch.ones(1), accumulate=True
         )
+
+
+def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pieces]:
+    """The trees, whose nodes have the numbers of their words alone, and the words' pieces."""
+    words = [word for one in sentences for word in one.words]
+    pieces = [[zlib.crc32(p.encode()) % hashed for p in pieces_of(w)] for w in words]
+    edges = [one.edges for one in sentences]
+    places = torch.arange(len(words)).split([len(one.words) for one in sentences])
+    graphs = PackedGraphs.of(
+        [place[:, None] for place in places], edges, [torch.empty(e.shape[1], 0) for e in edges]
+    )
+    numbers = torch.tensor([number for word in pieces for number in word])
+    return graphs, Pieces(numbers, boundaries(torch.tensor([len(w) for w in pieces])), hashed)
 
 
 def _part(codes: Codes, which: Tensor, pieces: Pieces, y: Tensor) -> Split:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from edgewise.arguments import check_choice, check_given
-from edgewise.data.reading import raw_texts, read_text
+from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.splits import Splits, TextSplits
 from edgewise.data.text.ewt import EWT
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
@@ -120,7 +120,7 @@ def _stripped(lines: list[str]) -> list[str]:
 
 
 def _lines(paths: tuple[str, ...]) -> list[str]:
-    return [line for path in paths for line in read_text(Path(path)).splitlines()]
+    return [line for path in paths for line in read_own_text(Path(path)).splitlines()]
 
 
 def _multi30k() -> list[str]:

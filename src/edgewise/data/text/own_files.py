@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,26 +87,6 @@ class OwnFiles(TextData, ABC):
             split = self._folds().split(how, keys or range(len(own)), set(read) - {"train"})
         parts = {name: [own[i] for i in index.tolist()] for name, index in split.items()}
         return {name: parts.get(name, read.get(name, [])) for name in ("train", "val", "test")}
-
-
-def without_header(table: Table, names: Sequence[str]) -> Table:
-    """The same of a file whose first row is one like the others.
-
-    Raises:
-        ArgumentError: it has another number of columns than names.
-
-    """
-    if len(table.columns) != len(names):
-        raise unreadable(
-            table.path,
-            expected=f"{len(names)} columns, as in data.path",
-            got=str(len(table.columns)),
-        )
-    rows = {
-        name: [first, *others]
-        for name, (first, others) in zip(names, table.columns.items(), strict=True)
-    }
-    return replace(table, columns=rows, lines=[1, *table.lines])
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.data.table import Table, read_table
-from edgewise.data.text.own_files import OwnFiles, check_filled, without_header
+from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.data.text.parallel import Lines, PairParts, TextPairs, read_parallel
 from edgewise.errors import ArgumentError
 
@@ -40,7 +40,7 @@ class PairTable(TextPairs, OwnFiles):
         tables = {split: read_table(path) for split, path in files.items()}
         names = self._names(tables["train"])
         if names:
-            tables = {split: without_header(table, names) for split, table in tables.items()}
+            tables = {split: table.without_header(names) for split, table in tables.items()}
         source, target = self._columns(tables["train"])
         for table in tables.values():
             for argument, column in (("data.source", source), ("data.target", target)):

@@ -53,3 +53,17 @@ class Recall(DrawnTexts):
         texts.scatter_(1, place, key)
         texts[:, -1] = question
         return texts, torch.tensor([self.length - 1]), key
+
+    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+        """The text, and one token, the key."""
+        question, tokens = self.keys, set(range(self.vocabulary))
+        good = len(given) == self.length and set(given) <= tokens and given[-1] == question
+        if not good or sum(token < question for token in given) != 1:
+            raise ArgumentError(
+                "input",
+                expected=f"{self.length} numbers: one key from 0 to {question - 1}, noise from "
+                f"{question + 1} to {self.vocabulary - 1}, and {question} at the end",
+                got=f"{len(given)} from {min(given)} to {max(given)}, {given[-1]} at the end",
+                remedy="give a text such as were trained on",
+            )
+        return torch.tensor(given), 1

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import OPENED, read_text
+from edgewise.data.reading import OPENED, read_own_text
 from edgewise.data.table import read_table
 from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
 from edgewise.data.text.labelled_sentences import Labelled
@@ -56,7 +56,7 @@ class TagFile(TaggedWords, OwnFiles):
         plain = Path(path.stem if path.suffix.lower() in OPENED else path.name)
         if plain.suffix.lower() in TABLES:
             return self._read_table(path)
-        text = read_text(path)
+        text = read_own_text(path)
         first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
         if len(first.split("\t")) == WIDTH:
             tag: Tag = "upos"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.arguments import check_given
-from edgewise.data.reading import read_text
+from edgewise.data.reading import read_own_text
 from edgewise.data.text.text_stream import TextStream
 
 
@@ -29,6 +29,6 @@ class TextFiles(TextStream):
     def text(self) -> str:
         expected = "text files, separated by commas"
         check_given("data.paths", self.paths, expected, "name them with --data.paths")
-        *others, last = (read_text(Path(path)) for path in self.paths)
+        *others, last = (read_own_text(Path(path)) for path in self.paths)
         # A file whose last line has no end would be glued to the next.
         return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

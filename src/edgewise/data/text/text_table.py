@@ -9,7 +9,7 @@ from typing import NamedTuple
 from edgewise.data.files import unreadable
 from edgewise.data.table import Table, read_table
 from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
-from edgewise.data.text.own_files import OwnFiles, check_filled, without_header
+from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.errors import ArgumentError
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
@@ -120,7 +120,7 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
 
     """
     if columns.given:
-        table = without_header(table, columns.given)
+        table = table.without_header(columns.given)
     texts = table.texts("data.text", columns.text)
     labels = table.texts("data.label", columns.label)
     check_filled(table, (columns.text, columns.label))

@@ -454,7 +454,7 @@ def refusals(
         reasons.append(f"it has no kernels for {problem.dtype}")
     if largest >= LARGEST:
         reasons.append("it counts edges and nodes in 32 bits")
-    if not problem.value_width:
+    if not problem.value_width and problem.operation != "edges":
         reasons.append("values of width 0 have no place in memory")
     if transformed():
         reasons.append("torch.func and forward-mode derivatives do not see into its kernels")

@@ -28,7 +28,7 @@ from edgewise.engines.native.operator import flat, refusals, unflat
 from edgewise.engines.tiles import varlen
 from edgewise.engines.tiles.layout import TileRuns
 from edgewise.engines.tiles.varlen import Sequences
-from edgewise.engines.triton_rows import missing
+from edgewise.engines.triton_rows import MISSING
 from edgewise.ragged import runs_and_positions, starts
 from edgewise.scores import Dot
 
@@ -47,7 +47,7 @@ MOST_VARIANTS = 256
 def refuses(problem: Problem, largest: int) -> list[str]:
     """What keeps it from serving attention over runs of sources."""
     kind = problem.device.type
-    reasons = refusals(problem, largest, device=kind, missing=missing() if kind == "cuda" else "")
+    reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
         reasons.append("FlexAttention drops no weights")
     if problem.bias:

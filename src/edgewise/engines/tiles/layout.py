@@ -138,4 +138,7 @@ class TilesLayout:
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
     """Memory to write to. It is NumPy's: ``torch.jit.trace`` keeps that as it is."""
-    return [torch.from_numpy(np.empty(shape, np.int32)) for shape in shapes]
+    made = []
+    for shape in shapes:
+        made.append(torch.from_numpy(np.empty(shape, np.int32)))
+    return made

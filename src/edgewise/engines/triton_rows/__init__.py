@@ -8,7 +8,7 @@ variable) and ``EDGEWISE_TRITON=1`` (ours) before Python starts. That is for tes
 from __future__ import annotations
 
 import os
-from functools import cache
+from contextlib import suppress
 from importlib import util
 
 import torch
@@ -22,22 +22,25 @@ INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
 """Whether tensors on the CPU are for these kernels."""
 
 
-@cache
-def missing() -> str:
-    """Why the kernels cannot run, and what to do about it; empty if they can."""
-    if util.find_spec("triton") is None:
-        return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
-    return ""
+def _why_missing() -> str:
+    with suppress(ImportError):  # a finder of somebody's may refuse in this way
+        if util.find_spec("triton"):
+            return ""
+    return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
+
+
+MISSING: str = _why_missing()
+"""Why the kernels cannot run, and what to do about it; empty if they can."""
 
 
 def serves(device: torch.device) -> bool:
     """Whether tensors on this device are for these kernels."""
-    return device.type in ("cuda", "cpu" if INTERPRETED else "cuda") and not missing()
+    return device.type in ("cuda", "cpu" if INTERPRETED else "cuda") and not MISSING
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
     """What keeps the kernels from serving a problem in which this is the largest number."""
-    reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=missing())
+    reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:
         reasons.append(f"on a GPU a head may be {MOST_WIDTH} wide, not {widest}")

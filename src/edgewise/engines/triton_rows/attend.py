@@ -21,6 +21,7 @@ from edgewise.engines.triton_rows.launch import Job, Tiles, padded
 from edgewise.engines.triton_rows.layout import Side, classes_of, side_of
 
 SCORES = {"none": 0, "dot": 1, "additive": 2}
+EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
 SHARE = 256
 """Places, at least, over which a program sums the gradient of a projection."""
 MOST_PROGRAMS = 512
@@ -52,7 +53,7 @@ class TritonAttend(RowsAttend):
         job.merge("attend_merge", side, members, call.tiles, call.tiles.blocks)
         if projected:
             sums = job.arguments["sums"].view(*out.shape[:-1], -1)
-            out += torch.einsum("...hf,hdf->...hd", sums, given["edge_value_weight"])
+            out += _product("...hf,hdf->...hd", sums, given["edge_value_weight"])
             results["out"].copy_(out)
 
     def backward(
@@ -70,12 +71,12 @@ class TritonAttend(RowsAttend):
         if "edge_value_features" in given:
             wide = grad_out.to(call.job.accumulator)
             weight = given["edge_value_weight"]
-            call.job.put(projected_grad=torch.einsum("...hd,hdf->...hf", wide, weight).contiguous())
+            call.job.put(projected_grad=_product("...hd,hdf->...hf", wide, weight).contiguous())
         made = call.gradients(needed, one_sided=one_sided(given))
         if "edge_value_weight" in needed:
             sums = call.job.arguments["sums"].view(*out.shape[:-1], -1)
             wide = grad_out.to(call.job.accumulator)
-            made["edge_value_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, sums)
+            made["edge_value_weight"] = _product("...nhd,...nhf->hdf", wide, sums)
         return made
 
 
@@ -131,8 +132,8 @@ class _Call:
         if expanded:
             blocks["BFK"] = 1
         self.tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
-        carries = any(name.startswith("edge_") for name in given)  # a third vector an edge
-        self.backward_tiles = self.tiles.halved if carries else self.tiles
+        plain = EDGE_VECTORS.isdisjoint(given)  # no third vector an edge
+        self.backward_tiles = self.tiles if plain else self.tiles.halved
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
         job.put(scale=given["scale"], slope=given["slope"], DROPOUT=given["dropout"] > 0)
@@ -154,7 +155,7 @@ class _Call:
                 job.array("key_weight", weight.permute(2, 0, 1))
             else:
                 wide = given["query"].to(job.accumulator)
-                job.array("projected_query", torch.einsum("...hd,hdf->...hf", wide, weight))
+                job.array("projected_query", _product("...hd,hdf->...hf", wide, weight))
         if "edge_value_features" in given:
             job.array("value_features", given["edge_value_features"])
         if "score_weight" in given:
@@ -304,11 +305,11 @@ class _Call:
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:
-            back = torch.einsum("...hf,hdf->...hd", grad, weight)
+            back = _product("...hf,hdf->...hd", grad, weight)
             made["query"] = (made["query"] + back).to(query.dtype)
         if "edge_key_weight" in needed:
             wide = query.to(grad.dtype)
-            made["edge_key_weight"] = torch.einsum("...nhd,...nhf->hdf", wide, grad)
+            made["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
 
     def _projection_gradient(self) -> Tensor:
         """Inside an additive score: summed by programs over their places, then over programs."""
@@ -324,6 +325,13 @@ class _Call:
         slots = max(1, tiles.slots // features)
         job.run("projection_gradient", programs * blocks, tiles, E=slots)
         return parts.sum(0).permute(1, 2, 0)
+
+
+def _product(equation: str, *operands: Tensor) -> Tensor:
+    """``torch.einsum`` in the type of its operands, which ``torch.autocast`` would round."""
+    with torch.autocast(operands[0].device.type, enabled=False):
+        product: Tensor = torch.einsum(equation, *operands)
+    return product
 
 
 triton_rows_attend = TritonAttend()

@@ -80,6 +80,18 @@ def _gathered(x, node, live, stride, inner, inside, ACC: tl.constexpr):
 
 
 @triton.jit
+def _carried(
+    x, node, stride, edge_vector, start, number, live, inner, inside, SIZE: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """The vectors of these nodes, and what their edges add to them ``[R, E, BH, BD]``."""
+    carried = _gathered(x, node, live, stride, inner, inside, ACC)
+    if edge_vector is not None:
+        carried += _gathered(edge_vector + start * SIZE, number, live, SIZE, inner, inside, ACC)
+    return carried
+
+
+@triton.jit
 def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.constexpr):
     """Features of edges ``[R, E, BF]``."""
     column = tl.arange(0, BF)
@@ -178,6 +190,38 @@ def _expanded(
     return z
 
 
+@triton.jit
+def _score_vector(weight, inner, inside, ACC: tl.constexpr):
+    """The vector of an additive score ``[BH, BD]``, ones where it has none."""
+    if weight is None:
+        return inside.to(ACC)
+    else:
+        return tl.load(weight + inner, mask=inside, other=0).to(ACC)
+
+
+@triton.jit
+def _scores(
+    own, other, x, projected, a, features, weight, number, live, inner, inside, scale, slope,
+    SCORE: tl.constexpr, ACTIVATION: tl.constexpr, F: tl.constexpr, SIZE: tl.constexpr,
+):
+    """Scores ``[R, E, BH]`` before gain and bias, in every pass, and what they were made from.
+
+    ``own [R, BH, BD]`` is of a row and ``other [R, E, BH, BD]`` of the ends of its edges. Features
+    of edges are ``x`` times the row's ``projected`` in a dot product, and are expanded in an
+    additive score. What these were made from, for gradients, is ``other``; or what is activated.
+    """
+    if SCORE == 1:
+        s = tl.sum(own[:, None] * other, axis=3)
+        if projected is not None:
+            s += tl.sum(x[:, :, None, :] * projected[:, None], axis=3)
+        return s * scale, other
+    else:
+        z = own[:, None] + other
+        if weight is not None:
+            z = _expanded(z, features, weight, number, live, inner, inside, F, SIZE)
+        return tl.sum(a[None, None] * _activated(z, slope, ACTIVATION), axis=3), z
+
+
 # ---- attention, forward ----
 
 
@@ -209,8 +253,10 @@ def attend_forward(
     inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
     inner_fk, inside_fk = _inner(heads, H, FK, BH, BFK)
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
-    slope_ = tl.full((), slope, ACC)
+    slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
     bias_start, gain_start = member * bias_batch, member * gain_batch
+    a = _score_vector(score_weight, inner, inside, ACC)
+    pq = None
     if SCORE != 0:
         q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
                  inside, ACC)
@@ -218,11 +264,6 @@ def attend_forward(
     if projected_query is not None:
         pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
                   inside_fk, ACC)
-    if SCORE == 2:
-        if score_weight is not None:
-            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
-        else:
-            a = inside.to(ACC)
     if out is not None:
         values = value + member * (value_batch * ALIGN)
         most = tl.full((R, BH), float("-inf"), ACC)
@@ -239,22 +280,13 @@ def attend_forward(
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
         else:
-            k = _gathered(keys, node, live, key_node * ALIGN, inner, inside, ACC)
-            if edge_key is not None:
-                k += _gathered(edge_key + member * edge_key_batch * (H * D), number, live, H * D,
-                               inner, inside, ACC)
-            if SCORE == 1:
-                s = tl.sum(q[:, None] * k, axis=3)
-                if projected_query is not None:
-                    x = _features(key_features, number, live, FK, BFK, ACC)
-                    s += tl.sum(x[:, :, None, :] * pq[:, None], axis=3)
-                s *= tl.full((), scale, ACC)
-            else:
-                z = q[:, None] + k
-                if key_weight is not None:
-                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
-                                  H * D)
-                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            k = _carried(keys, node, key_node * ALIGN, edge_key, member * edge_key_batch, number,
+                         live, inner, inside, H * D, ACC)
+            xk = None
+            if projected_query is not None:
+                xk = _features(key_features, number, live, FK, BFK, ACC)
+            s, _made_from = _scores(q, k, xk, pq, a, key_features, key_weight, number, live, inner,
+                                    inside, scale_, slope_, SCORE, ACTIVATION, FK, H * D)
             if gain is not None:
                 s *= _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
         if bias is not None:
@@ -275,10 +307,8 @@ def attend_forward(
             if DROPOUT:
                 w *= _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
                            ACC)
-            v = _gathered(values, node, live, value_node * ALIGN, inner_v, inside_v, ACC)
-            if edge_value is not None:
-                v += _gathered(edge_value + member * edge_value_batch * (H * DV), number, live,
-                               H * DV, inner_v, inside_v, ACC)
+            v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
+                         number, live, inner_v, inside_v, H * DV, ACC)
             result = result * before[:, :, None] + tl.sum(w[:, :, :, None] * v, axis=1)
             if value_features is not None:
                 x = _features(value_features, number, live, FV, BFV, ACC)
@@ -451,6 +481,8 @@ def attend_backward_rows(
     bias_start, gain_start = member * bias_batch, member * gain_batch
     # Copies of the gradients of features: a member and a block of heads each has one.
     copy = (member * ((H + BH - 1) // BH) + heads) * edges
+    a = _score_vector(score_weight, inner, inside, ACC)
+    pq = None
     if SCORE != 0:
         q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
                  inside, ACC)
@@ -460,11 +492,6 @@ def attend_backward_rows(
         pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
                   inside_fk, ACC)
         result_fk = tl.zeros((R, BH, BFK), ACC)
-    if SCORE == 2:
-        if score_weight is not None:
-            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
-        else:
-            a = inside.to(ACC)
     if grad_score_weight is not None:
         result_a = tl.zeros((R, BH, BD), ACC)
     if given is None:
@@ -496,22 +523,13 @@ def attend_backward_rows(
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
         else:
-            k = _gathered(keys, node, live, key_node * ALIGN, inner, inside, ACC)
-            if edge_key is not None:
-                k += _gathered(edge_key + member * edge_key_batch * (H * D), number, live, H * D,
-                               inner, inside, ACC)
-            if SCORE == 1:
-                s = tl.sum(q[:, None] * k, axis=3)
-                if projected_query is not None:
-                    xk = _features(key_features, number, live, FK, BFK, ACC)
-                    s += tl.sum(xk[:, :, None, :] * pq[:, None], axis=3)
-                s *= scale_
-            else:
-                z = q[:, None] + k
-                if key_weight is not None:
-                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
-                                  H * D)
-                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            k = _carried(keys, node, key_node * ALIGN, edge_key, member * edge_key_batch, number,
+                         live, inner, inside, H * D, ACC)
+            xk = None
+            if projected_query is not None:
+                xk = _features(key_features, number, live, FK, BFK, ACC)
+            s, z = _scores(q, k, xk, pq, a, key_features, key_weight, number, live, inner, inside,
+                           scale_, slope_, SCORE, ACTIVATION, FK, H * D)
             raw = s
             if gain is not None:
                 by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
@@ -523,10 +541,8 @@ def attend_backward_rows(
             if bias is not None:
                 s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
             p = tl.where(mine, tl.exp(s - most[:, None]) * inverse[:, None], 0.0)
-            v = _gathered(values, node, live, value_node * ALIGN, inner_v, inside_v, ACC)
-            if edge_value is not None:
-                v += _gathered(edge_value + member * edge_value_batch * (H * DV), number, live,
-                               H * DV, inner_v, inside_v, ACC)
+            v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
+                         number, live, inner_v, inside_v, H * DV, ACC)
             dw = tl.sum(g[:, None] * v, axis=3)
             if projected_grad is not None:
                 xv = _features(value_features, number, live, FV, BFV, ACC)
@@ -568,7 +584,7 @@ def attend_backward_rows(
             stored = live[:, :, None, None] & inside[None, None]
             if SCORE == 1:
                 ds *= scale_
-                result += tl.sum(ds[:, :, :, None] * k, axis=1)
+                result += tl.sum(ds[:, :, :, None] * z, axis=1)
                 if grad_edge_key is not None:
                     tl.store(grad_edge_key + at, ds[:, :, :, None] * q[:, None], mask=stored)
                 if projected_query is not None:
@@ -642,11 +658,7 @@ def attend_backward_columns(
         queries = query + member * (query_batch * ALIGN)
         k = _own(key + member * (key_batch * ALIGN), row, known, key_node * ALIGN, inner, inside,
                  ACC)
-    if SCORE == 2:
-        if score_weight is not None:
-            a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
-        else:
-            a = inside.to(ACC)
+    a = _score_vector(score_weight, inner, inside, ACC)
     if grad_out is not None:
         grads = grad_out + member * (grad_batch * ALIGN)
         v = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner_v,
@@ -662,15 +674,13 @@ def attend_backward_columns(
         number = tl.load(edge + place, mask=live, other=0)
         mine = live[:, :, None] & (head < H)[None, None]
         if SCORE != 0:
-            q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
-            if SCORE == 2:
-                z = k[:, None] + q
-                if edge_key is not None:
-                    z += _gathered(edge_key + member * edge_key_batch * (H * D), number, live,
-                                   H * D, inner, inside, ACC)
-                if key_weight is not None:
-                    z = _expanded(z, key_features, key_weight, number, live, inner, inside, FK,
-                                  H * D)
+            if SCORE == 1:  # whose keys of edges are in ``edge_grad``
+                q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
+            else:
+                q = _carried(queries, node, query_node * ALIGN, edge_key, member * edge_key_batch,
+                             number, live, inner, inside, H * D, ACC)
+            raw, z = _scores(k, q, None, None, a, key_features, key_weight, number, live, inner,
+                             inside, scale_, slope_, SCORE, ACTIVATION, FK, H * D)
         if grad_out is not None:
             g = _gathered(grads, node, live, grad_node * ALIGN, inner_v, inside_v, ACC)
         if edge_grad is not None or edge_weight is not None:
@@ -681,12 +691,7 @@ def attend_backward_columns(
                 w = tl.load(edge_weight + at, mask=mine, other=0)
         else:
             # ---- weights again, seen from the source ----
-            if SCORE == 0:
-                s = tl.zeros((R, E, BH), ACC)
-            elif SCORE == 1:
-                s = tl.sum(k[:, None] * q, axis=3) * scale_
-            else:
-                s = tl.sum(a[None, None] * _activated(z, slope_, ACTIVATION), axis=3)
+            s = tl.zeros((R, E, BH), ACC) if SCORE == 0 else raw
             if SCORE != 0 and gain is not None:
                 by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
                 s *= by
@@ -711,7 +716,7 @@ def attend_backward_columns(
                 w *= kept
         if grad_key is not None:
             if SCORE == 1:
-                result += tl.sum((ds * scale_)[:, :, :, None] * q, axis=1)
+                result += tl.sum((ds * scale_)[:, :, :, None] * z, axis=1)
             else:
                 dz = ds[:, :, :, None] * (a[None, None] * _steepness(z, slope_, ACTIVATION))
                 result += tl.sum(dz, axis=1)
@@ -749,9 +754,7 @@ def projection_gradient(
     f = first_f + tl.arange(0, BF)
     inner, inside = _inner(heads, H, D, BH, BD)
     slope_ = tl.full((), slope, ACC)
-    a = inside.to(ACC)
-    if score_weight is not None:
-        a = tl.load(score_weight + inner, mask=inside, other=0).to(ACC)
+    a = _score_vector(score_weight, inner, inside, ACC)
     result = tl.zeros((BF, BH, BD), ACC)
     for first in range(0, share, E):
         place = block.to(tl.int64) * share + first + tl.arange(0, E)

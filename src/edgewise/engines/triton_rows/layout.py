@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from edgewise.engines.native.operator import BAD_CLASS, LARGEST
 from edgewise.engines.rows.layout import RowsLayout, Sides, SortedEdges, bad_layout, too_large
 from edgewise.errors import ArgumentError
-from edgewise.modes import outside_modes
+from edgewise.modes import kept_on
 
 SHORT = 8
 """Edges of a row that shares its program with others."""
@@ -130,7 +130,7 @@ class TritonLayout(RowsLayout):
             raise too_large(rows, columns, row.numel())
         if torch.compiler.is_compiling():
             return sort_edges(row, column, rows)
-        with outside_modes():  # as a layout keeps what is made here
+        with kept_on(row.device):
             return Side(sort_edges(row, column, rows), columns)
 
 
@@ -158,7 +158,7 @@ def classes_of(index: Tensor, classes: int) -> Side:
     stamp = _stamp([index], classes)
     known: tuple[object, Side] | None = _KNOWN.get(index)
     if known is None or known[0] != stamp:
-        with outside_modes():
+        with kept_on(index.device):
             edge = torch.arange(len(index), device=index.device)
             tensors = sort_edges(index.long(), edge, classes)
             try:
@@ -172,7 +172,7 @@ def _remembered(tensors: list[Tensor], columns: int) -> Side:
     stamp = _stamp(tensors, columns)
     known: tuple[object, Side] | None = _KNOWN.get(tensors[0])
     if known is None or known[0] != stamp:
-        with outside_modes():
+        with kept_on(tensors[0].device):
             known = _KNOWN[tensors[0]] = stamp, Side(tensors, columns)
     return known[1]
 

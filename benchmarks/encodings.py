@@ -1,0 +1,99 @@
+"""How long the places of nodes take to compute: all codes of ZINC's 12,000 molecules.
+
+    EDGEWISE_DATA=<folder> python -m benchmarks.encodings [--threads 2] [--json FILE]
+
+Each encoding of nodes and pairs as training computes it before the first epoch, into an empty
+cache: some hundred molecules at a time, kept as a file. Besides, what a model asks for with other
+arguments or not at all: edges along shortest paths, resistances, intimacy, distance encoding from
+the first atom of each molecule (which is of one graph a call).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from edgewise import data, encodings
+from edgewise.data.codes import Codes
+from edgewise.data.packed import PackedGraphs
+from edgewise.graphs import Graph
+
+WIDTH, HEADS, AT_ONCE = 64, 8, 500
+
+
+def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
+    """The first ``count`` graphs."""
+    nodes, edges = int(graphs.node_start[count]), int(graphs.edge_start[count])
+    return PackedGraphs(
+        graphs.x[:nodes],
+        graphs.edge_index[:, :edges],
+        graphs.edges[:edges],
+        graphs.node_start[: count + 1],
+        graphs.edge_start[: count + 1],
+    )
+
+
+def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
+    """The encodings whose codes are kept with the data."""
+    made: dict[str, Any] = {name: kind(WIDTH) for name, kind in encodings.OF_NODES.items()}
+    made |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
+    made["path_edges"] = encodings.PathEdges(3, HEADS)
+    return {
+        name: lambda e=encoding: Codes(graphs).prepare({"codes": e})
+        for name, encoding in made.items()
+    }
+
+
+def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
+    """What is computed of a batch of graphs."""
+
+    def chunks(at_once: int) -> Iterator[Graph]:
+        for which in torch.arange(len(graphs)).split(at_once):
+            yield graphs.take(which)[1]
+
+    first = torch.tensor([0])
+    return {
+        "resistance": lambda: [encodings.resistance_distances(g) for g in chunks(AT_ONCE)],
+        "intimacy": lambda: [encodings.intimate_nodes(g, 7) for g in chunks(AT_ONCE)],
+        "distance encoding": lambda: [
+            encodings.distance_encoding(g, first, 5, walk=4) for g in chunks(1)
+        ],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--molecules", type=int, default=12_000, help="how many, from the first")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    codes = data.zinc().load().codes
+    assert codes is not None
+    graphs = cut(codes.graphs, arguments.molecules)
+    print(f"{len(graphs)} molecules, {arguments.threads} threads")
+    found = {}
+    with TemporaryDirectory() as cache:
+        os.environ["EDGEWISE_CACHE"] = cache
+        for name, run in (kept(graphs) | others(graphs)).items():
+            began = time.perf_counter(), time.process_time()
+            run()
+            wall, spent = time.perf_counter() - began[0], time.process_time() - began[1]
+            found[name] = {"seconds": wall, "cpu_seconds": spent}
+            print(f"{name:20} {wall:6.1f} s, {spent:6.1f} s of processors", flush=True)
+    wall, spent = (sum(one[key] for one in found.values()) for key in ("seconds", "cpu_seconds"))
+    print(f"{'all':20} {wall:6.1f} s, {spent:6.1f} s of processors")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

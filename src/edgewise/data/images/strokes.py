@@ -1,0 +1,100 @@
+"""What a pen drew: strokes of points, and the simplified form in which Quick, Draw! publishes them.
+
+Source: https://github.com/googlecreativelab/quickdraw-dataset, which says how that form is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgewise.errors import ArgumentError
+
+SIDE = 255  # the longer side of a drawing in that form
+WITHIN = 2.0  # how far a point that is left out may lie from the line without it
+
+Stroke = tuple[list[int], list[int]]
+"""The x and the y of each point; y grows downwards."""
+Points = NDArray[np.float64]
+"""``[n, 2]``."""
+
+
+def read_strokes(drawing: Any) -> list[Stroke]:
+    """The strokes of a drawing in the simplified form, into which any other is brought.
+
+    A drawing is in that form where it has whole numbers from 0 to 255, and no times.
+
+    Args:
+        drawing: strokes, each a list of x and one of y, and perhaps one of times.
+
+    Raises:
+        ArgumentError: it is none.
+
+    """
+    try:
+        strokes = [(np.array(s[0], np.float64), np.array(s[1], np.float64)) for s in drawing]
+        timed = any(len(s) > 2 for s in drawing)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise _no_drawing(repr(drawing)[:60]) from error
+    if not strokes:
+        raise _no_drawing("no stroke")
+    for xs, ys in strokes:
+        if xs.ndim != 1 or xs.shape != ys.shape or not len(xs):
+            raise _no_drawing("a stroke with other numbers of x and y, or none")
+    points = [np.stack(stroke, 1) for stroke in strokes]
+    everything = np.concatenate(points)
+    if not np.isfinite(everything).all():
+        raise _no_drawing("NaN or infinity in a stroke")
+    whole = (everything == everything.round()).all()
+    if timed or not whole or everything.min() < 0 or everything.max() > SIDE:
+        points = simplified(points)
+    return [(s[:, 0].astype(int).tolist(), s[:, 1].astype(int).tolist()) for s in points]
+
+
+def _no_drawing(got: str) -> ArgumentError:
+    return ArgumentError(
+        "drawing",
+        expected="strokes, each a list of x and one of as many y",
+        got=got,
+        remedy="give for example [[[0, 90, 90], [0, 0, 60]], [[20, 40], [30, 30]]]",
+    )
+
+
+def simplified(strokes: Sequence[Points]) -> list[Points]:
+    """The drawing moved to the corner, scaled until its longer side is 255, and straightened."""
+    everything = np.concatenate(strokes)
+    corner = everything.min(0)
+    size = float((everything.max(0) - corner).max())
+    scale = SIDE / size if size else 1.0
+    return [straightened((stroke - corner) * scale).round() for stroke in strokes]
+
+
+def straightened(points: Points) -> Points:
+    """The ends of a stroke, and what lies more than ``WITHIN`` off the lines between those kept.
+
+    Papers: Ramer, 1972; Douglas and Peucker, 1973.
+    """
+    kept = {0, len(points) - 1}
+    asked = [(0, len(points) - 1)]
+    while asked:
+        first, last = asked.pop()
+        if last - first < 2:
+            continue
+        away = _distances(points[first + 1 : last], points[first], points[last])
+        if away.max() > WITHIN:
+            farthest = first + 1 + int(away.argmax())
+            kept.add(farthest)
+            asked += [(first, farthest), (farthest, last)]
+    return points[sorted(kept)]
+
+
+def _distances(points: Points, start: Points, end: Points) -> Points:
+    """Of points ``[n, 2]`` from the line through two others; from the one where both are one."""
+    along, off = end - start, points - start
+    length = float(np.hypot(along[0], along[1]))
+    if not length:
+        return np.asarray(np.hypot(off[:, 0], off[:, 1]))
+    return np.asarray(np.abs(off[:, 0] * along[1] - off[:, 1] * along[0]) / length)

@@ -1,0 +1,67 @@
+"""What follows in a text of symbols, of the kind that a model was shown what it can reach on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.data.text.drawn_texts import DrawnTexts
+from edgewise.errors import ArgumentError
+from edgewise.inference.predictor import Answer
+from edgewise.inference.texts import OfTexts
+from edgewise.layers import Tokens
+from edgewise.tasks import MaskedLanguageModeling
+
+
+class DrawnTextAnswers(OfTexts):
+    """The word said again, or the key that was given: as the data's ``asked`` says.
+
+    An answer has the likeliest token after the text, then the likeliest after that, and so on, and
+    the probability of all of them in the model: the product of theirs.
+    """
+
+    data, task, input = DrawnTexts, MaskedLanguageModeling, "a text of symbols as numbers"
+
+    def prepare(self, value: Any) -> tuple[Tensor, int]:
+        """The text, and how many tokens are to follow."""
+        data = self.recipe.data
+        assert isinstance(data, DrawnTexts)
+        if isinstance(value, str):
+            value = re.split(r"[\s,;]+", value.strip())
+        try:
+            numbers = [int(str(one)) for one in value]
+        except (ValueError, TypeError):
+            numbers = []
+        if not numbers:
+            raise ArgumentError(
+                "input",
+                expected=f"{self.input}, such as 3 1 2",
+                got=repr(value)[:60],
+                remedy="write whole numbers with spaces between them",
+            )
+        return data.asked(numbers)
+
+    def answer(self, examples: list[tuple[Tensor, int]]) -> list[Answer]:
+        longest = self.fitted.model_arguments["longest"]
+        text = torch.stack([given for given, _ in examples])
+        first = text.shape[1]
+        before = torch.arange(len(text)) * longest - 1  # the last place of the row before
+        chance = torch.ones(len(text))
+        for _ in range(examples[0][1]):
+            # Of its full length, by which models place and hash; none of them reads what follows.
+            whole = F.pad(text, (0, longest - text.shape[1]))
+            scores = self.model(Tokens(whole), before + text.shape[1]).softmax(-1)
+            best = scores.max(-1)
+            chance = chance * best.values
+            text = torch.cat([text, best.indices[:, None]], 1)
+        found = zip(text[:, first:].tolist(), chance.tolist(), strict=True)
+        return [
+            {"answer": " ".join(map(str, tokens)), "probability": each} for tokens, each in found
+        ]
+
+    def show(self, value: Any) -> str:
+        return value if isinstance(value, str) else " ".join(map(str, value))

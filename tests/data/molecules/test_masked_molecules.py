@@ -1,0 +1,113 @@
+"""What of molecules is hidden, that it cannot be seen, and that it is what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import data
+from edgewise.data.molecules.chem import molecule_graph, parse
+from edgewise.data.molecules.masked_molecules import ATOM_KINDS, HiddenParts, chosen
+from tests.errors import refused
+from tests.unlabelled import SMILES, write_molecules
+
+pytest.importorskip("rdkit")
+
+
+@pytest.fixture
+def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    return write_molecules(tmp_path)
+
+
+def first_batch(part: str, share: float = 0.3) -> HiddenParts:
+    splits = data.masked_molecules(share=share, batch_size=len(SMILES)).load()
+    batch = next(iter(splits.loaders(0)[part]))
+    assert isinstance(batch, HiddenParts)
+    return batch
+
+
+@pytest.mark.usefixtures("raw")
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_what_is_hidden_is_what_is_asked(part: str) -> None:
+    batch = first_batch(part)
+    x, graph = batch.inputs
+    edges = batch.keywords["edge_attr"]
+    whole = [molecule_graph(parse(text)) for text in SMILES]
+    atoms, bonds = (torch.cat([one[i] for one in whole]) for i in (0, 2))
+    assert batch.select is not None
+    hidden = torch.zeros(len(x), dtype=torch.bool)
+    own = batch.select[batch.select < len(x)]
+    assert batch.select[len(own) :].tolist() == [len(x) + i for i in range(batch.bonds.shape[1])]
+    hidden[own] = True
+    assert not x[hidden].any()
+    assert torch.equal(x[~hidden], atoms[~hidden])
+    ends = set(map(tuple, batch.bonds.T.tolist()))
+    both = ends | {(target, source) for source, target in ends}
+    covered = torch.tensor([tuple(pair) in both for pair in graph.edge_index.T.tolist()])
+    assert not edges[covered].any()
+    assert torch.equal(edges[~covered], bonds[~covered])
+
+    sizes = torch.tensor([len(one[0]) for one in whole])
+    asked = torch.bincount(torch.arange(len(sizes)).repeat_interleave(sizes)[hidden])
+    assert asked.tolist() == (0.3 * sizes).ceil().long().tolist()
+    elements = atoms[own, :ATOM_KINDS].argmax(1)
+    assert batch.target[: len(elements)].tolist() == elements.tolist()
+    kinds = {
+        tuple(end): int(of[:4].argmax())
+        for end, of in zip(graph.edge_index.T.tolist(), bonds, strict=True)
+    }
+    expected = [ATOM_KINDS + kinds[end] for end in map(tuple, batch.bonds.T.tolist())]
+    assert batch.target[len(elements) :].tolist() == expected
+
+
+@pytest.mark.usefixtures("raw")
+def test_an_atom_is_scored_by_its_own_output_and_a_bond_by_both_ends() -> None:
+    batch = first_batch("val")
+    assert batch.select is not None
+    out = torch.randn(len(batch.inputs[0]), ATOM_KINDS + 4)
+    scores = batch.counted(out)
+    n = len(batch.select) - batch.bonds.shape[1]
+    assert torch.equal(scores[:n, :ATOM_KINDS], out[batch.select[:n], :ATOM_KINDS])
+    source, target = batch.bonds
+    assert torch.equal(scores[n:, ATOM_KINDS:], (out[source] + out[target])[:, ATOM_KINDS:])
+    assert (scores[:n, ATOM_KINDS:] == -torch.inf).all()
+    assert (scores[n:, :ATOM_KINDS] == -torch.inf).all()
+    nothing = replace(batch, target=batch.target[:0], select=batch.select[:0])
+    assert nothing.counted(out).shape == (0, ATOM_KINDS + 4)  # of a process without examples
+
+
+@pytest.mark.usefixtures("raw")
+def test_tests_hide_the_same_whatever_else_is_in_the_batch_and_training_other_parts() -> None:
+    splits = data.masked_molecules(share=0.5).load()
+    every = splits.test.make(torch.arange(len(SMILES)))
+    alone = splits.test.make(torch.tensor([5]))
+    n = sum(parse(text).GetNumAtoms() for text in SMILES[:5])
+    assert torch.equal(alone.inputs[0], every.inputs[0][n : n + len(alone.inputs[0])])
+    loader = splits.loaders(0)["train"]
+    first = next(iter(loader)).inputs[0]
+    loader.set_epoch(1)
+    assert not torch.equal(next(iter(loader)).inputs[0], first)
+    assert not torch.equal(splits.val.make(torch.arange(7)).inputs[0], every.inputs[0])
+
+
+def test_of_each_group_a_share_is_chosen() -> None:
+    counts = torch.tensor([5, 0, 20, 1])
+    found = [chosen(counts, 0.15, torch.Generator().manual_seed(s)) for s in range(200)]
+    for one in found:
+        assert [int(part.sum()) for part in one.split(counts.tolist())] == [1, 0, 3, 1]
+    often = torch.stack(found).float().mean(0)[5:25]
+    assert often.min() > 0.05  # 0.15 ± 0.025 of 200 draws: none is left out
+    assert often.max() < 0.25
+
+
+def test_what_is_refused(raw: Path) -> None:
+    with refused("data.share", expected="above 0", got="0", remedy="0.15"):
+        data.masked_molecules(share=0.0)
+    path = raw / "val.csv"
+    path.write_text("smiles,y\nCCO,0\nC(,0\n")
+    with refused(str(path), expected="column smiles", got="line 3", remedy="correct"):
+        data.masked_molecules().load()
