@@ -9,8 +9,8 @@ beside the same numbers written out for all pairs, each with the gradient of its
 heads, each for four of the queries, beside ``enable_gqa``. ``--lists`` shows what lists of runs
 cost beside a plain window: time, operations a second, and time a pair, at several lengths.
 
-Outputs and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians of each
-round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a machine
+Outputs and gradients are compared first. Then both take turns; the figures are theirs / ours by
+the medians of each round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a machine
 that does nothing else.
 """
 
