@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from edgewise.data.text.conllu import blocks, read_conllu, words_of
 from edgewise.data.text.ewt_trees import EWTTrees, Sentence, forest, sentence
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import is_table
+from edgewise.inference.rows import is_table, read_json
 from edgewise.tasks import Classification
 
 INPUT = "input"
@@ -93,8 +92,8 @@ class TreeLabels(Predictor):
 def _object(value: Any, what: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
+            value = read_json(value)
+        except ValueError:
             value = value[:60]
     if not isinstance(value, Mapping):
         raise _strange(what, value)
