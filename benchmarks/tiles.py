@@ -7,10 +7,10 @@ Causal and complete graphs of several lengths, a packed batch beside the padded 
 Longformer's and BigBird's graphs beside a mask; T5's bias by distance and Swin's by 2-D offset
 beside the same numbers written out for all pairs, each with the gradient of its table; keys of two
 heads, each for four of the queries, beside ``enable_gqa``. ``--lists`` shows what lists of runs
-cost beside a plain window: time, operations a second, and time a pair, at several lengths.
-
-Outputs and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians of each
-round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a machine
+cost beside a plain window: time, operations a second, and time a pair, at several lengths. Outputs
+and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians
+of each round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a
+machine
 that does nothing else.
 """
 

@@ -148,7 +148,7 @@ class OffsetBias(TableBias):
         object.__setattr__(self, "table", table)
 
     @property
-    def index(self) -> Tensor:  # type: ignore[override]
+    def index(self) -> Tensor:
         """``[E]``, the class of each edge; made when somebody asks for it."""
         return self.offsets.index
 

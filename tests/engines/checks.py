@@ -283,7 +283,10 @@ def _judge_conservation(
     sizes = Bounded.of(np.abs(grad.value), rounding).sum(-3, keepdims=True).of_groups(heads)
     size = sizes.to_shape(shape).value
     logs = np.where(wanted.read, np.abs(wanted.lse.value), 0).max(initial=0)
-    sources = np.sqrt(max(gradient.shape[-3], len(wanted.call.source))) + 2
+    # Roundings of different numbers add up as a random walk does, those of equal ones in a line.
+    pairs = np.stack([wanted.call.source, wanted.call.target])
+    alike = np.unique(pairs, axis=1, return_counts=True)[1].max(initial=1)
+    sources = np.sqrt(max(gradient.shape[-3], pairs.shape[1])) + 1 + alike
     times = sources + min(logs, 100.0)
     loose = times * rounding.unit * size + sources**2 * rounding.tiny
     total = _exact(gradient).sum(-3, keepdims=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, for_each_query
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import flat, refusals, unflat
 from edgewise.engines.tiles import varlen
@@ -221,6 +221,7 @@ def flex_attend(
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
     query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))
     if layout.sequences is not None and not with_lse and varlen.takes(query, value):
+        key, value = for_each_query(query, key), for_each_query(query, value)
         return unflat(varlen.attend(query, key, value, layout.sequences, scale), batch), None
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
     given = [_heads_first(x.resolve_neg()) for x in nodes]
@@ -256,7 +257,13 @@ def _attention(
 
     aux = AuxRequest(lse=with_lse)
     out, others = flex_attention(
-        nodes[0], nodes[1], nodes[2], block_mask=mask, scale=scale, return_aux=aux
+        nodes[0],
+        nodes[1],
+        nodes[2],
+        block_mask=mask,
+        scale=scale,
+        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],  # groups of heads share a key
+        return_aux=aux,
     )
     return out, others.lse
 
