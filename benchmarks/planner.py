@@ -94,6 +94,13 @@ class Task:
             classes = torch.arange(graph.num_edges, device=device) % 32
             options["bias"] = ew.TableBias(classes, table)
             leaves.append(table)
+        elif self.term == "offset":
+            table = torch.randn(32, heads, device=device)
+            place = torch.arange(nodes, device=device)
+            classes = torch.arange(2 * nodes - 1, device=device) % 32
+            offsets = ew.Offsets(place - (nodes - 1), place, classes, graph)
+            options["bias"] = ew.OffsetBias(offsets, table)
+            leaves.append(table)
         elif self.term == "additive":
             weight = torch.randn(heads, width, device=device)
             options["score"] = ew.Additive(weight=weight)
@@ -172,7 +179,7 @@ def tasks(device: str, only: str, *, quick: bool) -> Iterator[Task]:
             continue
         packed = graphs.batch(pattern, PACKED[kind](nodes)) if kind in PACKED else pattern
         graph = packed.bind(nodes).to(device)
-        for (heads, width), term in itertools.product(HEADS, ("plain", "lse")):
+        for (heads, width), term in itertools.product(HEADS, ("plain", "lse", "offset")):
             name = f"{nodes:5} {kind} {heads}x{width:<3} {term}"
             if nodes * nodes * heads * width < MOST_ELEMENTS and only in name:
                 yield Task(name, graph, heads, width, term)

@@ -1,13 +1,16 @@
 """Attention over runs of sources beside ``scaled_dot_product_attention``, side by side.
 
-    python benchmarks/tiles.py [--rounds N] [--threads N]
+    python benchmarks/tiles.py [--rounds N] [--threads N] [--only WORD]
     python benchmarks/tiles.py --lists [--lengths 4096 16384 65536]
 
 Causal and complete graphs of several lengths, a packed batch beside the padded one, and windows,
-Longformer's and BigBird's graphs beside a mask. ``--lists`` shows what lists of runs cost beside a
-plain window: time, operations a second, and time a pair, at several lengths. Outputs and gradients
-are compared first. Then both take turns; the figures are theirs / ours by the medians of each
-round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a machine
+Longformer's and BigBird's graphs beside a mask; T5's bias by distance and Swin's by 2-D offset
+beside the same numbers written out for all pairs, each with the gradient of its table; keys of two
+heads, each for four of the queries, beside ``enable_gqa``. ``--lists`` shows what lists of runs
+cost beside a plain window: time, operations a second, and time a pair, at several lengths. Outputs
+and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians
+of each round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a
+machine
 that does nothing else.
 """
 
@@ -25,6 +28,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.encodings import Buckets
+from edgewise.models.swin import ShiftedWindows
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -37,6 +42,8 @@ class Problem:
     shape: tuple[int, int, int, int]
     ours: Run
     theirs: Run
+    leaves: tuple[Tensor, ...] = ()  # what else has a gradient
+    key_heads: int = 0  # of key and value, if fewer
 
 
 WINDOW = graphs.window(256)
@@ -80,6 +87,53 @@ def packed(sizes: list[int]) -> tuple[Run, Run]:
     return ours, lambda *nodes: whole(*nodes)[real]
 
 
+def with_buckets(tokens: int, heads: int) -> Problem:
+    """T5's bias on all pairs; PyTorch is given it as the numbers of all pairs."""
+    graph = graphs.complete().bind(tokens)
+    encoding = Buckets(heads)
+    behind = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    classes = encoding.bucket(behind)
+
+    def ours(*nodes: Tensor) -> Tensor:
+        return ew.attend(*nodes, graph, engine="tiles", **encoding(graph))
+
+    def theirs(*nodes: Tensor) -> Tensor:
+        return fused(encoding.table[classes].permute(2, 0, 1)[None])(*nodes)
+
+    return Problem("T5's bias", (1, tokens, heads, 64), ours, theirs, (encoding.table,))
+
+
+def in_windows(images: int, side: int, heads: int) -> Problem:
+    """Swin's windows of 7 × 7 patches, packed; PyTorch has each window as a member of the batch."""
+    windows = ShiftedWindows(side, side, 7, shifted=False)
+    table = (0.02 * torch.randn(13 * 13, heads)).requires_grad_()
+    place = torch.stack([torch.arange(49) // 7, torch.arange(49) % 7])
+    apart = place[:, :, None] - place[:, None] + 6
+    classes = apart[0] * 13 + apart[1]
+
+    def ours(*nodes: Tensor) -> Tensor:
+        bias = ew.OffsetBias(windows.offsets, table)
+        return ew.attend(*nodes, windows.offsets.graph, bias=bias, engine="tiles")
+
+    def theirs(*nodes: Tensor) -> Tensor:
+        split = [x.reshape(-1, 49, heads, 32) for x in nodes]
+        out = fused(table[classes].permute(2, 0, 1)[None])(*split)
+        return out.reshape(nodes[0].shape)
+
+    return Problem("Swin's windows", (images, side * side, heads, 32), ours, theirs, (table,))
+
+
+def grouped(tokens: int) -> Problem:
+    """Eight heads of queries on two of keys, on the past, as in Llama."""
+
+    def theirs(*nodes: Tensor) -> Tensor:
+        query, key, value = (x.transpose(1, 2) for x in nodes)
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2)
+
+    return Problem("grouped heads", (1, tokens, 8, 64), ours_on(graphs.causal()), theirs, (), 2)
+
+
 def problems() -> Iterator[Problem]:
     shapes = [(64, 32, 4, 32), (12, 64, 4, 32), (32, 128, 4, 64), (4, 512, 8, 64), (1, 2048, 4, 64)]
     for shape in shapes:
@@ -89,6 +143,10 @@ def problems() -> Iterator[Problem]:
     generator = torch.Generator().manual_seed(0)
     sizes = torch.randint(5, 65, (64,), generator=generator).tolist()
     yield Problem("packed, 5 to 64 long", (64, max(sizes), 4, 64), *packed(sizes))
+    yield with_buckets(512, 12)
+    yield with_buckets(2048, 12)
+    yield in_windows(4, 56, 3)
+    yield grouped(2048)
     for n in (1024, 8192):
         window = graphs.window(128).bind(n)
         yield Problem("window ±128", (1, n, 4, 64), ours_on(window), fused(window.dense()))
@@ -97,13 +155,21 @@ def problems() -> Iterator[Problem]:
         yield Problem(name, (1, 4096, 12, 64), ours_on(bound), fused(bound.dense()))
 
 
+def nodes_of(problem: Problem) -> list[Tensor]:
+    """Query, key and value."""
+    *lead, heads, width = problem.shape
+    shapes = [heads, problem.key_heads or heads, problem.key_heads or heads]
+    return [torch.randn(*lead, own, width, requires_grad=True) for own in shapes]
+
+
 def check(problem: Problem, nodes: list[Tensor]) -> None:
     outcomes = []
     for run in (problem.ours, problem.theirs):
         out = run(*nodes)
-        outcomes.append([out, *torch.autograd.grad(out.square().sum(), nodes)])
+        found = torch.autograd.grad(out.square().mean(), [*nodes, *problem.leaves])
+        outcomes.append([out, *found])
     for mine, other in zip(*outcomes, strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
 def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
@@ -118,7 +184,7 @@ def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
 
 def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
     """Theirs / ours of every round: forward, and forward with backward."""
-    nodes = [torch.randn(problem.shape, requires_grad=True) for _ in range(3)]
+    nodes = nodes_of(problem)
     check(problem, nodes)
     gradient = torch.randn_like(problem.ours(*nodes))
 
@@ -127,7 +193,7 @@ def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
             run(*nodes)
 
     def both(run: Run) -> None:
-        torch.autograd.grad(run(*nodes), nodes, gradient)
+        torch.autograd.grad(run(*nodes), [*nodes, *problem.leaves], gradient)
 
     found: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
@@ -176,6 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--only", default="", help="those with this in their names")
     parser.add_argument("--lists", action="store_true")
     parser.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384, 65536])
     options = parser.parse_args()
@@ -186,6 +253,8 @@ def main() -> None:
         return
     print(f"{'graph':<22} {'batch, n, H, D':<18} {'forward':>14} {'with backward':>16}")
     for problem in problems():
+        if options.only not in problem.name:
+            continue
         cells = []
         for found in ratios(problem, options.rounds):
             low, _, high = statistics.quantiles(found, n=4)

@@ -45,6 +45,7 @@ What a network can and cannot do; [a page of its own](expressiveness.md) says wh
 on are drawn anew in every epoch, so that to fit them is to have learned the rule.""",
     "Links and recommendation": "",
     "Sequences": "",
+    "Images": "",
     "Others": "",
 }
 """Titles in order, and what holds for all of a section; a recipe's data say which is its own."""
@@ -70,6 +71,7 @@ PLACES = {
     ),
     **dict.fromkeys(("NeighborsMatch", "DictionaryLookup"), "Graphs that are drawn"),
     **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
+    **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
     **dict.fromkeys(SEQUENCES, "Sequences"),
 }
 BESIDE = {
@@ -99,6 +101,29 @@ BESIDE = {
             "the same on trees of depth 5 (3.1 % by chance), 12 epochs, one seed",
             "edgewise train gps-match --data.depth 5 --trainer.epochs 12 --out gps-match-5",
         ),
+    },
+    **{
+        name: {
+            f"convolutions-{name}": (
+                f"six convolutions ({weights} weights), all else the same",
+                f"python examples/convolutions_beside.py {name} convolutions-{name}",
+            )
+        }
+        for name, weights in (("vit-cifar10", "288,746"), ("vit-mnist", "288,170"))
+    },
+    **{
+        f"swin-{name}": {
+            f"mae-{name}-{start}": (
+                f"{labels} labels alone, ViT's sizes, {how}; seeds 0 to 2",
+                f"python examples/mae_few_labels.py {name} --epochs {epochs} --tuning-epochs 40"
+                f" --json mae-{name}",
+            )
+            for start, how in (
+                ("scratch", "from scratch"),
+                ("pretrained", "from a masked autoencoder of all images, tuned alike"),
+            )
+        }
+        for name, labels, epochs in (("cifar10", 100, 10), ("mnist", 600, 2))
     },
     "gin-zinc": {
         "zinc-trees": (

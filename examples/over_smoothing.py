@@ -223,6 +223,12 @@ def table(title: str, depths: Sequence[int], rows: Mapping[str, Iterable[str]]) 
     print(flush=True)
 
 
+def percent(shares: Tensor) -> str:
+    """The mean, and the standard deviation where there are several."""
+    spread = f" ± {100 * shares.std():.1f}" if len(shares) > 1 else ""
+    return f"{100 * shares.mean():.1f}{spread}"
+
+
 def draw(axes: Any, depths: Sequence[int], curves: Mapping[str, Sequence[float]]) -> None:
     for name, values in curves.items():
         style = "--" if "diffusion" in name else "-"
@@ -270,10 +276,7 @@ def trained(plot: bool, seeds: int, kept: Path | None) -> None:
 
     shares = {"test accuracy, %": of("accuracy"), "training accuracy, %": of("train_accuracy")}
     for title, values in shares.items():
-        rows = {
-            name: [f"{100 * at.mean():.1f} ± {100 * at.std():.1f}" for at in x]
-            for name, x in values.items()
-        }
+        rows = {name: [percent(at) for at in x] for name, x in values.items()}
         table(title, TRAINED_DEPTHS, rows)
     sizes = {"Dirichlet energy": of("energy"), "distance of two nodes": of("distance")}
     for title, values in sizes.items():

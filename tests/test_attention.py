@@ -49,7 +49,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "heads of the value": (
         {"value": zeros(N, 1, D)},
-        ("value", "2 heads, as query has", "1", "nodes, heads, width"),
+        ("value", "2 heads, as key has", "1", "nodes, heads, width"),
     ),
     "width of the key": (
         {"key": zeros(N, H, 4)},

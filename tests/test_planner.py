@@ -50,7 +50,7 @@ def test_every_kind_of_problem_runs_and_is_read_again(
 ) -> None:
     monkeypatch.setattr(planner, "BUDGET", 0.0)
     tasks = {(task.term, type(task.graph)): task for task in small_tasks()}.values()
-    assert {task.term for task in tasks} == set(planner.TERMS)
+    assert {task.term for task in tasks} >= set(planner.TERMS)
     rows = [planner.measured(task) for task in tasks]
     printed = tmp_path / "times.txt"
     printed.write_text("nodes dense, ms\n" + "\n".join(row.line(COSTS["cpu"]) for row in rows))

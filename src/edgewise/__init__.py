@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         training,
     )
     from edgewise.attention import aggregate, attend, attend_with_lse, explain_plan
-    from edgewise.biases import Projected, TableBias
+    from edgewise.biases import OffsetBias, Offsets, Projected, TableBias
     from edgewise.edge_steps import attention_weights, edge_scores, edge_softmax
     from edgewise.engines.merge import merge_attention
     from edgewise.engines.plan import using_engine
@@ -44,6 +44,8 @@ __all__ = [
     "EdgewiseError",
     "Entmax",
     "Graph",
+    "OffsetBias",
+    "Offsets",
     "Pattern",
     "Projected",
     "TableBias",
@@ -80,6 +82,8 @@ _HOMES = {
     "Graph": "graphs",
     "Pattern": "graphs",
     "Projected": "biases",
+    "OffsetBias": "biases",
+    "Offsets": "biases",
     "TableBias": "biases",
     "aggregate": "attention",
     "attend": "attention",

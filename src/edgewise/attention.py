@@ -22,7 +22,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 from torch import Tensor
 
 from edgewise.arguments import check_choice
-from edgewise.biases import EdgeTerm, EdgeVector, TableBias
+from edgewise.biases import EdgeTerm, EdgeVector, OffsetBias, TableBias
 from edgewise.checks import (
     NodeLayout,
     bound,
@@ -67,12 +67,13 @@ def attend(
     Args:
         query: ``[..., N_dst, H, D]``. Leading batch dimensions share one graph; a ragged batch is
             one packed node axis with :func:`edgewise.graphs.batch`.
-        key: ``[..., N_src, H, D]``.
-        value: ``[..., N_src, H, Dv]``.
+        key: ``[..., N_src, H, D]``; or of fewer heads, a divisor of H, each for a group of queries.
+        value: ``[..., N_src, H, Dv]``, with as many heads as the key.
         graph: who reads whom; a pattern is bound to the sizes at hand.
         score: ``Dot()``, ``Additive(...)``, any callable of their form, or ``None``: bias alone.
-        bias: added to the score, ``[..., E, H]``, ``[..., E, 1]`` or a ``TableBias``; -inf drops
-            an edge (in most engines its weight 0 times a value that is NaN or inf is still NaN).
+        bias: added to the score, ``[..., E, H]``, ``[..., E, 1]``, a ``TableBias`` or an
+            ``OffsetBias``; -inf drops an edge (in most engines its weight 0 times a value that is
+            NaN or inf is still NaN).
         gain: multiplies the score, likewise.
         edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
         edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
@@ -122,13 +123,16 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     if splits and len(graph.parts) > 1 and whole.engine != "tiles":
         parts = _split(call, graph)
         plans = [choose(_problem(piece, part, lse=True), ENGINES) for piece, part in parts]
-        elements = call.batch.numel() * graph.num_targets * call.value.shape[-2:].numel()
+        width = call.query.shape[-2] * call.value.shape[-1]
+        elements = call.batch.numel() * graph.num_targets * width
         costs = costs_on(call.query.device, call.query.dtype)
         (merging,) = costs.of([merge_work(len(parts), elements)])
         if merging + sum(chosen.seconds for chosen in plans) < whole.seconds:
             pairs = zip(parts, plans, strict=True)
             return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
     chosen = ENGINES[whole.engine]
+    if whole.engine != "tiles":  # whose kernels alone know groups of heads
+        call = call.ungrouped()
     return chosen.attend(call, layout_of(graph, chosen.layout))
 
 
@@ -284,6 +288,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
         score=call.score,
         bias=call.bias is not None,
         table=isinstance(call.bias, TableBias),
+        offsets=isinstance(call.bias, OffsetBias),
         gain=call.gain is not None,
         edge_vectors=not (call.edge_key is None and call.edge_value is None),
         dropout=call.dropout,
@@ -306,4 +311,6 @@ def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph
 
 def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
     chosen = ENGINES[engine]
+    if engine != "tiles":
+        call = call.ungrouped()
     return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from functools import cached_property
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -29,6 +30,11 @@ class TableBias:
         if self.index.dtype not in (torch.int32, torch.int64):  # bytes would select as a mask does
             object.__setattr__(self, "index", self.index.long())
 
+    @property
+    def shape(self) -> torch.Size:
+        """``[E, H]``, of the whole tensor."""
+        return torch.Size((self.index.shape[0], self.table.shape[1]))
+
     def expand(self) -> Tensor:
         """The whole ``[E, H]`` tensor that this stands for."""
         return self.table.index_select(0, self.index)
@@ -46,6 +52,118 @@ class TableBias:
         made = object.__new__(TableBias)
         object.__setattr__(made, "index", index)
         object.__setattr__(made, "table", table)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """How far apart the ends of each edge are, as a class, from a number for each node.
+
+    The class of the edge from j to i is ``classes[source_place[j] - target_place[i]]``. Positions
+    of a text, say, are places for T5's buckets; and ``row * (2 * side - 1) + column`` for Swin's
+    2-D offsets in a window. Memory grows with the nodes, not with the edges, where an engine reads
+    places itself, as ``tiles`` does; others are given the index ``[E]``, made once.
+
+    Attributes:
+        target_place: ``[N_dst]``, integers.
+        source_place: ``[N_src]``, integers.
+        classes: ``[count]``, of every difference of a source's and a target's place: each of these,
+            of an edge or not, is from 0 to ``count - 1``.
+        graph: whose edges these are.
+
+    Raises:
+        ArgumentError: places of other nodes than the graph's, or a difference out of range.
+    """
+
+    target_place: Tensor
+    source_place: Tensor
+    classes: Tensor
+    graph: Any
+
+    def __post_init__(self) -> None:
+        sizes = self.graph.num_targets, self.graph.num_sources
+        got = len(self.target_place), len(self.source_place)
+        if got != sizes:
+            raise ArgumentError(
+                "Offsets",
+                expected=f"places of the graph's {sizes[0]} targets and {sizes[1]} sources",
+                got=f"{got[0]} and {got[1]}",
+                remedy="give a number for each node",
+            )
+        for name in ("target_place", "source_place"):
+            object.__setattr__(self, name, getattr(self, name).int())
+        if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):  # see TableBias
+            object.__setattr__(self, "classes", self.classes.long())
+        if 0 in sizes or self.classes.is_meta:
+            return
+        low = int(self.source_place.min()) - int(self.target_place.max())
+        high = int(self.source_place.max()) - int(self.target_place.min())
+        if low < 0 or high >= len(self.classes):
+            raise ArgumentError(
+                "Offsets.classes",
+                expected=f"a class for every difference of places, here {low} to {high}",
+                got=f"{len(self.classes)}, from 0 on",
+                remedy="take what is greatest off the targets' places, or give more classes",
+            )
+
+    @cached_property
+    def index(self) -> Tensor:
+        """``[E]``, the class of each edge."""
+        graph = self.graph.to(self.classes.device)
+        if self.classes.is_meta:
+            return self.classes.new_empty(graph.num_edges)
+        return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
+
+    def to(self, device: torch.device) -> Offsets:
+        """The same on another device."""
+        if self.classes.device == device:
+            return self
+        places = self.target_place.to(device), self.source_place.to(device)
+        return Offsets(*places, self.classes.to(device), self.graph)
+
+
+class OffsetBias(TableBias):
+    """A table's bias by offset: ``bias[e, h] = table[offsets.index[e], h]``, and no ``[E]`` tensor.
+
+    Positions of a text, whose distances beyond 2 share a number a head on each side::
+
+        behind = 9 - torch.arange(19)  # of places 0 to 9 less the targets' -9 to 0
+        place = torch.arange(10)
+        offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
+        attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
+
+    Args:
+        offsets: the class of each edge, as places of nodes.
+        table: ``[classes, H]``.
+
+    Raises:
+        ArgumentError: a class that the table has no row for.
+    """
+
+    offsets: Offsets
+
+    def __init__(self, offsets: Offsets, table: Tensor) -> None:
+        _check_index(offsets.classes, table)
+        object.__setattr__(self, "offsets", offsets)
+        object.__setattr__(self, "table", table)
+
+    @property
+    def index(self) -> Tensor:
+        """``[E]``, the class of each edge; made when somebody asks for it."""
+        return self.offsets.index
+
+    @property
+    def shape(self) -> torch.Size:
+        """``[E, H]``, of the whole tensor."""
+        return torch.Size((self.offsets.graph.num_edges, self.table.shape[1]))
+
+    def to(self, dtype: torch.dtype) -> TableBias:
+        """The same bias with numbers of another type; gradients come back in the table's own."""
+        if self.table.dtype == dtype:
+            return self
+        made = object.__new__(OffsetBias)
+        object.__setattr__(made, "offsets", self.offsets)
+        object.__setattr__(made, "table", self.table.to(dtype))
         return made
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, described
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
-from edgewise.engines.call import AttentionCall, accumulator
+from edgewise.engines.call import AttentionCall, accumulator, for_each_query
 from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
@@ -103,6 +103,8 @@ def checked_call(
             remedy="pass 0.0 outside of training",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
+    if not (edge_key is None and edge_value is None):  # which are of the queries' heads
+        key, value = for_each_query(query, key), for_each_query(query, value)
     alone = query.dim() == key.dim() == value.dim() == 3
     batch = NO_BATCH if alone else query.shape[:-3]
     if not (bare and (alone or key.shape[:-3] == value.shape[:-3] == batch)):
@@ -178,10 +180,7 @@ def checked_term(
     """
     if term is None:
         return None
-    if isinstance(term, TableBias):
-        shape, numbers = torch.Size((term.index.shape[0], term.table.shape[1])), term.table
-    else:
-        shape, numbers = term.shape, term
+    shape, numbers = term.shape, term.table if isinstance(term, TableBias) else term
     _check_floats(name, numbers)
     heads = nodes.shape[-2]
     if len(shape) < 2 or shape[-2] != num_edges or shape[-1] not in (1, heads):
@@ -245,15 +244,22 @@ def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> 
     shape, key_shape, value_shape = query.shape, key.shape, value.shape
     heads, width, sources = shape[-2], shape[-1], key_shape[-3]
     if (
-        key_shape[-2] == value_shape[-2] == heads
+        key_shape[-2] == value_shape[-2]
+        and (key_shape[-2] == heads or (key_shape[-2] and heads % key_shape[-2] == 0))
         and value_shape[-3] == sources
         and key.dtype == value.dtype == query.dtype
         and key.device == value.device == query.device
         and (score is None or key_shape[-1] == width)
     ):
         return
-    _same("key", key.shape[-2], heads, "heads", "query")
-    _same("value", value.shape[-2], heads, "heads", "query")
+    if not key.shape[-2] or heads % key.shape[-2]:
+        raise ArgumentError(
+            "key",
+            expected=f"{heads} heads, as query has, or a divisor of that many",
+            got=f"{key.shape[-2]}",
+            remedy="shapes are [..., nodes, heads, width]",
+        )
+    _same("value", value.shape[-2], key.shape[-2], "heads", "key")
     _same("value", value.shape[-3], sources, "sources", "key")
     _same_type(query, "key", key)
     _same_type(query, "value", value)

@@ -16,6 +16,7 @@ from edgewise.checks import bound, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.reference import EdgeLayout
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_sized
 from edgewise.layouts import graph_facts, layout_of
 from edgewise.scores import Score
@@ -35,8 +36,19 @@ def edge_scores(
     Returns:
         ``[..., E, H]`` in the order of ``graph.edge_index``.
 
+    Raises:
+        ArgumentError: as :func:`edgewise.attend` does; a normaliser that is not softmax, as scores
+            are the same whatever normalises them.
+
     """
-    call, graph = prepare(query, key, key, graph, **options)
+    call, graph = _prepared(query, key, graph, options)
+    if call.normaliser is not None:
+        raise ArgumentError(
+            "normaliser",
+            expected="none, as scores are what is normalised",
+            got=repr(options["normaliser"]),
+            remedy="leave it out, or call attention_weights for the weights that it makes of them",
+        )
     return _scores(call, graph)
 
 
@@ -71,7 +83,7 @@ def attention_weights(
     that are wanted: their weights ``[..., K, H]`` come from the log-sum-exp of their targets,
     without scores or weights of the other edges in memory, where the normaliser is softmax.
     """
-    call, graph = prepare(query, key, key, graph, **options)
+    call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
         layout = layout_of(graph, REFERENCE.layout)
         scores = _scores(call, graph)
@@ -80,6 +92,13 @@ def attention_weights(
     if edges is not None:
         return _chosen_weights(call, graph, edges, options)
     return _softmax(_scores(call, graph), graph)
+
+
+def _prepared(
+    query: Tensor, key: Tensor, graph: Pattern, options: AttendOptions
+) -> tuple[AttentionCall, Graph]:
+    call, graph = prepare(query, key, key, graph, **options)
+    return call.ungrouped(), graph
 
 
 def _scores(call: AttentionCall, graph: Graph) -> Tensor:

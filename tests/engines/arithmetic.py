@@ -124,6 +124,15 @@ class Bounded:
         lost: Array = times * (self.rounding.sum_unit * terms + count * self.rounding.tiny)
         return lost
 
+    def of_groups(self, heads: int) -> Bounded:
+        """``[..., N, heads, D]`` of ``[..., N, H, D]``: the sum of neighbouring heads."""
+        if self.value.shape[-2] == heads:
+            return self
+        *lead, all_heads, width = self.value.shape
+        shape = (*lead, heads, all_heads // heads, width)
+        parts = Bounded(self.value.reshape(shape), self.error.reshape(shape), self.rounding)
+        return parts.sum(-2)
+
     def exp(self) -> Bounded:
         """Where nothing is known of the exponent, any number from 0 to 1: it is none above 0."""
         value = np.exp(self.value)

@@ -64,6 +64,10 @@ class Case:
     default_score: bool = False
     leaves: dict[str, Leaf] = field(default_factory=dict)
     indices: dict[str, Tensor] = field(default_factory=dict)
+    alpha: tuple[float, ...] = ()
+    """Of α-entmax in the place of softmax, one number or one a head."""
+    places: tuple[Tensor, Tensor] | None = None
+    """Of targets and sources, where the bias is by offset and its index is of offsets."""
     wanted: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
@@ -88,8 +92,15 @@ class Case:
         given = {name.split(".")[0] for name in self.leaves} - {"query", "key", "value"}
         more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
         more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
+        more += ["entmax"] * bool(self.alpha)
+        more += ["offsets"] * bool(self.places) + ["grouped"] * self.is_grouped
         more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
         return sorted(given) + more + [f"score {self.score.name}"]
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether several heads of queries read one of keys."""
+        return "key" in self.leaves and self.leaves["key"].exact.shape[-2] < self.heads
 
     def __str__(self) -> str:
         shapes = ", ".join(
@@ -104,6 +115,7 @@ class Case:
             "poison": self.poison,
             "gradients": self.wanted,
             "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
+            "alpha": self.alpha or None,
             "notes": self.notes or None,
         }
         shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
@@ -115,7 +127,10 @@ class Case:
         if not self.default_score:
             made["score"] = self._score(leaves)
         for name in ("bias", "gain"):
-            if name in self.indices:
+            if name == "bias" and self.places is not None:
+                offsets = ew.Offsets(*self.places, self.indices[name], self.over.graph)
+                made[name] = ew.OffsetBias(offsets, leaves["bias.table"])
+            elif name in self.indices:
                 made[name] = ew.TableBias(self.indices[name], leaves[f"{name}.table"])
             elif name in leaves:
                 made[name] = leaves[name]
@@ -127,6 +142,10 @@ class Case:
                 made[name] = leaves[name]
         if self.dropout:
             made["dropout"] = self.dropout
+        if self.alpha:
+            one = self.alpha[0] if len(self.alpha) == 1 else torch.tensor(self.alpha)
+            names = {1.5: "entmax", 2.0: "sparsemax"}
+            made["normaliser"] = names.get(one) if one in names else ew.Entmax(one)
         return made
 
     def _score(self, leaves: dict[str, Tensor]) -> Any:
@@ -149,6 +168,9 @@ class Case:
             given[name] = exact.get(name)
             if name in self.indices:
                 index = self.indices[name].numpy().astype(np.int64)
+                if name == "bias" and self.places is not None:
+                    targets, sources = (x.numpy() for x in self.places)
+                    index = index[sources[source] - targets[target]]
                 given[name] = oracle.Table(index, exact[f"{name}.table"])
         for name in ("edge_key", "edge_value"):
             given[name] = exact.get(name)
@@ -165,6 +187,7 @@ class Case:
             self.heads,
             self.batch,
             oracle.Score(score.name, score.scale, score.slope, weight),
+            alpha=np.broadcast_to(self.alpha, self.heads) if self.alpha else None,
             kept=kept,
             **given,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from edgewise import graphs
 from edgewise.engines.native import library
@@ -32,7 +33,8 @@ class Call:
         weight: whether an additive score has its vector; without, the width is 1.
         batch: the leading dimensions of query, key and value; others have those of all together.
         bias, gain: ``head`` for ``[E, H]``, ``one`` for ``[E, 1]``, ``batch`` for ``[..., E, H]``,
-            ``table`` and ``table one``; none if empty.
+            ``table`` and ``table one``, a bias ``offsets``, ``offsets one`` and ``places``, whose
+            places of nodes are in no order; none if empty.
         masked: every so many edges have a bias of -inf.
         edge_key, edge_value: ``full``, ``batch`` or ``projected``.
         memory: how tensors lie in it, see ``laid_out``.
@@ -45,6 +47,7 @@ class Call:
     slope: float = 0.2
     weight: bool = True
     heads: int = 2
+    key_heads: int = 0
     width: int = 5
     value_width: int = 3
     batch: Leads = ((), (), ())
@@ -77,7 +80,10 @@ class Call:
                 numbers[..., :: self.masked, :] = -np.inf
             case.leaves[name] = leaf(numbers, self.dtype, self.memory)
         for name in ("bias", "gain"):
-            if f"{name}.table" in case.leaves:
+            if name == "bias" and self.bias.startswith(("offsets", "places")):
+                case.places = places(graph, rng if self.bias == "places" else None)
+                case.indices[name] = torch.from_numpy(rng.integers(0, CLASSES, spread(case.places)))
+            elif f"{name}.table" in case.leaves:
                 case.indices[name] = torch.arange(graph.num_edges) * 7 % CLASSES
         case.wanted = self.wanted or tuple(case.leaves)
         return case
@@ -87,16 +93,17 @@ class Call:
     ) -> dict[str, tuple[int, ...]]:
         """The leaves, in the order of the arguments."""
         edges, heads = graph.num_edges, self.heads
+        key_heads = self.key_heads or heads
         shapes: dict[str, tuple[int, ...]] = {
             "query": (*self.batch[0], graph.num_targets, heads, self.width),
-            "key": (*self.batch[1], graph.num_sources, heads, self.width),
-            "value": (*self.batch[2], graph.num_sources, heads, self.value_width),
+            "key": (*self.batch[1], graph.num_sources, key_heads, self.width),
+            "value": (*self.batch[2], graph.num_sources, key_heads, self.value_width),
         }
         if additive and self.weight:
             shapes["score.weight"] = (heads, self.width)
         for name, kind in (("bias", self.bias), ("gain", self.gain)):
             columns = 1 if kind.endswith("one") else heads
-            if kind.startswith("table"):
+            if kind.startswith(("table", "offsets", "places")):
                 shapes[f"{name}.table"] = (CLASSES, columns)
             elif kind:
                 shapes[name] = (*(batch if kind == "batch" else ()), edges, columns)
@@ -108,6 +115,22 @@ class Call:
             elif kind:
                 shapes[name] = (*(batch if kind == "batch" else ()), edges, heads, width)
         return shapes
+
+
+def places(graph: Graph, rng: np.random.Generator | None) -> tuple[Tensor, Tensor]:
+    """Places of targets and sources, no difference of which is below 0: positions, or any."""
+    target, source = torch.arange(graph.num_targets), torch.arange(graph.num_sources)
+    if rng is not None:
+        target, source = (torch.from_numpy(rng.integers(-9, 9, len(x))) for x in (target, source))
+    most = target.max() if len(target) else 0
+    least = source.min() if len(source) else 0
+    return target - most, source - least
+
+
+def spread(places: tuple[Tensor, Tensor]) -> int:
+    """How many differences of places there may be."""
+    target, source = places
+    return int(source.max() - target.min()) + 1 if len(target) and len(source) else 1
 
 
 @dataclass(frozen=True)
@@ -320,6 +343,10 @@ CALLS: dict[str, Call] = {
     "eight heads": Call(heads=8, width=16, value_width=16),
     "twenty heads": Call(heads=20, width=32, value_width=9),
     "wide": Call(heads=3, width=64, value_width=128),
+    "grouped": Call(heads=4, key_heads=1),
+    "one key head": Call(heads=3, key_heads=1, width=16, value_width=8),
+    "two key heads": Call(heads=6, key_heads=2, width=8),
+    "grouped gatv2": Call("leaky_relu", heads=4, key_heads=2, width=8),
     "width 1": Call(width=1, value_width=1),
     "width 7": Call(width=7, value_width=7),
     "values of no width": Call(value_width=0),
@@ -342,6 +369,9 @@ CALLS: dict[str, Call] = {
     "bias of all heads": Call(bias="one", heads=3),
     "bias from a table": Call(bias="table", heads=4),
     "bias from a table of all heads": Call(bias="table one", heads=3),
+    "bias by offset": Call(bias="offsets", heads=4),
+    "bias by offset of all heads": Call(bias="offsets one", heads=3),
+    "bias by places": Call(bias="places", heads=2, width=8),
     "masked": Call(bias="head", masked=3),
     "masked, all": Call(bias="head", masked=1),
     "gain": Call(gain="head"),
@@ -367,6 +397,9 @@ CALLS: dict[str, Call] = {
     "batch of edge vectors": Call(batch=SHARED, edge_key="batch", edge_value="batch"),
     "dropout": Call(dropout=0.4, heads=8),
     "dropout, batch": Call(dropout=0.4, batch=((3,), (3,), (3,)), edge_value="full", bias="head"),
+    "grouped, bias by offset, dropout": Call(
+        heads=4, key_heads=1, batch=SHARED, bias="offsets", dropout=0.3, width=8
+    ),
     "dropout of everything": Call(dropout=1.0),
 }
 BATCHES: list[Leads] = [

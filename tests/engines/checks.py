@@ -100,7 +100,7 @@ def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
             if case.poison is not None:
                 _check_poison(case, engine, wanted, grads, report)
-    if "merge" in engines and not case.dropout and len(case.over.graph.parts) > 1:
+    if "merge" in engines and not (case.dropout or case.alpha) and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, grads, report)
     if case.meta:
@@ -278,10 +278,15 @@ def _judge_conservation(
     rounding = out_grad.rounding
     grad = out_grad.only(wanted.read[..., None])
     shape = (*gradient.shape[:-3], 1, *gradient.shape[-2:])
-    whole = grad.sum(-3, keepdims=True).to_shape(shape)
-    size = Bounded.of(np.abs(grad.value), rounding).sum(-3, keepdims=True).to_shape(shape).value
+    heads = gradient.shape[-2]
+    whole = grad.sum(-3, keepdims=True).of_groups(heads).to_shape(shape)
+    sizes = Bounded.of(np.abs(grad.value), rounding).sum(-3, keepdims=True).of_groups(heads)
+    size = sizes.to_shape(shape).value
     logs = np.where(wanted.read, np.abs(wanted.lse.value), 0).max(initial=0)
-    sources = np.sqrt(max(gradient.shape[-3], len(wanted.call.source))) + 2
+    # Roundings of different numbers add up as a random walk does, those of equal ones in a line.
+    pairs = np.stack([wanted.call.source, wanted.call.target])
+    alike = np.unique(pairs, axis=1, return_counts=True)[1].max(initial=1)
+    sources = np.sqrt(max(gradient.shape[-3], pairs.shape[1])) + 1 + alike
     times = sources + min(logs, 100.0)
     loose = times * rounding.unit * size + sources**2 * rounding.tiny
     total = _exact(gradient).sum(-3, keepdims=True)
@@ -385,6 +390,7 @@ def _reached(case: Case, name: str, place: tuple[int, ...]) -> Flags:
     graph = case.over.graph
     mark = np.zeros(case.leaves[name].exact.shape[:-1], dtype=bool)
     mark[place[:-1]] = True
+    mark = np.repeat(mark, case.heads // mark.shape[-1], axis=-1)
     mark = np.broadcast_to(mark, (*case.batch, *mark.shape[-2:]))
     if name == "query":
         return np.array(mark)
@@ -417,7 +423,11 @@ def _affected(case: Case, reached: Flags) -> dict[str, Flags]:
         if name in case.leaves:
             shape = case.leaves[name].exact.shape
             nodes = name in by_node
-            own = _any_to(flags, shape[:-1] if nodes else shape)
+            mine = flags
+            if nodes:  # a head of keys is affected where one of its queries is
+                group = flags.shape[-1] // shape[-2]
+                mine = flags.reshape(*flags.shape[:-1], shape[-2], group).any(-1)
+            own = _any_to(mine, shape[:-1] if nodes else shape)
             found[name] = np.broadcast_to(own[..., None] if nodes else own, shape)
     return found
 
@@ -467,7 +477,9 @@ def _check_meta(
 ) -> None:
     """Tensors without numbers give the shapes and types, and leave nothing behind in the graph."""
     empty = {name: leaf.to("meta") for name, leaf in leaves.items()}
-    moved = replace(case, indices={name: x.to("meta") for name, x in case.indices.items()})
+    places = case.places and (case.places[0].to("meta"), case.places[1].to("meta"))
+    indices = {name: x.to("meta") for name, x in case.indices.items()}
+    moved = replace(case, indices=indices, places=places)
     result = _run_attend(moved, "auto", empty, {name: x.to("meta") for name, x in grads.items()})
     again = _run_attend(case, "auto", leaves, grads)
     for kind in ("outputs", "gradients"):

@@ -64,6 +64,8 @@ class Call:
     gain: Array | Table | None = None
     edge_key: Array | Projection | None = None
     edge_value: Array | Projection | None = None
+    alpha: Array | None = None
+    """``[H]``, of α-entmax in the place of softmax; ``None`` for that."""
     kept: Array | None = None
     """``[*batch, E, H]``: 0 for a weight that is dropped, 1 / (1 - p) for one that stays."""
     stored: dict[str, Rounding] = field(default_factory=dict)
@@ -99,6 +101,8 @@ class Attention:
     """``[*batch, N_dst, H]``: whether anything is read, so that ``lse`` is finite."""
     out: Bounded | None
     raw: Bounded
+    slopes: Bounded
+    """How fast each weight grows with its score, the threshold held: softmax's are its weights."""
     parts: dict[str, Bounded] = field(default_factory=dict)
 
     def gradients(
@@ -128,11 +132,15 @@ class Attention:
             found["value"] = _nodes(carried, call.source, call.num_sources, call.value)
             _vector("edge_value", call.edge_value, carried, found)
             share = share + given * (grad * value).sum(-1)
-        mean = _by_node(weight * share, call.target, call.num_targets).at(-2, call.target)
-        change = share - mean
+        slope = self.slopes.within(rounding)
+        mean = _by_node(slope * share, call.target, call.num_targets)
+        if call.alpha is not None:  # whose slopes do not sum to 1
+            whole = _by_node(slope, call.target, call.num_targets)
+            mean = mean.ratio(replace(whole, value=np.where(self.read, whole.value, 1.0)))
+        change = share - mean.at(-2, call.target)
         if lse is not None:
             change = change + _bounded(lse, rounding).at(-2, call.target)
-        self._from_scores((weight * change).only(self.live), found, rounding)
+        self._from_scores((slope * change).only(self.live), found, rounding)
         return found
 
     def gradients_by_lse(self, rounding: Rounding, *, weights: Bounded) -> dict[str, Bounded]:
@@ -184,7 +192,7 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     raw = Bounded.of(np.zeros(shape), rounding)
     if call.score.name != "none":
         parts["query"] = Bounded.of(call.query, rounding).at(-3, call.target)
-        key = Bounded.of(call.key, rounding).at(-3, call.source)
+        key = Bounded.of(_for_each_query(call.key, call.heads), rounding).at(-3, call.source)
         parts["key"] = key if call.edge_key is None else key.beside(call.term("edge_key", rounding))
         raw = raw + _score(parts["query"], parts["key"], call)
     scores = raw
@@ -209,15 +217,75 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     lost = weights.value * rounding.unit * np.abs(most[..., call.target, :])
     weights = replace(weights, error=np.minimum(weights.error + lost, 1.0))
     lse = total.log() + peak
+    slopes = weights
+    if call.alpha is not None:
+        weights, slopes = _entmax(call, scores, live, peak)
     out = None
     if call.value is not None:
-        value = Bounded.of(call.value, rounding).at(-3, call.source)
+        value = Bounded.of(_for_each_query(call.value, call.heads), rounding)
+        value = value.at(-3, call.source)
         if call.edge_value is not None:
             value = value.beside(call.term("edge_value", rounding))
         parts["value"] = value
         given = weights if call.kept is None else weights * Bounded.of(call.kept, rounding)
         out = (given[..., None] * value).summed_by(call.target, call.num_targets)
-    return Attention(call, rounding, scores, live, weights, lse, read, out, raw, parts)
+    return Attention(call, rounding, scores, live, weights, lse, read, out, raw, slopes, parts)
+
+
+def _entmax(
+    call: Call, scores: Bounded, live: NDArray[np.bool_], peak: Bounded
+) -> tuple[Bounded, Bounded]:
+    """Weights of α-entmax and their slopes, by bisection of the threshold.
+
+    Of y = s - c the weight is (1 + εy)^(1/ε) and its slope its power 2 - α, with ε = α - 1: both
+    grow with y, so that what y may be off by bounds what they are. That is what the scores may be
+    off by, and the threshold, which is a mean of the scores and off by as much as the sum is,
+    over its slope; and what is lost of y where 1 is added to it, which is a unit of 1 / ε.
+    """
+    assert call.alpha is not None
+    target, rows, rounding = call.target, call.num_targets, scores.rounding
+    count = np.bincount(target, minlength=rows)[:, None]
+    gap = np.where(live, scores.value - peak.value[..., target, :], -np.inf)
+    power = call.alpha - 1
+    softmax = power == 0
+    safe = np.where(softmax, 1.0, power)
+
+    def made(y: Array, exponent: Array) -> Array:
+        """(1 + εy)^exponent where that is above 0."""
+        left = 1 + safe * y
+        return np.where(left > 0, np.maximum(left, 0) ** exponent, 0.0)
+
+    def weights(y: Array) -> Array:
+        return np.where(softmax, np.exp(y), made(y, 1 / safe))
+
+    def slopes(y: Array) -> Array:
+        return np.where(softmax, np.exp(y), made(y, (1 - safe) / safe))
+
+    def summed(x: Array) -> Array:
+        return sum_by(target, rows, x[..., None])[..., 0]
+
+    many = np.maximum(count, 1).astype(float)
+    low = np.zeros(peak.value.shape)
+    high = low + np.where(softmax, np.log(many), (1 - many**-safe) / safe)
+    for _ in range(80):
+        middle = (low + high) / 2
+        above = summed(weights(gap - middle[..., target, :])) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    y = gap - high[..., target, :]
+    slope = slopes(y)
+    whole = np.maximum(summed(slope), 1e-300)
+    unsure = np.where(live, scores.error, 0.0) + ROUNDS * rounding.unit * (1 / safe + np.abs(y))
+    unsure = np.where(live, unsure, 0.0)
+    moved = summed(slope * unsure) + (np.sqrt(count) + ROUNDS) * rounding.unit
+    unsure = unsure + np.where(whole > 1e-300, moved / whole, 0.0)[..., target, :]
+
+    def bounded(function: Callable[[Array], Array]) -> Bounded:
+        value = function(y)
+        error = np.maximum(function(y + unsure) - value, value - function(y - unsure))
+        error = error + ROUNDS * rounding.unit * value + rounding.tiny
+        return Bounded(value, error, rounding).only(live)
+
+    return bounded(weights), bounded(slopes)
 
 
 def aggregate(
@@ -372,7 +440,13 @@ def _bounded(x: Array | Bounded, rounding: Rounding) -> Bounded:
 
 def _nodes(grad: Bounded, node: Index, count: int, like: Array) -> Bounded:
     """The gradient of nodes from that of the edges at them."""
-    return grad.summed_by(node, count).to_shape(like.shape)
+    return grad.summed_by(node, count).of_groups(like.shape[-2]).to_shape(like.shape)
+
+
+def _for_each_query(x: Array | None, heads: int) -> Array:
+    """``[..., N, H, D]`` from as many heads, or from fewer, each of which several queries read."""
+    assert x is not None
+    return x if x.shape[-2] == heads else np.repeat(x, heads // x.shape[-2], axis=-2)
 
 
 def _by_node(x: Bounded, node: Index, count: int) -> Bounded:

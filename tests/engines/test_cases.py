@@ -74,8 +74,11 @@ def test_every_graph(call: str, name: str) -> None:
     attend(changed(call, heads=2), GRAPHS[name])
 
 
+TERMS = ["gatv2", "gain, masked", "edge vectors", "bias from a table", "bias by places", "grouped"]
+
+
 @pytest.mark.parametrize("name", MODERATE)
-@pytest.mark.parametrize("call", ["gatv2", "gain, masked", "edge vectors", "bias from a table"])
+@pytest.mark.parametrize("call", [*TERMS, "grouped, bias by offset, dropout"])
 def test_terms_over_every_graph(call: str, name: str) -> None:
     attend(changed(call, heads=2, width=5, value_width=3), GRAPHS[name])
 

@@ -232,7 +232,7 @@ def test_leading_dimensions(batch: Leads) -> None:
         hold(changed("plain", heads=2, batch=batch), LISTS[name], lse=True)
 
 
-@pytest.mark.parametrize("call", ["width 7", "negative scale", "scaled"])
+@pytest.mark.parametrize("call", ["width 7", "negative scale", "scaled", "two key heads"])
 def test_other_calls_in_single_precision(call: str) -> None:
     hold(changed(call, dtype=torch.float32), LISTS["all kinds"], lse=True)
 
@@ -324,7 +324,8 @@ def test_packed_sequences(name: str, batch: Leads, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(varlen, "_fits", lambda *_: True)
     call = changed("plain", width=6, value_width=6, batch=batch)
     hold(call, SEQUENCES[name])
-    assert ran
+    hold(replace(call, heads=4, key_heads=2), SEQUENCES[name])
+    assert ran == [1, 1]
     ran.clear()
     hold(call, SEQUENCES[name], lse=True)  # whose gradient it does not have
     assert not ran

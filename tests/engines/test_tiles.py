@@ -11,6 +11,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.encodings import Buckets, offsets
 from edgewise.engines.native import library
 from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
@@ -117,7 +118,8 @@ def operator_arguments(**changes: Any) -> tuple[Any, ...]:
     given = [torch.randn(2, 29, 2, 8, requires_grad=True) for _ in range(3)]
     table, edges = torch.randn(1, 5, 2, requires_grad=True), LISTS.num_edges
     index = changes.get("index", torch.arange(edges) % 5)
-    return *given, table, index, tensors, edges, 0.3, 0.25, 7, 2, True
+    places = changes.get("places", (None, None))
+    return *given, table, index, *places, tensors, edges, 0.3, 0.25, 7, 2, True
 
 
 def run_both_ways(*arguments: Any) -> None:
@@ -187,6 +189,36 @@ def test_a_class_that_the_table_does_not_have_is_refused() -> None:
             tiles_attend.operator(*operator_arguments(index=changed))
 
 
+def test_places_whose_differences_have_no_class_are_refused() -> None:
+    """Of any pair, an edge or not, as biases are read between the runs, too."""
+    place, index = torch.arange(29, dtype=torch.int32), torch.arange(57) % 5
+    fits = place - 28, place
+    run_both_ways(*operator_arguments(index=index, places=fits))
+    torch.library.opcheck(tiles_attend.operator, operator_arguments(index=index, places=fits))
+    for side, (node, bad) in itertools.product(range(2), ((0, -100), (28, 100))):
+        places = [x.clone() for x in fits]
+        places[side][node] = bad
+        with pytest.raises(library.NativeError, match="does not fit"):
+            tiles_attend.operator(*operator_arguments(index=index, places=places))
+
+
+def test_a_bias_by_offset_lists_no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = (graphs.window(20) | graphs.hubs([0])).bind(3000)
+    table = torch.randn(32, 2, requires_grad=True)
+    buckets = Buckets(2)
+    buckets.table = torch.nn.Parameter(table)
+    x = torch.randn(3000, 2, 8)
+    listed = ew.TableBias(buckets.bucket(offsets(graph)), table)
+    expected = ew.attend(x, x, x, graph, bias=listed, engine="tiles")
+    (of_table,) = torch.autograd.grad(expected.sin().sum(), table)
+    fresh = (graphs.window(20) | graphs.hubs([0])).bind(3000)
+    monkeypatch.setattr(type(fresh), "edge_index", None)
+    out = ew.attend(x, x, x, fresh, bias=buckets(fresh)["bias"], engine="tiles")
+    torch.testing.assert_close(out, expected)
+    (found,) = torch.autograd.grad(out.sin().sum(), buckets.table)
+    torch.testing.assert_close(found, of_table, rtol=1e-4, atol=1e-4)
+
+
 def test_a_reach_beyond_its_piece_or_edge_that_is_none_is_refused() -> None:
     given = layout_of(LISTS, TilesLayout).reach
     for place in (given[:, 0] < given[:, 1]).nonzero().flatten():
@@ -207,7 +239,7 @@ def test_a_tile_that_chunks_share_is_summed_from_slots_that_exist() -> None:
         merge[0, number] = bad
         tensors = [merge if n == "merge" else getattr(layout, n) for n in (*TENSORS, *GRADIENT)]
         with pytest.raises(library.NativeError, match="does not fit"):
-            run_both_ways(x, x, x, None, None, tensors, 9, 0.3, 0.0, 7, 0, False)
+            run_both_ways(x, x, x, *[None] * 4, tensors, 9, 0.3, 0.0, 7, 0, False)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -10,6 +10,7 @@ import torch
 from edgewise import graphs
 from tests.engines import oracle
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
+from tests.engines.cases import places, spread
 from tests.fuzz.patterns import draw_spec
 
 Rng = np.random.Generator
@@ -129,11 +130,17 @@ def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
         case.notes += ["scale=None"] * (scale is None)
     elif case.score.name == "leaky_relu":
         case.score = oracle.Score("leaky_relu", slope=float(rng.choice([0.2, 0.2, 0.01, 0.5, -1])))
-    shapes = {"query": (graph.num_targets, width), "key": (graph.num_sources, width)}
+    key_heads = case.heads
+    if rng.random() < 0.15:  # several heads of queries read one of keys
+        key_heads = int(rng.choice([n for n in range(1, case.heads + 1) if case.heads % n == 0]))
+    shapes = {
+        "query": (graph.num_targets, case.heads, width),
+        "key": (graph.num_sources, key_heads, width),
+    }
     if case.operation == "attend":
-        shapes["value"] = (graph.num_sources, value_width)
-    for name, (nodes, size) in shapes.items():
-        shape = (*_part_of(rng, case.batch), nodes, case.heads, size)
+        shapes["value"] = (graph.num_sources, key_heads, value_width)
+    for name, inner in shapes.items():
+        shape = (*_part_of(rng, case.batch), *inner)
         case.leaves[name] = _leaf(rng, case, shape, loud if name != "value" else 1.0)
     if additive and (width != 1 or rng.random() < 0.5):
         case.leaves["score.weight"] = _leaf(rng, case, (case.heads, width), term=True)
@@ -141,7 +148,11 @@ def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
         case.lse = rng.random() < 0.4
         if rng.random() < 0.12:
             case.dropout = float(rng.choice([0.1, 0.5, 0.9, 1.0]))
-    if case.operation == "weights" and rng.random() < 0.5:
+    plain = not (case.lse or case.dropout) and case.operation != "scores"
+    if plain and rng.random() < 0.12:
+        heads = 1 if rng.random() < 0.6 else case.heads
+        case.alpha = tuple(float(x) for x in rng.choice([1.1, 1.25, 1.5, 1.5, 1.75, 2.0], heads))
+    if case.operation == "weights" and not case.alpha and rng.random() < 0.5:
         case.chosen = rng.integers(0, max(graph.num_edges, 1), 5 if graph.num_edges else 0)
 
 
@@ -174,6 +185,9 @@ def _draw_aggregate(rng: Rng, case: Case, width: int) -> None:
 def _draw_term(rng: Rng, case: Case, name: str) -> None:
     edges = case.over.graph.num_edges
     if rng.random() < 0.3:
+        if name == "bias" and rng.random() < 0.5:
+            case.places = places(case.over.graph, None if rng.random() < 0.5 else rng)
+            edges = spread(case.places)
         kind = INDEX_TYPES[rng.integers(len(INDEX_TYPES))]
         classes = int(rng.integers(1, 9))
         case.indices[name] = torch.from_numpy(rng.integers(0, classes, edges)).to(kind)

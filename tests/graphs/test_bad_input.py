@@ -194,3 +194,8 @@ def test_what_other_libraries_hold_is_told_how_to_become_a_graph() -> None:
     ):
         with refused("graph", expected="a graph or a pattern", got="", remedy=remedy):
             graphs.check_graph(thing)
+
+
+def test_hubs_that_are_no_list() -> None:
+    with refused("nodes", expected="a list", got="0", remedy="hubs([0])"):
+        graphs.hubs(0)  # type: ignore[arg-type]

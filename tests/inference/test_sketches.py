@@ -132,6 +132,11 @@ def test_a_raw_drawing_is_brought_into_the_form_that_was_trained_on(
     assert probabilities(run.predict([raw])) == probabilities(run.predict([simple]))
 
 
+def test_no_drawing_is_too_small(run: edgewise.inference.Run) -> None:
+    tiny = [[[0.0, 1e-320], [0.0, 0.0]]]
+    assert run.predictor.prepare(tiny) == [([0, 255], [0, 0])]
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -141,6 +146,10 @@ def test_a_raw_drawing_is_brought_into_the_form_that_was_trained_on(
         ([[[1, 2]]], "expected strokes"),
         ([[["a"], ["b"]]], "expected strokes"),
         ([[[1, float("nan")], [1, 2]]], "NaN"),
+        ([[[1e308, -1e308], [1, 2]]], "too far apart"),
+        ([[[10**400], [1]]], "expected strokes"),
+        ("[" * 100_000, "expected a drawing"),
+        (f"[[[{'9' * 5000}], [1]]]", "expected a drawing"),
         ("a fence", "got a fence"),
         ('{"word": "cat"}', "without drawing"),
         ({"word": "cat"}, "without drawing"),

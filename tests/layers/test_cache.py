@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.layers import Cache
+from tests.errors import refused
 
 LAYER = nn.Identity()
 
@@ -84,7 +85,9 @@ def test_gradients_of_queries_outlive_later_steps() -> None:
 def test_what_does_not_fit_is_refused_and_nothing_is_written() -> None:
     cache, parts = Cache(), [nodes(3), nodes(1), nodes(1)]
     extended(cache, parts[:2])
-    for wrong in (nodes(1)[:1], nodes(1)[:, :, :1], nodes(1)[..., :1]):
+    with refused("cache", expected=f"{[len(parts[0])]}", got="[1]", remedy="new Cache()"):
+        extended(cache, [nodes(1)[:1]])
+    for wrong in (nodes(1)[:, :, :1], nodes(1)[..., :1]):
         with pytest.raises(RuntimeError, match="must match"):
             extended(cache, [wrong])
     assert torch.equal(extended(cache, parts[2:]), torch.cat(parts, dim=1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
-from edgewise.layers import Memory, SequenceLayout, TextModel
+from edgewise.layers import Cache, Memory, SequenceLayout, TextModel
 from edgewise.models.adaptive_span import SpanAttention
 from tests.errors import refused
 
@@ -154,3 +154,30 @@ def test_bad_input_is_refused() -> None:
         small(heads=5)
     with refused("memory", expected="one text", got="Memory", remedy="transformer"):
         small()(ids(4), memory=Memory(torch.zeros(2, 3, 12)))
+
+
+@pytest.mark.parametrize("graph", [graphs.causal(), graphs.causal() & graphs.hubs([0])], ids=str)
+def test_what_no_head_reaches_any_more_is_forgotten(graph: graphs.Pattern) -> None:
+    model = small(graph=graph)
+    layers = with_spans(model, 0.0, 2.5, 9.0)
+    text, cache = ids(90), Cache()
+    parts = [model(part, cache=cache) for part in text.split([40, *[1] * 30, 20], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), model(text), rtol=0, atol=1e-9)
+    kept = cache.state(layers[0])
+    assert kept is not None
+    reach = 16  # of 9 + 4 the next multiple of STEP
+    assert (kept[0].shape[1] <= 2 * reach) is (graph == graphs.causal())
+
+
+def test_padding_beyond_what_is_remembered() -> None:
+    model = small()
+    with_spans(model, 0.0, 2.5, 9.0)
+    text, cache = ids(60), Cache()
+    mask = torch.ones(2, 60).long()
+    mask[1, :25] = 0
+    parts = []
+    for start in range(0, 60, 4):
+        part = text[:, start : start + 4]
+        parts.append(model(part, mask[:, : start + 4], cache=cache))
+    real = mask.bool()
+    torch.testing.assert_close(torch.cat(parts, 1)[real], model(text, mask)[real])

@@ -104,6 +104,8 @@ def test_kernels_that_cannot_be(name: str) -> None:
     for kernels, expected, got in (((), "a size", "none"), ((3, 4), "odd", "4")):
         with refused("kernels", expected=expected, got=got, remedy=""):
             models.MODELS[name](11, kernels=kernels)
+    with refused("kernels", expected="for each layer", got="3", remedy="(3,)"):
+        models.light_conv(9, kernels=3)  # type: ignore[arg-type]
     with refused("kernels", expected="at least 1", got="-3", remedy="choose"):
         models.MODELS[name](11, kernels=(-3,))
     with refused("heads", expected="divisor", got="5", remedy="width"):

@@ -37,7 +37,7 @@ def test_shifted_windows_are_the_papers(
     target, source = windows.order[graph.target], windows.order[graph.source]
     down = target // columns - source // columns + side - 1
     right = target % columns - source % columns + side - 1
-    assert torch.equal(windows.offset, down * (2 * side - 1) + right)
+    assert torch.equal(windows.offsets.index, down * (2 * side - 1) + right)
 
 
 def test_swin_reaches_across_windows_only_where_they_are_shifted() -> None:

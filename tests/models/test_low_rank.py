@@ -18,6 +18,7 @@ from edgewise.models.performer import (
     PerformerAttention,
     linear_attention,
     orthogonal_features,
+    prefix_attention,
 )
 from tests.errors import refused
 
@@ -142,11 +143,11 @@ def test_sums_up_to_each_token_are_those_of_a_loop(count: int) -> None:
     torch.manual_seed(0)
     query, key = (torch.rand(2, count, 3, 5, dtype=torch.float64) for _ in range(2))
     value = torch.randn(2, count, 3, 4, dtype=torch.float64)
-    out = linear_attention(query, key, value, one_way=True)
+    most = torch.randn(2, count, 3, dtype=torch.float64)
+    out, _ = prefix_attention(query, key, most, value)
     for i in {0, count // 2, count - 1}:
-        alone = linear_attention(
-            query[:, i : i + 1], key[:, : i + 1], value[:, : i + 1], one_way=False
-        )
+        past = slice(i + 1)
+        alone = linear_attention(query[:, i : i + 1], key[:, past], most[:, past], value[:, past])
         torch.testing.assert_close(out[:, i : i + 1], alone, rtol=0, atol=1e-12)
 
 
@@ -216,6 +217,9 @@ def test_bad_input_is_refused() -> None:
     for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
         with refused(*options, expected="at least 1", got="0", remedy="larger"):
             small(name, **options)
+    with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
+        mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+        small("performer", one_way=True)(ids(3), mask, cache=Cache())
     for name in ("linformer", "performer"):
         model = small(name)
         with refused("graph", expected="makes its own", got="Causal", remedy="gpt"):
@@ -236,14 +240,35 @@ def test_linformer_reads_under_autocast(count: int) -> None:
     torch.testing.assert_close(states, model(ids(count)), rtol=0.1, atol=0.1)
 
 
-def test_small_sums_before_a_chunk_outlast_what_is_large_in_it() -> None:
+@pytest.mark.parametrize("at", [1, CHUNK - 1, CHUNK + 9])
+def test_a_key_of_extreme_size_leaves_what_is_before_it(at: int) -> None:
+    """Not e^87 times as large only: float32 has no number for what the others are beside it."""
     torch.manual_seed(0)
     query, key = torch.rand(2, 1, 2 * CHUNK, 1, 8).add(0.1).unbind(0)
-    value = torch.randn(1, 2 * CHUNK, 1, 4)
-    key[:, : CHUNK + 2] *= 1e-9  # the first two of the second chunk, too
-    out = linear_attention(query, key, value, one_way=True)
-    exact = linear_attention(query.double(), key.double(), value.double(), one_way=True)
-    torch.testing.assert_close(out.double(), exact, rtol=1e-4, atol=1e-4)
+    value, most = torch.randn(1, 2 * CHUNK, 1, 4), torch.randn(1, 2 * CHUNK, 1)
+    most[:, at] = 400.0
+    given = query, key, most, value
+    leaves = [x.clone().requires_grad_() for x in (query, key, value)]
+    out, _ = prefix_attention(leaves[0], leaves[1], most, leaves[2])
+    past = [x[:, :at].double() for x in given]
+    torch.testing.assert_close(
+        out[:, :at].double(), prefix_attention(*past)[0], rtol=1e-4, atol=1e-4
+    )
+    whole, _ = prefix_attention(*(x.double() for x in given))
+    torch.testing.assert_close(out.double(), whole, rtol=1e-4, atol=1e-4)
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.square().sum(), leaves))
+
+
+def test_a_text_read_by_parts_is_the_text_read_at_once() -> None:
+    model = small("performer", one_way=True, features=6)
+    text, cache = ids(2 * CHUNK + 9), Cache()
+    parts = [model(part, cache=cache) for part in text.split([1, CHUNK, 5, CHUNK + 3], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), model(text), rtol=0, atol=1e-9)
+    (kept, *_) = [cache.state(m) for m in model.modules() if isinstance(m, PerformerAttention)]
+    assert [x.shape for x in kept] == [(2, 2, 6, 5), (2, 2)]  # whatever the length
+    cache.select(torch.tensor([1]))
+    again = model(text[1:, :3], cache=cache)
+    assert again.shape == (1, 3, 8)
 
 
 @pytest.mark.parametrize("one_way", [False, True])

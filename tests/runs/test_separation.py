@@ -111,8 +111,8 @@ def test_what_is_no_model_of_graphs_is_refused(tmp_path: Path) -> None:
     for name in ("gpt", "tree_lstm"):
         with refused("model", expected="of graphs: ", got=name, remedy="one of them"):
             separation.separation([name])
-    with refused("model", expected="gin", got="'ginn'", remedy="did you mean 'gin'"):
-        separation.separation(["ginn"])
+    with refused("model", expected="another of", got="'graphormr'", remedy="mean 'graphormer'"):
+        separation.separation(["graphormr"])
     train(with_values(RECIPES["digits"], {"trainer.epochs": 1, "model.depth": 1}), tmp_path / "run")
     with refused(str(tmp_path / "run"), expected="gin", got="vit", remedy="one of them"):
         separation.separation(None, [tmp_path / "run"])

@@ -70,6 +70,16 @@ typedef struct {
   int32_t index_bits;  // 0: no table
 } ew_term;
 
+// A bias by offset: an edge's class, instead of its number, is source_place[source] less
+// target_place[target], which is from 0 to before `count`. `value` has the bias of each; the classes
+// of the term that it stands for may be fewer, by its index.
+typedef struct {
+  const int32_t* target_place;  // [rows], null: the bias is not by offset
+  const int32_t* source_place;  // [columns]
+  const void* value;            // A [heads, count]
+  int64_t count;
+} ew_offsets;
+
 // Vectors on edges: `full` [edges, heads, width], or features [edges, count] with a weight
 // [count, heads, width].
 typedef struct {
@@ -206,6 +216,7 @@ typedef struct {
   int32_t threads;
   int64_t batch;
   int64_t heads;
+  int64_t key_heads;  // of key and value, each of which `heads / key_heads` queries read
   int64_t width;
   int64_t value_width;
   int64_t rows;
@@ -244,10 +255,11 @@ typedef struct {
   ew_nodes grad_key;
   ew_nodes grad_value;
   ew_term bias;          // its gradient: A [batch, rows, heads], for a table one for each chunk too
+  ew_offsets offsets;    // of the bias
   void* lse;             // A [batch, rows, heads] or null
   void* stats;           // A [batch, rows, 2, heads]: as in ew_attend_args
   const void* grad_lse;  // A [batch, rows, heads] or null
-  void* summed;          // A [batch, heads, slots, EW_TILE, width + value_width]
+  void* summed;          // A [batch, key_heads, slots, EW_TILE, width + value_width]
 } ew_tiles_args;
 
 enum { EW_BLOCK = 64, EW_TILE = 128 };  // targets of a block, sources of a tile, at most

@@ -113,16 +113,17 @@ static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
 }
 
 // Every part (a block or a chunk of targets, or a shared tile) of every head of every batch member.
-template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 parts) {
-  const i64 heads = args.heads;
+template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 heads, i64 parts) {
   return run<Stage>(args, args.batch * heads * parts, [&](Stage& stage, i64 item) {
     stage.compute(item / (heads * parts), int(item / parts % heads), item % parts);
   });
 }
-static i32 tiles(const ew_tiles_args* args) { return run_tiles<TilesForward>(*args, args->blocks); }
+static i32 tiles(const ew_tiles_args* args) {
+  return run_tiles<TilesForward>(*args, args->heads, args->blocks);
+}
 static i32 tiles_grad(const ew_tiles_args* args) {
-  const i32 status = run_tiles<TilesBackward>(*args, args->chunks);
-  return status == EW_OK ? run_tiles<TilesMerge>(*args, args->merges) : status;
+  const i32 status = run_tiles<TilesBackward>(*args, args->key_heads, args->chunks);
+  return status == EW_OK ? run_tiles<TilesMerge>(*args, args->key_heads, args->merges) : status;
 }
 
 }  // namespace EW_NS

@@ -10,7 +10,7 @@
 // The backward pass takes a chunk of blocks and a head at a time: it visits the tiles of sources
 // that the chunk reads, and adds up the gradients of the chunk's queries. Gradients of a tile that
 // several chunks read go to slots and are summed in the order of chunks, so that they are the same
-// for any number of threads.
+// for any number of threads. Where several heads of queries read one of keys, the head is of keys.
 #pragma once
 
 #include "dropout.h"
@@ -221,7 +221,8 @@ struct Reads {
 // What both passes share, for one head of a batch member at a time.
 struct Tiles {
   const ew_tiles_args& a;
-  const int H, D, Dv, Dp, Vp;  // heads, their widths, and these in whole vectors
+  const int H, Hk, group_heads;  // heads, those of keys and values, and queries that read one
+  const int D, Dv, Dp, Vp;       // their widths, and these in whole vectors
   Scratch memory;
   // a block of targets, and in [.., width] a tile of sources, or in [width, ..] transposed
   A* query;  // [kBlock, Dp] scaled
@@ -229,6 +230,8 @@ struct Tiles {
   A* weights;        // [kBlock, kTile]: scores, then weights
   u32* edges;        // [kTile] numbers of a row's edges
   i32* nodes;        // [kTile] sources of a tile
+  i32* places;       // [kTile] their places, where the bias is by offset
+  bool in_row[kTile / kWidth];  // whether those of a vector are in a row, one after the other
   Portion* portion;  // [kTile] what a tile is made of
   int portions = 0;
   bool bad_index = false;  // of a table
@@ -236,6 +239,8 @@ struct Tiles {
   explicit Tiles(const ew_tiles_args& args)
       : a(args),
         H(int(args.heads)),
+        Hk(int(args.key_heads)),
+        group_heads(H / Hk),
         D(int(args.width)),
         Dv(int(args.value_width)),
         Dp(up_to(D, kWidth)),
@@ -243,7 +248,8 @@ struct Tiles {
 
   void place_shared(Scratch& to) {
     to.place(query, kBlock * Dp), to.place(key_t, D * kTile), to.place(weights, kBlock * kTile);
-    to.place(edges, kTile), to.place(nodes, kTile), to.place(portion, kTile);
+    to.place(edges, kTile), to.place(nodes, kTile), to.place(places, kTile);
+    to.place(portion, kTile);
   }
 
   template <class P> P* at(const ew_nodes& x, i64 b, i64 node, int h, int width) const {
@@ -263,10 +269,23 @@ struct Tiles {
     return {first, x.node_stride, count, width, listed ? nodes : nullptr};
   }
   void list_sources() {
+    if (a.offsets.target_place) list_places();
     if (!a.column && portions == 1) return;
     for (int p = 0; p < portions; ++p)
       for (int j = 0; j < portion[p].count; ++j)
         nodes[portion[p].column + j] = i32(column_node(portion[p].first + j));
+  }
+  EW_OUTLINE void list_places() {
+    int end = 0;
+    for (int p = 0; p < portions; ++p)
+      for (int j = 0; j < portion[p].count; ++j)
+        places[end++] = a.offsets.source_place[column_node(portion[p].first + j)];
+    for (; end % kWidth; ++end) places[end] = places[end - 1];  // up to whole vectors
+    for (int j = 0; j < end; j += kWidth) {
+      bool rises = true;
+      for (int i = j + 1; i < j + kWidth; ++i) rises &= places[i] == places[i - 1] + 1;
+      in_row[j / kWidth] = rises;
+    }
   }
   // the tile of sources from the place `first` on
   void fetch(i64 b, int h, int first, int last) const {
@@ -362,15 +381,17 @@ struct Tiles {
     each_edge(row, [&](int j, u32 edge) { edges[j] = edge; });
   }
 
-  // The row of the bias that an edge has: its own, or that of its class; -1 if there is no such.
-  EW_INLINE i64 bias_row(u32 edge) const {
-    if (!a.bias.index_bits) return edge;
-    const i64 row = a.bias.index_bits == 32 ? static_cast<const i32*>(a.bias.index)[edge]
-                                            : static_cast<const i64*>(a.bias.index)[edge];
+  // The row of the bias of an edge, or of an offset: its own, or that of its class; -1 if there is
+  // no such.
+  EW_INLINE i64 bias_row(u32 number) const {
+    if (!a.bias.index_bits) return number;
+    const i64 row = a.bias.index_bits == 32 ? static_cast<const i32*>(a.bias.index)[number]
+                                            : static_cast<const i64*>(a.bias.index)[number];
     return u64(row) < u64(a.bias.rows) ? row : -1;
   }
   // scores += bias, for `count` rows
-  EW_OUTLINE void add_bias(i64 b, int h, int row, int count, A* scores) {
+  EW_OUTLINE void add_bias(i64 b, int h, int row, int count, const Reads& read, A* scores) {
+    if (a.offsets.target_place) return add_bias_by_offset(h, row, count, read, scores);
     const int width = a.bias.width;
     const A* const data =
         static_cast<const A*>(a.bias.data) + b * a.bias.batch_stride + (width == 1 ? 0 : h);
@@ -381,14 +402,34 @@ struct Tiles {
         else scores[r * kTile + j] += data[from * width];
       });
   }
+  // Between the runs too, as each pair of a target and a source has an offset.
+  void add_bias_by_offset(int h, int row, int count, const Reads& read, A* scores) const {
+    const A* const of_head = static_cast<const A*>(a.offsets.value) + h * a.offsets.count;
+    for (int r = 0; r < count; ++r) {
+      const i32 from = a.offsets.target_place[row_node(row + r)];
+      for (int i = 0; i < read.spans; ++i) {
+        const Range wide = read.span[i].whole();
+        for (int j = wide.begin; j < wide.end; j += kWidth) {
+          A* const to = scores + r * kTile + j;
+          Vector bias;
+          if (in_row[j / kWidth]) bias = load<kWidth>(of_head + (places[j] - from));
+          else EW_EACH (v, kWidth) bias[v] = of_head[places[j + v] - from];
+          store<kWidth>(to, load<kWidth>(to) + bias);
+        }
+      }
+    }
+  }
   // gradient of the bias += that of the scores; `copy` is the number of this thread's own
   EW_OUTLINE void add_bias_gradient(i64 copy, int h, int row, int count, const A* grads) const {
     A* const to = static_cast<A*>(a.bias.grad) + copy * a.bias.rows * H + h;
-    for (int r = 0; r < count; ++r)
+    for (int r = 0; r < count; ++r) {
+      const i32* const target_place = a.offsets.target_place;
+      const i32 from = target_place ? target_place[row_node(row + r)] : 0;
       each_edge(row + r, [&](int j, u32 edge) {
-        const i64 into = bias_row(edge);
+        const i64 into = bias_row(target_place ? u32(places[j] - from) : edge);
         if (into >= 0) to[into * H] += grads[r * kTile + j];
       });
+    }
   }
 };
 
@@ -427,7 +468,7 @@ struct TilesForward : Tiles {
         portion[portions++] = {&p, first, filled, count};
         first += count, filled += count;
         // Where few rows read much there is little to do until the next tile comes from memory.
-        if (p.row_end - p.row_begin <= kGroup) fetch(b, h, first, p.last);
+        if (p.row_end - p.row_begin <= kGroup) fetch(b, h / group_heads, first, p.last);
         if (filled == kTile) finish();
       }
     }
@@ -448,8 +489,8 @@ struct TilesForward : Tiles {
   // the `n` rows from the place `begin` on, and a tile of sources
   void tile(i64 b, int h, int begin, int n, int columns, bool more) {
     list_sources();
-    pack_transposed(key_t, sources(a.key, b, h, columns, D));
-    finite_value = pack(value, Vp, sources(a.value, b, h, columns, Dv), 1);
+    pack_transposed(key_t, sources(a.key, b, h / group_heads, columns, D));
+    finite_value = pack(value, Vp, sources(a.value, b, h / group_heads, columns, Dv), 1);
     for (int g = 0; g < n; g += kGroup)
       group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, columns, more);
   }
@@ -465,7 +506,7 @@ struct TilesForward : Tiles {
       product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
                      wide.end - wide.begin, D);
     }
-    if (a.bias.data) add_bias(b, h, begin + g, count, s);
+    if (a.bias.data) add_bias(b, h, begin + g, count, read, s);
     Vector lanes[kGroup];
     for (int r = 0; r < kGroup; ++r) lanes[r] = splat<A, kWidth>(-kInf<A>);
     for (int i = 0; i < read.spans; ++i) {
@@ -533,64 +574,70 @@ struct TilesBackward : Tiles {
   A* grads;                // [kBlock, kTile] of the scores
   A* grad_key;             // [kTile, Dp]
   A* grad_value;           // [kTile, Vp]
-  A* grad_query;           // [targets of a chunk, Dp]
-  A* delta;                // [targets of a chunk] grad . out, less the gradient of the log-sum-exp
+  A* grad_query;           // [queries of a key's head, targets of a chunk, Dp]
+  A* delta;                // [queries of a key's head, targets of a chunk] grad . out, less the
+                           // gradient of the log-sum-exp
   Reads* reads;            // [kBlock / kGroup]
+  i64 most_rows = 0;       // of a chunk, in whole groups
   i64 chunk_at = 0;        // the number of the chunk at hand
   bool finite_key = true;  // of the tile at hand
 
   EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
   EW_COLD bool prepare() {
-    i64 rows = 0;
     for (i64 c = 0; c < a.chunks; ++c) {
       const i64 count = a.block[a.chunk[c].block_end] - a.block[a.chunk[c].block_begin];
-      rows = count > rows ? count : rows;
+      most_rows = count > most_rows ? count : most_rows;
     }
+    most_rows += kGroup;
     return memory.allocate([&](Scratch& to) {
       place_shared(to);
       to.place(key, kTile * Dp), to.place(value_t, Dv * kTile);
       to.place(grad, kBlock * Vp), to.place(grads, kBlock * kTile);
       to.place(grad_key, kTile * Dp), to.place(grad_value, kTile * Vp);
-      to.place(grad_query, (rows + kGroup) * Dp), to.place(delta, rows);
+      to.place(grad_query, group_heads * most_rows * Dp);
+      to.place(delta, group_heads * most_rows);
       to.place(reads, kBlock / kGroup);
     });
   }
 
-  EW_OUTLINE void compute(i64 b, int h, i64 c) {
+  // A chunk of targets, and the queries of a head of keys.
+  EW_OUTLINE void compute(i64 b, int hk, i64 c) {
     const ew_tiles_chunk& chunk = a.chunk[c];
     chunk_at = c;
     const int first_row = a.block[chunk.block_begin], last_row = a.block[chunk.block_end];
-    zero(grad_query, i64(last_row - first_row + kGroup) * Dp);
+    zero(grad_query, group_heads * most_rows * Dp);
     const A* const grad_lse = static_cast<const A*>(a.grad_lse);
-    for (int i = first_row; i < last_row; ++i) {
-      const i64 node = row_node(i);
-      const T *o = at<const T>(a.out, b, node, h, Dv),
-              *go = at<const T>(a.grad_out, b, node, h, Dv);
-      Vector sum{};
-      int d = 0;
-      for (; d + kWidth <= Dv; d += kWidth) sum += load<kWidth>(o + d) * load<kWidth>(go + d);
-      if (d < Dv) sum += load_some<kWidth>(o + d, Dv - d) * load_some<kWidth>(go + d, Dv - d);
-      const A lse = grad_lse ? grad_lse[(b * a.rows + node) * H + h] : A(0);
-      delta[i - first_row] = sum_lanes<kWidth, A>(sum) - lse;
-    }
+    for (int q = 0; q < group_heads; ++q)
+      for (int i = first_row, h = hk * group_heads + q; i < last_row; ++i) {
+        const i64 node = row_node(i);
+        const T *o = at<const T>(a.out, b, node, h, Dv),
+                *go = at<const T>(a.grad_out, b, node, h, Dv);
+        Vector sum{};
+        int d = 0;
+        for (; d + kWidth <= Dv; d += kWidth) sum += load<kWidth>(o + d) * load<kWidth>(go + d);
+        if (d < Dv) sum += load_some<kWidth>(o + d, Dv - d) * load_some<kWidth>(go + d, Dv - d);
+        const A lse = grad_lse ? grad_lse[(b * a.rows + node) * H + h] : A(0);
+        delta[q * most_rows + i - first_row] = sum_lanes<kWidth, A>(sum) - lse;
+      }
     for (i32 v = chunk.visit_begin; v < chunk.visit_end; ++v) {
       if (v + 1 < chunk.visit_end)
-        fetch(b, h, a.tile[a.visit[v + 1].tile], a.tile[a.visit[v + 1].tile + 1]);
-      visit(b, h, first_row, a.visit[v]);
+        fetch(b, hk, a.tile[a.visit[v + 1].tile], a.tile[a.visit[v + 1].tile + 1]);
+      visit(b, hk, first_row, a.visit[v]);
     }
-    for (int i = first_row; a.grad_query.data && i < last_row; ++i)
-      narrow_row(at<T>(a.grad_query, b, row_node(i), h, D), grad_query + i64(i - first_row) * Dp, D,
-                 A(a.scale));
+    for (int q = 0; a.grad_query.data && q < group_heads; ++q)
+      for (int i = first_row; i < last_row; ++i)
+        narrow_row(at<T>(a.grad_query, b, row_node(i), hk * group_heads + q, D),
+                   grad_query + (q * most_rows + i - first_row) * Dp, D, A(a.scale));
   }
 
   // A tile of sources, and all blocks of a chunk that read of it.
-  EW_OUTLINE void visit(i64 b, int h, int first_row, const ew_visit& v) {
+  EW_OUTLINE void visit(i64 b, int hk, int first_row, const ew_visit& v) {
     const int first = a.tile[v.tile], last = a.tile[v.tile + 1], columns = last - first;
     portions = 1, portion[0] = {nullptr, first, 0, columns};
     list_sources();
-    pack_transposed(key_t, sources(a.key, b, h, columns, D));
-    pack_transposed(value_t, sources(a.value, b, h, columns, Dv));
-    finite_key = pack(key, Dp, sources(a.key, b, h, columns, D), 1);
+    pack_transposed(key_t, sources(a.key, b, hk, columns, D));
+    pack_transposed(value_t, sources(a.value, b, hk, columns, Dv));
+    finite_key = pack(key, Dp, sources(a.key, b, hk, columns, D), 1);
     zero(grad_key, i64(kTile) * Dp);
     zero(grad_value, i64(kTile) * Vp);
     for (i32 u = v.use_begin; u < v.use_end;) {
@@ -601,30 +648,30 @@ struct TilesBackward : Tiles {
         const Range own = Range{p.first, p.last}.within(first, last);
         if (own.empty()) continue;
         if (portions == kTile) {  // as many as there is room for
-          block_of(b, h, first_row, block, columns);
+          block_of(b, hk, first_row, block, columns);
           portions = 0;
         }
         portion[portions++] = {&p, own.begin, own.begin - first, own.end - own.begin};
       }
-      block_of(b, h, first_row, block, columns);
+      block_of(b, hk, first_row, block, columns);
     }
     const int width = D + Dv;
     for (int j = 0; j < columns; ++j) {
       A *const of_key = grad_key + j * Dp, *const of_value = grad_value + j * Vp;
       if (v.slot >= 0) {
-        const i64 place = (((b * H + h) * a.slots + v.slot) * kTile + j) * width;
+        const i64 place = (((b * Hk + hk) * a.slots + v.slot) * kTile + j) * width;
         copy(static_cast<A*>(a.summed) + place, of_key, D);
         copy(static_cast<A*>(a.summed) + place + D, of_value, Dv);
         continue;
       }
       const i64 node = column_node(first + j);
-      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, h, D), of_key, D);
-      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, h, Dv), of_value, Dv);
+      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, hk, D), of_key, D);
+      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, hk, Dv), of_value, Dv);
     }
   }
 
   // What a block adds to the gradients of a tile, and a tile to those of a block.
-  EW_OUTLINE void block_of(i64 b, int h, int first_row, i32 block, int columns) {
+  EW_OUTLINE void block_of(i64 b, int hk, int first_row, i32 block, int columns) {
     const int begin = a.block[block], end = a.block[block + 1], n = end - begin;
     Range in{n, 0};  // the groups that read
     for (int g = 0; g < n; g += kGroup) {
@@ -633,6 +680,12 @@ struct TilesBackward : Tiles {
       if (read.spans) in = {in.begin < g ? in.begin : g, g + kGroup < n ? g + kGroup : n};
     }
     if (in.empty()) return;
+    for (int h = hk * group_heads; h < (hk + 1) * group_heads; ++h)
+      head_of(b, h, first_row, begin, n, in, columns);
+  }
+
+  // The same for a head of queries, in the groups that read.
+  EW_INLINE void head_of(i64 b, int h, int first_row, int begin, int n, Range in, int columns) {
     const int some = begin + in.begin, rest = begin + in.end;
     const bool finite_query =
         pack(query + in.begin * Dp, Dp, targets(a.query, b, h, some, rest, D), A(a.scale));
@@ -669,12 +722,13 @@ struct TilesBackward : Tiles {
       product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
                      {ds + wide.begin, kTile}, columns, Dv);
     }
-    if (a.bias.data) add_bias(b, h, begin + g, count, s);
+    if (a.bias.data) add_bias(b, h, begin + g, count, read, s);
     const Mask kept = mask(b, h);
+    const i64 ahead = h % group_heads * most_rows - first_row;  // of this head's rows
     for (int r = 0; r < count; ++r) {
       const int place = begin + g + r;
       const A* const stats = stats_of(b, row_node(place), h);
-      const A shift = stats[0], inverse = stats[H], mean = delta[place - first_row];
+      const A shift = stats[0], inverse = stats[H], mean = delta[ahead + place];
       if (a.dropout > 0) list_edges(place);
       for (int i = 0; i < read.spans; ++i) {
         const Range wide = read.span[i].whole();
@@ -706,7 +760,7 @@ struct TilesBackward : Tiles {
       for (int r = count; r < kGroup; ++r)  // these are in the place of the next block's
         zero(ds + r * kTile + own.begin, own.end - own.begin);
       add_product(TileRows{ds + own.begin}, {key + own.begin * Dp, Dp},
-                  {grad_query + i64(begin - first_row + g) * Dp, Dp}, Dp, own.end - own.begin,
+                  {grad_query + (ahead + begin + g) * Dp, Dp}, Dp, own.end - own.begin,
                   finite_key);
     }
   }
@@ -720,18 +774,18 @@ struct TilesMerge : Tiles {
   EW_COLD bool prepare() {
     return memory.allocate([&](Scratch& to) { to.place(sum, D + Dv); });
   }
-  EW_OUTLINE void compute(i64 b, int h, i64 m) {
+  EW_OUTLINE void compute(i64 b, int hk, i64 m) {
     const ew_merge& merge = a.merge[m];
     const int width = D + Dv;
-    const i64 ahead = (b * H + h) * a.slots;
+    const i64 ahead = (b * Hk + hk) * a.slots;
     for (int j = 0, place = a.tile[merge.row]; place < a.tile[merge.row + 1]; ++j, ++place) {
       zero(sum, width);
       for (i64 s = merge.slot_begin; s < merge.slot_end; ++s)
         add_scaled(sum, static_cast<const A*>(a.summed) + ((ahead + s) * kTile + j) * width, 1,
                    width);
       const i64 node = column_node(place);
-      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, h, D), sum, D);
-      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, h, Dv), sum + D, Dv);
+      if (a.grad_key.data) narrow_row(at<T>(a.grad_key, b, node, hk, D), sum, D);
+      if (a.grad_value.data) narrow_row(at<T>(a.grad_value, b, node, hk, Dv), sum + D, Dv);
     }
   }
 };

@@ -253,7 +253,23 @@ bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
 
 }  // namespace
 
+// Whether the class of every pair of a source and a target is one that there is.
+bool offsets_fit(const ew_tiles_args& a) {
+  const ew_offsets& x = a.offsets;
+  if (!x.target_place || !a.rows || !a.columns) return true;
+  int64_t least[2] = {INT32_MAX, INT32_MAX}, most[2] = {INT32_MIN, INT32_MIN};
+  const auto look = [&](int side, const int32_t* place, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      least[side] = place[i] < least[side] ? place[i] : least[side];
+      most[side] = place[i] > most[side] ? place[i] : most[side];
+    }
+  };
+  look(0, x.target_place, a.rows), look(1, x.source_place, a.columns);
+  return least[1] - most[0] >= 0 && most[1] - least[0] < x.count;
+}
+
 bool tiles_fit(const ew_tiles_args& a) {
+  if (a.key_heads < 1 || a.heads % a.key_heads || !offsets_fit(a)) return false;
   const int64_t sizes[] = {a.rows,   a.columns, a.blocks, a.pieces, a.reaches, a.tiles,
                            a.chunks, a.visits,  a.uses,   a.merges, a.slots};
   for (const int64_t size : sizes)
@@ -274,7 +290,7 @@ bool tiles_fit(const ew_tiles_args& a) {
         if (r.begin >= r.end) continue;
         if (r.begin < p.first || r.end > p.last) return false;
         const int64_t last = r.edge + int64_t(p.step) * (r.end - 1 - r.begin);
-        if (a.bias.data && (r.edge < 0 || p.step < 0 || last >= a.edges)) return false;
+        if (a.bias.data && !a.offsets.target_place && (r.edge < 0 || p.step < 0 || last >= a.edges)) return false;
       }
     }
   return true;

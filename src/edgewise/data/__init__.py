@@ -19,9 +19,11 @@ from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
 from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
+from edgewise.data.images.cifar10 import Cifar10 as cifar10
 from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
 from edgewise.data.images.image_folder import ImageFolder as image_folder
+from edgewise.data.images.mnist import Mnist as mnist
 from edgewise.data.images.quickdraw import QuickDraw as quickdraw
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
@@ -51,6 +53,7 @@ from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
 
 DATA: dict[str, type[Data]] = {
     "caption_digits": caption_digits,
+    "cifar10": cifar10,
     "csl": csl,
     "dictionary_lookup": dictionary_lookup,
     "digit_rows": digit_rows,
@@ -68,6 +71,7 @@ DATA: dict[str, type[Data]] = {
     "ionic_liquids": ionic_liquids,
     "masked_molecules": masked_molecules,
     "masked_text": masked_text,
+    "mnist": mnist,
     "molecule_table": molecule_table,
     "multi30k": multi30k,
     "neighbors_match": neighbors_match,
@@ -103,6 +107,7 @@ __all__ = [
     "TextSplits",
     "WritingBatch",
     "caption_digits",
+    "cifar10",
     "csl",
     "dictionary_lookup",
     "digit_rows",
@@ -120,6 +125,7 @@ __all__ = [
     "ionic_liquids",
     "masked_molecules",
     "masked_text",
+    "mnist",
     "molecule_table",
     "multi30k",
     "neighbors_match",

@@ -208,7 +208,8 @@ def _download(raw: Path, data: str, files: list[str], download: Callable[[Path],
         except (*DAMAGED, HTTPException) as error:  # the last: it was cut off
             raise MissingDataError(
                 f"{data}: the download failed ({error}). Remedy: check the network, or set "
-                f"EDGEWISE_DATA to a folder that holds {data}/raw/{files[0]} and the other files."
+                f"EDGEWISE_DATA to a folder that holds {'/'.join([data, 'raw', *files[:1]])} and "
+                "the other files."
             ) from error
         _check(part, files, "try again")
         try:

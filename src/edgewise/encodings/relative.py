@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.biases import EdgeTerms, Projected, TableBias
+from edgewise.biases import EdgeTerms, OffsetBias, Offsets, Projected, TableBias
 from edgewise.encodings.positions import offsets
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.errors import ArgumentError
@@ -30,7 +31,8 @@ class RelativeTable(nn.Module):
 
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
-        return {"bias": TableBias(_clipped(graph, self.radius), self.table)}
+        key = ("radius", self.radius)
+        return {"bias": _by_offset(graph, key, lambda x: _clip(x, self.radius), self.table)}
 
 
 class Buckets(nn.Module):
@@ -58,8 +60,7 @@ class Buckets(nn.Module):
         """The bias, for the edges of ``graph``."""
         buckets = self.table.shape[0]
         key = ("buckets", buckets, self.most_distant, self.both_ways)
-        index = check_sized(graph).cached(key, lambda: self.bucket(offsets(graph)))
-        return {"bias": TableBias(index, self.table)}
+        return {"bias": _by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
         """The bucket of a source that is ``behind`` positions before its target."""
@@ -94,10 +95,10 @@ class ALiBi(nn.Module):
 
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
-        distance = check_sized(graph).cached("distances", lambda: offsets(graph).abs())
         longest = max(graph.num_sources, graph.num_targets)
         steps = torch.arange(longest, device=self.slopes.device, dtype=self.slopes.dtype)
-        return {"bias": TableBias(distance, -steps[:, None] * self.slopes)}
+        table = -steps[:, None] * self.slopes
+        return {"bias": _by_offset(graph, "distances", torch.abs, table)}
 
 
 def alibi_slopes(heads: int) -> Tensor:
@@ -172,5 +173,28 @@ class TransformerXL(nn.Module):
 
 
 def _clipped(graph: Graph, radius: int) -> Tensor:
-    make = lambda: offsets(graph).clamp(-radius, radius) + radius  # noqa: E731 - a thunk
+    make = lambda: _clip(offsets(graph), radius)  # noqa: E731 - a thunk
     return check_sized(graph).cached(("clipped", radius), make)
+
+
+def _clip(behind: Tensor, radius: int) -> Tensor:
+    return behind.clamp(-radius, radius) + radius
+
+
+def _by_offset(
+    graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
+) -> TableBias:
+    """The bias of a table, by the class of how far behind its target a source is."""
+    graph = check_sized(graph).to(table.device)
+    if torch.compiler.is_compiling():
+        return TableBias(classes(offsets(graph)), table)
+
+    def make() -> Offsets:
+        # Positions, the targets' so much less that no difference of two is below 0: see `offsets`.
+        target = torch.arange(1 - graph.num_targets, 1, device=table.device)
+        source = torch.arange(graph.num_sources, device=table.device)
+        count = max(graph.num_targets + graph.num_sources - 1, 0)
+        behind = graph.num_sources - 1 - torch.arange(count, device=table.device)
+        return Offsets(target, source, classes(behind), graph)
+
+    return OffsetBias(graph.cached(("offsets", key), make), table)

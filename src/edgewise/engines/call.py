@@ -51,6 +51,13 @@ class AttentionCall:
             first_edge=self.first_edge + start,
         )
 
+    def ungrouped(self) -> AttentionCall:
+        """The call with a head of keys and values for each head of queries, where it has fewer."""
+        if self.key.shape[-2] == self.query.shape[-2]:
+            return self
+        key, value = (for_each_query(self.query, x) for x in (self.key, self.value))
+        return replace(self, key=key, value=value)
+
     def chosen(self, edges: Tensor) -> AttentionCall:
         """The call for the scores of these edges alone, in their order."""
         return replace(
@@ -70,6 +77,12 @@ def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
     if isinstance(given, Tensor):
         return given[(..., edges, *[slice(None)] * (dims - 1))]
     return given.edges(edges)
+
+
+def for_each_query(query: Tensor, x: Tensor) -> Tensor:
+    """Keys or values ``[..., N, H, D]``, each head as often as heads of queries read it."""
+    group = query.shape[-2] // max(x.shape[-2], 1)
+    return x if group == 1 else x.repeat_interleave(group, dim=-2)
 
 
 def accumulator(x: Tensor) -> torch.dtype:
@@ -106,6 +119,7 @@ class Problem:
     score: Score = None
     bias: bool = False
     table: bool = False  # the bias is one
+    offsets: bool = False  # the bias is a table's by offset
     gain: bool = False
     edge_vectors: bool = False
     dropout: float = 0.0

@@ -45,9 +45,11 @@ class Costs:
         """Estimates of forward and backward; infinite where nothing computes such a form there."""
         estimates = []
         for form, amounts in works:
-            each = self.seconds.get(form)
-            total = math.inf if each is None else 0.0
-            for name, amount in amounts.items() if each else ():
+            if form not in self.seconds:
+                estimates.append(math.inf)
+                continue
+            each, total = self.seconds[form], 0.0
+            for name, amount in amounts.items():
                 total += each[name] * amount
             estimates.append(total)
         return estimates

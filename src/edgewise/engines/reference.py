@@ -43,7 +43,12 @@ class Reference:
         """Gathering costs by the edge, by the head and by the element."""
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
-        amounts = {"call": 1, "edge": edges, "head": heads, "element": heads * elements}
+        amounts: dict[str, float] = {
+            "call": 1,
+            "edge": edges,
+            "head": heads,
+            "element": heads * elements,
+        }
         if problem.operation == "aggregate":
             return "reference sums", amounts
         return "reference", {

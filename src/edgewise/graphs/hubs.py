@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
@@ -28,6 +29,13 @@ class Hubs(Pattern):
     is_read: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Iterable):
+            raise ArgumentError(
+                "nodes",
+                expected="a list of positions",
+                got=repr(self.nodes),
+                remedy=f"write hubs([{self.nodes}])",
+            )
         object.__setattr__(self, "nodes", tuple(self.nodes))
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from edgewise.data.graphs.graph_data import (
 from edgewise.data.packed import PackedGraphs
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.rows import read_json
 from edgewise.inference.sentences import labelled
 from edgewise.tasks import Classification
 
@@ -88,8 +88,8 @@ class GraphClasses(Predictor):
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
+        found = read_json(text)
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise _no_graph(text)

@@ -47,6 +47,19 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
             yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
 
 
+def read_json(text: str) -> Any:
+    """What a text in JSON says.
+
+    Raises:
+        ValueError: it is none, has a number of thousands of digits, or is nested too deeply.
+
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("lists in lists without an end") from error
+
+
 def is_table(path: Path) -> bool:
     """Whether a file has rows with names: a table or objects, plain or packed."""
     return form_of(path) in {*DELIMITERS, *OBJECTS}
@@ -71,8 +84,8 @@ def _objects(
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
+            row = read_json(line)
+        except ValueError as error:
             raise _damaged(path, "an object in each line", f"{error} in line {number}") from error
         if not isinstance(row, dict):
             raise _damaged(path, "an object in each line", f"{line[:40]!r} in line {number}")

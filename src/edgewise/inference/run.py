@@ -153,7 +153,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
     Only its ``error`` has another name then: an answer with one is known by it.
     """
     if set(row) == {"input"}:
-        return answer | row if "error" in answer else answer
+        return answer | dict(row) if "error" in answer else answer
     own = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}
     found = {name: value for name, value in answer.items() if name != "input"}
     return own | _beside(own, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from edgewise.data.images.quickdraw import QuickDraw, packed
 from edgewise.data.images.strokes import Stroke, read_strokes
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.rows import read_json
 from edgewise.inference.sentences import labelled
 from edgewise.tasks import Classification
 
@@ -40,8 +40,8 @@ class SketchClasses(Predictor):
     def prepare(self, value: Any) -> list[Stroke]:
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except json.JSONDecodeError as error:
+                value = read_json(value)
+            except ValueError as error:
                 raise ArgumentError(
                     "input",
                     expected=self.input,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from edgewise.data.text.conllu import blocks, read_conllu, words_of
 from edgewise.data.text.ewt_trees import EWTTrees, Sentence, forest, sentence
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import is_table
+from edgewise.inference.rows import is_table, read_json
 from edgewise.tasks import Classification
 
 INPUT = "input"
@@ -50,10 +49,11 @@ class TreeLabels(Predictor):
         data = self.recipe.data
         assert isinstance(data, EWTTrees)
         if isinstance(value, str) and "\t" in value:
-            labelled, headed = (read_conllu(value, INPUT, name) for name in (data.label, "head"))
-            if len(labelled) != 1:
-                raise _strange("one sentence", f"{len(labelled)} sentences")
-            return sentence(labelled[0], headed[0], data.links, INPUT)
+            found = [read_conllu(value, INPUT, name) for name in (data.label, "head")]
+            if len(found[0]) != 1:
+                raise _strange("one sentence", f"{len(found[0])} sentences")
+            (labelled,), (headed,) = found
+            return sentence(labelled, headed, data.links, INPUT)
         row = self._of_row(_object(value, self.input))
         words, heads = (_listed(row[name]) if name in row else [] for name in ("words", "heads"))
         if not words or not all(isinstance(word, str) and word.strip() for word in words):
@@ -61,8 +61,8 @@ class TreeLabels(Predictor):
         heads = heads if "heads" in self.columns() else ["0"] * len(words)
         if len(heads) != len(words):
             raise _strange(f"a head for each of {len(words)} words", heads)
-        headed = list(zip(words, map(str, heads), strict=True))
-        return sentence(headed, headed, data.links, INPUT)
+        given = list(zip(words, map(str, heads), strict=True))
+        return sentence(given, given, data.links, INPUT)
 
     def answer(self, examples: list[Sentence]) -> list[Answer]:
         data = self.recipe.data
@@ -92,8 +92,8 @@ class TreeLabels(Predictor):
 def _object(value: Any, what: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
+            value = read_json(value)
+        except ValueError:
             value = value[:60]
     if not isinstance(value, Mapping):
         raise _strange(what, value)

@@ -13,6 +13,7 @@ from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
 from edgewise.edge_steps import attention_weights
+from edgewise.engines.call import for_each_query
 from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
@@ -175,11 +176,8 @@ class MultiHeadAttention(GraphLayer):
             query, key, value = self._of_self(x, positions, cache)
         else:
             query, key, value = self._of_source(x, source, cache)
-        if self.key_heads < self.heads:
-            group = self.heads // self.key_heads
-            key = key.repeat_interleave(group, dim=-2)
-            value = value.repeat_interleave(group, dim=-2)
         if isinstance(self.score, LearnedScore):
+            key, value = for_each_query(query, key), for_each_query(query, value)
             query, key, score = self.score(query, key)
             return query, key, value, score
         return query, key, value, self.score

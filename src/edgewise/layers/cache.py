@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import ArgumentError
+
 KeyValue = tuple[Tensor, Tensor]
 
 
@@ -16,7 +18,7 @@ class Cache:
 
     With them a step of decoding is attention from the new targets alone, on the same pattern. Pass
     one cache to every step: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
-    cache=cache)``. It is for inference; nothing is forgotten before the cache is dropped.
+    cache=cache)``. It is for inference; only layers that say how far they read forget anything.
 
     Attributes:
         length: how many nodes have been read so far.
@@ -35,6 +37,7 @@ class Cache:
         """
         kept = self._kept.get(layer)
         if kept is not None:
+            self._check_members(kept[0], new[0])
             length = kept[0].shape[-3] + new[0].shape[-3]
             if torch.is_grad_enabled() or not all(map(_alike, kept, new)):
                 self._room.pop(layer, None)
@@ -49,6 +52,27 @@ class Cache:
             new = key, value
         self._kept[layer] = new
         return new
+
+    def forget(self, layer: nn.Module, reach: int) -> None:
+        """Drop keys and values that nobody reads any more: those before the last ``reach``.
+
+        Not at every call, but once there are as many again: then a step costs no copy.
+        """
+        kept = self._kept.get(layer)
+        if kept is not None and kept[0].shape[-3] > 2 * reach:
+            self._room.pop(layer, None)
+            start = kept[0].shape[-3] - reach
+            self._kept[layer] = tuple(part.narrow(-3, start, reach).clone() for part in kept)
+
+    @staticmethod
+    def _check_members(kept: Tensor, new: Tensor) -> None:
+        if kept.shape[:-3] != new.shape[:-3]:
+            raise ArgumentError(
+                "cache",
+                expected=f"the batch that it was filled with, {list(kept.shape[:-3])}",
+                got=f"{list(new.shape[:-3])}",
+                remedy="make a new Cache() for other texts, or keep some members with select()",
+            )
 
     def state(self, layer: nn.Module) -> tuple[Tensor, ...] | None:
         """What a recurrent layer kept last, ``[B, ...]`` each."""

@@ -56,15 +56,22 @@ class SequenceLayout:
             positions = torch.arange(self.past, self.past + self.count, device=like.device)
         self.positions = positions
 
-    def bind(self, pattern: Pattern) -> Graph:
-        """Who reads whom in this call, each sequence by the pattern."""
+    def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:
+        """Who reads whom in this call, each sequence by the pattern.
+
+        Args:
+            pattern: of a whole text.
+            sources: how many nodes a layer still knows of, if it has forgotten the first of them.
+        """
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
-        return bound(pattern, self.count, self.past + self.count, self.device)
+        sources = self.past + self.count if sources is None else sources
+        return bound(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
         """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
-        return padding_bias(self.attention_mask, graph, like)
+        mask = self.attention_mask
+        return padding_bias(None if mask is None else mask[..., -graph.num_sources :], graph, like)
 
     @property
     def has_padding(self) -> bool:

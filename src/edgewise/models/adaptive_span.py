@@ -157,13 +157,16 @@ class SpanAttention(GraphLayer):
         query, key = (self.rotary(each, layout.positions) for each in (query, key))
         if layout.cache is not None:
             key, value = layout.cache.extended(self, (key, value))
+        radii = self.radii()
+        if layout.cache is not None and graph == causal():  # others count from the first token
+            layout.cache.forget(self, max(radii))
         by_radius: dict[int, list[int]] = {}
-        for head, radius in enumerate(self.radii()):
+        for head, radius in enumerate(radii):
             by_radius.setdefault(radius, []).append(head)
         parts, order = [], []
         for radius, heads in by_radius.items():
             order += heads
-            own = layout.bind(graph & window(radius))
+            own = layout.bind(graph & window(radius), key.shape[-3])
             table = _log(self.mask(torch.arange(radius + 1, device=x.device)))
             of = query, key, value
             if len(by_radius) > 1:

@@ -246,6 +246,13 @@ def with_convolutions(
     order: Order,
 ) -> EncoderDecoderModel:
     """The Transformer with convolutions, whose weights ``taps`` makes, for self-attention."""
+    if not isinstance(kernels, Sequence):
+        raise ArgumentError(
+            "kernels",
+            expected="a size for each layer",
+            got=repr(kernels),
+            remedy=f"write ({kernels},) for layers that all have this one",
+        )
     check_given("kernels", tuple(kernels), "a size for each layer", "choose (3, 7, 15, 31)")
     for kernel in kernels:
         check_count("kernels", kernel, 1, "choose 3, say")

@@ -12,6 +12,7 @@ Paper: Choromanski et al., Rethinking attention with Performers, 2021
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from edgewise.arguments import check_divides, checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern
 from edgewise.layers import (
+    Cache,
     FeedForward,
     LanguageModelHead,
     Residual,
@@ -28,7 +30,13 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_joint
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+from edgewise.layers.sequences import (
+    Memory,
+    SequenceLayout,
+    refuse_cache,
+    refuse_graph,
+    refuse_memory,
+)
 
 CHUNK = 64
 """Tokens whose pairs are computed one by one where sums run up to each token."""
@@ -64,7 +72,7 @@ def performer(
         )
         for _ in range(depth)
     ]
-    reader = PerformerReader(layers, nn.LayerNorm(width))
+    reader = PerformerReader(layers, nn.LayerNorm(width), one_way=one_way)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
     head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
     return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
@@ -84,40 +92,89 @@ def orthogonal_features(count: int, width: int, generator: torch.Generator | Non
     return drawn
 
 
-def linear_attention(query: Tensor, key: Tensor, value: Tensor, *, one_way: bool) -> Tensor:
+class Sums(NamedTuple):
+    """What a text leaves to what comes after it, whatever its length.
+
+    Attributes:
+        sums: ``[B, H, m, Dv + 1]``, of φ(k) times v, and times 1 beside it, over exp(most).
+        most: ``[B, H]``, the greatest exponent of the keys so far.
+    """
+
+    sums: Tensor
+    most: Tensor
+
+
+def linear_attention(query: Tensor, key: Tensor, most: Tensor, value: Tensor) -> Tensor:
     r""":math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``.
 
     Args:
-        query: φ of it, ``[B, T, H, m]``.
-        key: likewise, 0 where it is padding.
+        query: φ of it but for a factor, ``[B, T, H, m]``.
+        key: φ of it over exp(most), ``[B, T, H, m]``.
+        most: ``[B, T, H]``; -inf for padding, which is not read.
         value: ``[B, T, H, Dv]``.
-        one_way: whether j runs up to i, or over the whole text.
     """
-    with_one = torch.cat([value, value.new_ones(*value.shape[:-1], 1)], -1)
-    if not one_way:
-        sums = torch.einsum("bthm,bthd->bhmd", key, with_one)
-        both = torch.einsum("bthm,bhmd->bthd", query, sums)
-    else:
-        both = _prefix_attention(query, key, with_one)
+    if not most.numel():
+        return value * 0
+    key = key * (most - _finite(most.amax(1, keepdim=True))).exp()[..., None]
+    sums = torch.einsum("bthm,bthd->bhmd", key, _with_one(value))
+    return _quotient(torch.einsum("bthm,bhmd->bthd", query, sums))
+
+
+def prefix_attention(
+    query: Tensor, key: Tensor, most: Tensor, value: Tensor, before: Sums | None = None
+) -> tuple[Tensor, Sums]:
+    """The same over j up to i: sums of the chunks before, and of the own chunk pair by pair.
+
+    Each token's sums are over the exponential of the greatest exponent up to that token, so that
+    no later key makes them 0.
+
+    Args:
+        query: see :func:`linear_attention`.
+        key: likewise.
+        most: likewise.
+        value: likewise.
+        before: what the text before has left.
+    """
+    sums, above = before if before is not None else _nothing(key, value)
+    parts = []
+    given = (x.split(CHUNK, 1) for x in (query, key, most, _with_one(value)))
+    for query, key, most, value in zip(*given, strict=True):  # noqa: PLR1704 - of a chunk
+        # The greatest exponent up to each token, [B, t, H], the last of which the sums are over.
+        highest = torch.maximum(most.cummax(1).values, above[:, None])
+        shift = _finite(highest)
+        pairs = torch.einsum("bihm,bjhm->bhij", query, key)
+        shares = (most.transpose(1, 2)[:, :, None] - shift.transpose(1, 2)[..., None]).tril()
+        unread = torch.ones_like(shares[0, 0], dtype=torch.bool).triu(1)
+        near = torch.einsum("bhij,bjhd->bihd", pairs * shares.exp().masked_fill(unread, 0), value)
+        far = torch.einsum("bthm,bhmd->bthd", query, sums)
+        parts.append(near + far * (above[:, None] - shift).exp()[..., None])
+        last = shift[:, -1]
+        own = key * (most - last[:, None]).exp()[..., None]
+        sums = sums * (above - last).exp()[..., None, None]
+        sums = sums + torch.einsum("bthm,bthd->bhmd", own, value)
+        above = highest[:, -1]
+    both = torch.cat(parts, 1) if parts else _with_one(value)
+    return _quotient(both), Sums(sums, above)
+
+
+def _nothing(key: Tensor, value: Tensor) -> Sums:
+    batch, _, heads, features = key.shape
+    sums = value.new_zeros(batch, heads, features, value.shape[-1] + 1)
+    return Sums(sums, value.new_full((batch, heads), -torch.inf))
+
+
+def _with_one(value: Tensor) -> Tensor:
+    return torch.cat([value, value.new_ones(*value.shape[:-1], 1)], -1)
+
+
+def _quotient(both: Tensor) -> Tensor:
     least = torch.finfo(both.dtype).tiny
     return both[..., :-1] / both[..., -1:].clamp(min=least)
 
 
-def _prefix_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Sums up to each token: those of the chunks before it, and its own chunk pair by pair."""
-    tokens = query.shape[1]
-    missing = -tokens % CHUNK
-    query, key, value = (
-        nn.functional.pad(x, (0, 0, 0, 0, 0, missing)).unflatten(1, (-1, CHUNK))
-        for x in (query, key, value)
-    )
-    sums = torch.einsum("bcthm,bcthd->bchmd", key, value)
-    # Not all of the sum less the own: where that is much larger, nothing would be left.
-    before = nn.functional.pad(sums.cumsum(1)[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
-    pairs = torch.einsum("bcihm,bcjhm->bchij", query, key).tril()
-    far = torch.einsum("bcthm,bchmd->bcthd", query, before)
-    near = torch.einsum("bchij,bcjhd->bcihd", pairs, value)
-    return (far + near).flatten(1, 2)[:, :tokens]
+def _finite(most: Tensor) -> Tensor:
+    """0 where nothing has been read, as -inf less -inf is no number."""
+    return most.masked_fill(most == -torch.inf, 0.0)
 
 
 class PerformerAttention(nn.Module):
@@ -126,9 +183,9 @@ class PerformerAttention(nn.Module):
     .. math:: φ(x) = \frac{1}{\sqrt m} \exp\big(W x' - |x'|^2 / 2\big), \; x' = x / D^{1/4}, \qquad
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
-    The greatest exponent of each query, and of the keys of each text and head, is taken out before
-    the exponential: it cancels in the quotient. With ``one_way`` the text's later keys count there,
-    too: beside one whose features are e^87 times as large, float32 has 0 for all that is before it.
+    The greatest exponent of each query, and of the keys that it reads, is taken out before the
+    exponential: it cancels in the quotient. With ``one_way`` a cache holds the sums over the keys
+    so far, which are as large however long the text is.
 
     Args:
         width: of input and output.
@@ -164,27 +221,43 @@ class PerformerAttention(nn.Module):
         drawn = orthogonal_features(self.features, self.head_width)
         self.projection = drawn.to(self.projection)
 
-    def mapped(self, x: Tensor, real: Tensor | None = None, *, keys: bool) -> Tensor:
-        """φ but for a factor that cancels, ``[B, T, H, m]`` from x ``[B, T, H, D]``."""
+    def mapped(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """φ over the greatest of its m numbers, and the logarithm of that one.
+
+        ``[B, T, H, m]`` and ``[B, T, H]`` from x ``[B, T, H, D]``, but for a factor that cancels.
+        """
         x = x * self.head_width**-0.25
         exponent = x @ self.projection.T - x.square().sum(-1, keepdim=True) / 2
-        if real is not None and keys:
-            exponent = exponent.masked_fill(~real[..., None, None], -torch.inf)
-        if not exponent.numel():
-            return exponent
-        axes = (1, 3) if keys else (3,)
-        return (exponent - exponent.detach().amax(axes, keepdim=True)).exp()
+        most = exponent.detach().amax(-1)
+        return (exponent - most[..., None]).exp(), most
 
-    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
-        """``[B, T, width]`` from x of that shape; ``real [B, T]`` says which are not padding."""
+    def forward(
+        self, x: Tensor, *, real: Tensor | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """``[B, T, width]`` from x of that shape.
+
+        Args:
+            x: features.
+            real: ``[B, T]``, which are not padding.
+            cache: holds the sums over the keys before x, and receives those with the keys of x.
+        """
         if self.training and self.redraw_every and not x.is_meta:  # which has no count of calls
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1
         joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
         query, key, value = unbind_joint(joint)
-        query, key = self.mapped(query, keys=False), self.mapped(key, real, keys=True)
-        out = linear_attention(query, key, value, one_way=self.one_way)
+        (query, _), (key, most) = self.mapped(query), self.mapped(key)
+        if real is not None:
+            most = most.masked_fill(~real[..., None], -torch.inf)
+        if self.one_way:
+            kept = cache.state(self) if cache is not None else None
+            before = None if kept is None else Sums(*kept)
+            out, sums = prefix_attention(query, key, most, value, before)
+            if cache is not None:
+                cache.keep_state(self, sums)
+        else:
+            out = linear_attention(query, key, most, value)
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
@@ -193,7 +266,7 @@ class PerformerLayer(nn.Module):
     """Attention by features, then a feed-forward network, each with residual and norm before it.
 
     Args:
-        attention: called ``attention(x, real=)``.
+        attention: called ``attention(x, real=, cache=)``.
         feed_forward: called ``feed_forward(x)``.
         width: of x.
         dropout: see :class:`~edgewise.layers.Residual`.
@@ -206,9 +279,9 @@ class PerformerLayer(nn.Module):
         self.attention = Residual(attention, width, order="pre", dropout=dropout)
         self.feed_forward = Residual(feed_forward, width, order="pre", dropout=dropout)
 
-    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, real: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """``[B, T, width]`` from x of that shape."""
-        x = self.attention(x, real=real)
+        x = self.attention(x, real=real, cache=cache)
         out: Tensor = self.feed_forward(x)
         return out
 
@@ -217,13 +290,14 @@ class PerformerReader(nn.Module):
     """The layers, on texts that each have a row.
 
     Args:
-        layers: called ``layer(x, real)``.
+        layers: called ``layer(x, real, cache)``.
         norm: after the last.
+        one_way: whether they read what is before alone, so that a text may be read by parts.
     """
 
-    def __init__(self, layers: Sequence[nn.Module], norm: nn.Module) -> None:
+    def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, one_way: bool) -> None:
         super().__init__()
-        self.layers, self.norm = nn.ModuleList(layers), norm
+        self.layers, self.norm, self.one_way = nn.ModuleList(layers), norm, one_way
 
     def forward(
         self,
@@ -243,8 +317,11 @@ class PerformerReader(nn.Module):
         """
         refuse_graph("performer", graph)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("performer", layout, memory)
+        if not self.one_way or layout.has_padding:
+            refuse_cache("performer", layout, memory)
+        refuse_memory("performer", memory)
         rows, real, back = layout.in_rows(x)
         for layer in self.layers:
-            rows = layer(rows, real)
+            rows = layer(rows, real, layout.cache)
+        layout.advance()
         return back(self.norm(rows))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_count, check_divides, checked
-from edgewise.biases import TableBias
+from edgewise.biases import OffsetBias, Offsets
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
@@ -106,7 +106,7 @@ class ShiftedWindows:
         order: ``[N]``, the patches in raster order, window after window.
         back: the place of each patch in that order.
         sizes: how many patches each window has.
-        offset: ``[E]``, of each edge of the packed windows the class of its 2-D offset.
+        offsets: of each edge of the packed windows the class of its 2-D offset.
         side: of a window.
     """
 
@@ -126,10 +126,13 @@ class ShiftedWindows:
             self.order = number.argsort(stable=True)
             self.back = self.order.argsort()
             self.sizes: list[int] = number.unique(return_counts=True)[1].tolist()
-            graph = self.graph
-            place = torch.stack([self.order // columns, self.order % columns])
-            apart = place[:, graph.target] - place[:, graph.source] + self.side - 1
-            self.offset = apart[0] * (2 * self.side - 1) + apart[1]
+            # Of a place (row, column) in its window the number row · (2 · side - 1) + column: of
+            # these the differences are as many as there are offsets.
+            inner = [(x + self.side - ahead) % self.side for x in (row, column)]
+            number = (inner[0][:, None] * (2 * self.side - 1) + inner[1]).flatten()[self.order]
+            most = 2 * self.side * (self.side - 1)
+            classes = torch.arange(2 * most, -1, -1)
+            self.offsets = Offsets(number - most, number, classes, self.graph)
 
     @property
     def graph(self) -> Graph:
@@ -148,7 +151,6 @@ class WindowedLayer(nn.Module):
 
     order: Tensor
     back: Tensor
-    offset: Tensor
 
     def __init__(
         self,
@@ -167,14 +169,15 @@ class WindowedLayer(nn.Module):
         )
         self.table = nn.Parameter(torch.empty((2 * windows.side - 1) ** 2, heads))
         nn.init.trunc_normal_(self.table, std=0.02)
-        self.graph = windows.graph
-        for name in ("order", "back", "offset"):  # which follow from the sizes, and are not saved
+        self.offsets = windows.offsets
+        for name in ("order", "back"):  # which follow from the sizes, and are not saved
             numbers = getattr(windows, name).to(torch.get_default_device())
             self.register_buffer(name, numbers, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[B, N, width]`` from x of that shape, in raster order."""
-        x = self.layer(x[:, self.order], self.graph, bias=TableBias(self.offset, self.table))
+        bias = OffsetBias(self.offsets.to(x.device), self.table)
+        x = self.layer(x[:, self.order], self.offsets.graph, bias=bias)
         return x[:, self.back]
 
 

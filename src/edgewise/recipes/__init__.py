@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgewise.arguments import check_choice
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
 from edgewise.recipes.caption_digits import caption_digits
+from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
 from edgewise.recipes.cora import (
     exphormer_cora,
     gat_cora,
@@ -27,6 +28,7 @@ from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
 from edgewise.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise.recipes.masked_molecules import masked_molecules
+from edgewise.recipes.mnist import swin_mnist, vit_mnist
 from edgewise.recipes.molecules import molecules
 from edgewise.recipes.multi30k import (
     dynamic_conv_multi30k,
@@ -63,6 +65,10 @@ RECIPES: dict[str, Recipe] = {
         bert_wikitext,
         digit_rows,
         digits,
+        vit_mnist,
+        swin_mnist,
+        vit_cifar10,
+        swin_cifar10,
         duplication,
         exphormer_cora,
         forecast,

@@ -90,14 +90,14 @@ def trained(path: Path) -> Model:
 
 def _check_of_graphs(argument: str, name: str, got: str) -> None:
     """Refuse a model that reads no graphs, such as one of texts or of trees."""
-    check_choice(argument, name, MODELS)
-    if name not in GRAPH_MODELS:
+    if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
             argument,
             expected=f"a model of graphs: {', '.join(GRAPH_MODELS)}",
             got=got,
             remedy="name one of them, as the graphs to tell apart have cycles and no words",
         )
+    check_choice(argument, name, GRAPH_MODELS)
 
 
 def _of_graphs(name: str, network: nn.Module) -> nn.Module:

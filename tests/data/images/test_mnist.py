@@ -112,3 +112,16 @@ def test_bad_fields() -> None:
         data.caption_digits(least=5)
     with refused("data.count", expected="at least 1", got="0", remedy="larger"):
         data.caption_digits(count=0)
+
+
+@needs("MNIST")
+def test_digits_and_their_splits() -> None:
+    splits = data.mnist(warp=0.1).load()
+    assert [s.count for s in (splits.train, splits.val, splits.test)] == [55_000, 5_000, 10_000]
+    images, labels = read_mnist("train")
+    first = splits.val.make(torch.tensor([0, 4_999]))
+    assert torch.equal(first.inputs[0][:, 0], images[[55_000, 59_999]] / 255)
+    assert torch.equal(first.target, labels[[55_000, 59_999]])
+    one = torch.tensor([3])
+    twice = [splits.train.make(one).inputs[0] for _ in range(2)]
+    assert not torch.equal(*twice), "training images are moved, otherwise each time"

@@ -21,6 +21,7 @@ from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.node_data import (
     NodeData,
     NodeGraph,
+    csr,
     identity,
     kept_graph,
     node_split,
@@ -36,6 +37,7 @@ LABEL = ("label", "class", "y", "target", "topic", "category")
 SPLIT = ("split", "part", "subset")
 PARTS = {**PART_OF, "": ""}
 """What a column of splits may say, and which split it means: of some nodes nothing is said."""
+SPARSE = 0.9  # the share of zeros above which a sparse product is the faster one
 MOST = 0.5  # the share of zeros above which whole numbers are taken for counts of words
 MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -248,10 +250,15 @@ def are_counts(x: Tensor) -> bool:
 
 
 def scaled(x: Tensor, scale: Scale, mean: Tensor, std: Tensor) -> Tensor:
-    """Features as a model reads them; NaN, which no node has that has features, becomes 0."""
+    """Features as a model reads them; NaN, which no node has that has features, becomes 0.
+
+    Where most are 0 they are ``torch.sparse_csr``, of which a model multiplies the others alone.
+    """
     if scale == "rows":
-        return (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
-    return ((x - mean) / std).nan_to_num(0.0)
+        x = (x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)).nan_to_num(0.0)
+    else:
+        x = ((x - mean) / std).nan_to_num(0.0)
+    return csr(x) if (x == 0).float().mean() > SPARSE else x
 
 
 def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -6,20 +6,74 @@ Source: LeCun et al., Gradient-based learning applied to document recognition, 1
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_labels
+from edgewise.arguments import check_labels, check_least, check_share
+from edgewise.batches import Batch
 from edgewise.data.files import find_files, unreadable
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
+from edgewise.data.images.warping import warped
 from edgewise.data.reading import read_bytes
+from edgewise.data.splits import Split, Splits
 from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
 PARTS = {"train": "train", "test": "t10k"}
 FILES = [f"{p}-{k}-ubyte.gz" for p in PARTS.values() for k in ("images-idx3", "labels-idx1")]
 SIDE, CLASSES = 28, 10
+VALIDATED = 5000
+
+
+@dataclass(frozen=True)
+class Mnist(ImageData):
+    """Images ``[B, 1, 28, 28]`` from 0 to 1 and their digit.
+
+    The last 5,000 of the 60,000 training images are to validate on.
+
+    Attributes:
+        warp: how much training images are turned, stretched, sheared and moved, differently every
+            time; at 0.1 by up to a tenth of their size.
+        batch_size: images in a batch.
+
+    """
+
+    warp: float = 0.0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        (images, labels), (tests, answers) = read_mnist("train"), read_mnist("test")
+        kept = len(images) - VALIDATED
+        return Splits(
+            {"image_size": SIDE, "channels": 1, "out_width": CLASSES},
+            train=_part(images[:kept], labels[:kept], self.warp),
+            val=_part(images[kept:], labels[kept:]),
+            test=_part(tests, answers),
+            batch_size=self.batch_size,
+            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
+        )
+
+    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
+
+
+def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
+    def make(index: Tensor) -> Batch:
+        chosen = images[index, None] / 255
+        return Batch((warped(chosen, warp) if warp else chosen,), labels[index])
+
+    return Split(len(labels), make)
 
 
 def read_mnist(part: str) -> tuple[Tensor, Tensor]:

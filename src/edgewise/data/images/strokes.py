@@ -37,7 +37,7 @@ def read_strokes(drawing: Any) -> list[Stroke]:
     try:
         strokes = [(np.array(s[0], np.float64), np.array(s[1], np.float64)) for s in drawing]
         timed = any(len(s) > 2 for s in drawing)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise _no_drawing(repr(drawing)[:60]) from error
     if not strokes:
         raise _no_drawing("no stroke")
@@ -46,8 +46,9 @@ def read_strokes(drawing: Any) -> list[Stroke]:
             raise _no_drawing("a stroke with other numbers of x and y, or none")
     points = [np.stack(stroke, 1) for stroke in strokes]
     everything = np.concatenate(points)
-    if not np.isfinite(everything).all():
-        raise _no_drawing("NaN or infinity in a stroke")
+    with np.errstate(invalid="ignore", over="ignore"):
+        if not np.isfinite(np.ptp(everything, 0)).all():
+            raise _no_drawing("NaN, infinity, or points too far apart")
     whole = (everything == everything.round()).all()
     if timed or not whole or everything.min() < 0 or everything.max() > SIDE:
         points = simplified(points)
@@ -68,8 +69,7 @@ def simplified(strokes: Sequence[Points]) -> list[Points]:
     everything = np.concatenate(strokes)
     corner = everything.min(0)
     size = float((everything.max(0) - corner).max())
-    scale = SIDE / size if size else 1.0
-    return [straightened((stroke - corner) * scale).round() for stroke in strokes]
+    return [straightened((stroke - corner) / (size or 1.0) * SIDE).round() for stroke in strokes]
 
 
 def straightened(points: Points) -> Points:
@@ -97,4 +97,4 @@ def _distances(points: Points, start: Points, end: Points) -> Points:
     length = float(np.hypot(along[0], along[1]))
     if not length:
         return np.asarray(np.hypot(off[:, 0], off[:, 1]))
-    return np.abs(off[:, 0] * along[1] - off[:, 1] * along[0]) / length
+    return np.asarray(np.abs(off[:, 0] * along[1] - off[:, 1] * along[0]) / length)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from edgewise.biases import OffsetBias
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import LARGEST, flat, refusals, unflat
@@ -43,7 +44,7 @@ class Tiles:
             reasons.append("its scores are products: Dot, and no other score")
         if problem.gain or problem.edge_vectors:
             reasons.append("gain and edge vectors have no place in its products")
-        if problem.bias and problem.num_edges >= LARGEST:
+        if problem.bias and not problem.offsets and problem.num_edges >= LARGEST:
             reasons.append("it counts the edges of a bias in 32 bits")
         if problem.entmax:
             reasons.append("it normalises by softmax alone")
@@ -70,7 +71,8 @@ class Tiles:
             "product": pairs * elements,
             "dropout pair": (problem.dropout > 0) * pairs,
             "bias pair": (problem.bias and not problem.table) * pairs,
-            "table pair": (problem.bias and problem.table) * pairs,  # which stays in the cache
+            "table pair": (problem.table and not problem.offsets) * pairs,
+            "offset pair": problem.offsets * pairs,
         }
 
     def attend(self, call: AttentionCall, layout: TilesLayout | FlexLayout) -> Tensor:
@@ -117,6 +119,10 @@ def _arguments(
         "first_edge": call.first_edge,
         "with_lse": with_lse,
     }
-    if call.bias is not None:
+    if isinstance(call.bias, OffsetBias):
+        offsets = call.bias.offsets
+        leaves["bias"], others["bias_index"] = call.bias.table[None], offsets.classes
+        others["target_place"], others["source_place"] = offsets.target_place, offsets.source_place
+    elif call.bias is not None:
         term_arguments(leaves, others, "bias", call.bias, batch)
     return leaves, others

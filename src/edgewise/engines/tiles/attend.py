@@ -43,6 +43,11 @@ COUNTED = {
 """How the structure calls the numbers of these."""
 
 
+def _put_place(job: Job, name: str, place: Tensor) -> None:
+    """The places of nodes that give the class of an edge in a bias by offset."""
+    job.array(f"offsets.{name}", place)
+
+
 class TilesAttend(KernelOperator):
     """Output, log-sum-exp (empty if not wanted), and two numbers of the softmax a row and head."""
 
@@ -53,6 +58,8 @@ class TilesAttend(KernelOperator):
         Argument("value", "Tensor", Job.nodes),
         Argument("bias", "Tensor?", put_term),
         Argument("bias_index", "Tensor?", put_index),
+        Argument("target_place", "Tensor?", _put_place),
+        Argument("source_place", "Tensor?", _put_place),
         Argument("layout", "Tensor[]", left_out),
         Argument("pairs", "int", left_out),
         Argument("scale", "float", left_out),
@@ -95,7 +102,7 @@ class TilesAttend(KernelOperator):
             job.array("grad_lse", grad_lse)
         made = _gradients(job, given, [name for name in needed if name != "bias"])
         of_bias = _bias_gradient(job, given) if "bias" in needed else None
-        members, heads, slots = job.members["batch"], job.members["heads"], job.members["slots"]
+        members, heads, slots = (job.members[name] for name in ("batch", "key_heads", "slots"))
         if slots:
             width = out.shape[-1] + given["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
@@ -119,18 +126,23 @@ class TilesAttend(KernelOperator):
         for name in NUMBERS:
             job.members[name] = given[name]
         self.fill(job, given)
+        if "target_place" in given:  # the bias of each offset, head by head
+            by_offset = given["bias"][0].index_select(0, given["bias_index"])
+            job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
+            job.members["offsets.count"] = len(by_offset)
         return job
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
     """What follows from the graph and the shapes alone."""
     batch, rows, heads, width = node_sizes(query)
-    columns, value_width = value.shape[-3], value.shape[-1]
-    keys, values = heads * width, heads * value_width
+    columns, key_heads, value_width = value.shape[-3:]
+    queries, outputs = heads * width, heads * value_width
     sizes: Members = {
-        "threads": threads_for(batch * layout.pairs * (keys + values)),
+        "threads": threads_for(batch * layout.pairs * (queries + outputs)),
         "batch": batch,
         "heads": heads,
+        "key_heads": key_heads,
         "width": width,
         "value_width": value_width,
         "rows": rows,
@@ -146,10 +158,10 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
             sizes[COUNTED[name]] = x.shape[0]
         sizes[name] = x.data_ptr() if x.numel() else 0
     results = {
-        "out": (rows, values),
-        "grad_query": (rows, keys),
-        "grad_key": (columns, keys),
-        "grad_value": (columns, values),
+        "out": (rows, outputs),
+        "grad_query": (rows, queries),
+        "grad_key": (columns, key_heads * width),
+        "grad_value": (columns, key_heads * value_width),
     }
     return members_of("ew_tiles_args", query, sizes, results)
 

@@ -17,12 +17,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, for_each_query
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import flat, refusals, unflat
 from edgewise.engines.tiles import varlen
@@ -108,15 +108,23 @@ class FlexLayout:
         runs, count = _by_row(runs, rows)
         block, source_block, whole = _blocks(runs, count, columns)
         down = (source_block * (block.max() + 1) + block).argsort()  # by source
-        lists: list[Tensor] = []
+        lists: list[tuple[Tensor, Tensor]] = []
         for order, of, other, size in (
             (slice(None), block, source_block, rows),
             (down, source_block, block, columns),
         ):
             for kept in (~whole[order], whole[order]):
-                lists += _listed(of[order][kept], other[order][kept], -(-size // BLOCK))
-        sizes, reads = (rows, columns), _reads(runs, count)
-        mask = BlockMask(sizes, *lists, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=reads)
+                lists.append(_listed(of[order][kept], other[order][kept], -(-size // BLOCK)))
+        some, all_, some_down, all_down = lists
+        mask = BlockMask(
+            (rows, columns),
+            *some,
+            *all_,
+            *some_down,
+            *all_down,
+            BLOCK_SIZE=(BLOCK, BLOCK),
+            mask_mod=_reads(runs, count),
+        )
         row, column = (x.long() if x.numel() else None for x in (runs.row, runs.column))
         place = None if row is None else row.argsort()
         return cls(row, place, column, mask, BLOCK * BLOCK * block.numel(), sequences)
@@ -211,19 +219,20 @@ def flex_attend(
     """Output ``[..., N_dst, H, Dv]``, and the log-sum-exp ``[..., N_dst, H]`` if asked for."""
     assert isinstance(call.score, Dot)
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
-    nodes = [flat(x, batch) for x in (call.query, call.key, call.value)]
-    if layout.sequences is not None and not with_lse and varlen.takes(*nodes):
-        return unflat(varlen.attend(*nodes, layout.sequences, scale), batch), None
-    at = layout.row, layout.column, layout.column
-    given = [_heads_first(_at(x, by).resolve_neg()) for x, by in zip(nodes, at, strict=True)]
+    query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))
+    if layout.sequences is not None and not with_lse and varlen.takes(query, value):
+        key, value = for_each_query(query, key), for_each_query(query, value)
+        return unflat(varlen.attend(query, key, value, layout.sequences, scale), batch), None
+    nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
+    given = [_heads_first(x.resolve_neg()) for x in nodes]
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
     for x in (out, lse):  # a gradient whose sign is not in its memory has no kernel there
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
             x.register_hook(torch.resolve_neg)
-    out = _at(_nodes_first(out, nodes[0]), layout.place)
+    out = _at(_nodes_first(out, query), layout.place)
     if lse is None:
         return unflat(out, batch), None
-    lse = _at(_nodes_first(lse[..., None], nodes[0]), layout.place)[..., 0]
+    lse = _at(_nodes_first(lse[..., None], query), layout.place)[..., 0]
     return unflat(out, batch), unflat(lse, batch)
 
 
@@ -246,10 +255,16 @@ def _attention(
 ) -> tuple[Tensor, Tensor | None]:
     from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
-    options: dict[str, Any] = {"block_mask": mask, "scale": scale}
-    if not with_lse:
-        return cast("Tensor", flex_attention(*nodes, **options)), None
-    out, others = flex_attention(*nodes, **options, return_aux=AuxRequest(lse=True))
+    aux = AuxRequest(lse=with_lse)
+    out, others = flex_attention(
+        nodes[0],
+        nodes[1],
+        nodes[2],
+        block_mask=mask,
+        scale=scale,
+        enable_gqa=nodes[0].shape[1] != nodes[1].shape[1],  # groups of heads share a key
+        return_aux=aux,
+    )
     return out, others.lse
 
 

@@ -46,10 +46,11 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
     member = torch.arange(targets.numel(), device=start.device).repeat_interleave(targets)
     end, target_end = sources.cumsum(0), targets.cumsum(0)
     low, high = (end - sources)[member], end[member]
-    longest = int(targets.max()), int(sources.max())
+    longest = int(sources.max())
     bounds = [torch.cat([x.new_zeros(1), x]).int() for x in (target_end, end)]
+    whole = Sequences(bounds[0], bounds[1], int(targets.max()), longest, (-1, -1))
     if bool(((start == low) & (stop == high)).all()):
-        return Sequences(*bounds, *longest, (-1, -1))
+        return whole
     if not targets.equal(sources):
         return None
     own = torch.arange(start.numel(), device=start.device)
@@ -57,8 +58,8 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
     ends = torch.maximum(low, own - before), torch.minimum(high, own + after + 1)
     if min(before, after) < 0 or not (start.equal(ends[0]) and stop.equal(ends[1])):
         return None
-    window = before if before < longest[1] - 1 else -1, after if after < longest[1] - 1 else -1
-    return Sequences(*bounds, *longest, window)
+    window = before if before < longest - 1 else -1, after if after < longest - 1 else -1
+    return whole._replace(window=window)
 
 
 @cache
@@ -74,7 +75,7 @@ def serves(problem: Problem) -> bool:
     )
 
 
-def takes(query: Tensor, _key: Tensor, value: Tensor) -> bool:
+def takes(query: Tensor, value: Tensor) -> bool:
     """The same of tensors."""
     width = query.shape[-1]
     return width == value.shape[-1] and _fits(query.device, query.dtype, width)
@@ -95,12 +96,21 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
     from torch.nn.attention.varlen import varlen_attn
 
     members = query.shape[0] if query.dim() == 4 else 1
-    bounds = by.targets, by.sources
+    targets, sources = by.targets, by.sources
     if members > 1:
-        bounds = _repeated(by.targets, members), _repeated(by.sources, members)
+        targets, sources = _repeated(targets, members), _repeated(sources, members)
     nodes = [x.flatten(0, -3) if x.dim() == 4 else x for x in (query, key, value)]
-    longest = by.most_targets, by.most_sources
-    out = varlen_attn(*nodes, *bounds, *longest, scale=scale, window_size=by.window)
+    out = varlen_attn(
+        nodes[0],
+        nodes[1],
+        nodes[2],
+        targets,
+        sources,
+        by.most_targets,
+        by.most_sources,
+        scale=scale,
+        window_size=by.window,
+    )
     assert isinstance(out, Tensor)
     return out.view(*query.shape[:-1], value.shape[-1])
 

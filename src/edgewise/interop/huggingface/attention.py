@@ -76,11 +76,9 @@ def attention(
         ArgumentError: a layer that caps its scores, has sinks, or is to give its weights.
     """
     _refuse(module, other)
-    members, heads, targets = query.shape[:3]
+    members, _, targets = query.shape[:3]
     reads, added = _reads(module, attention_mask, query, key, is_causal)
     key, value = key[:, :, : reads.sources], value[:, :, : reads.sources]
-    if key.shape[1] < heads:
-        key, value = (x.repeat_interleave(heads // x.shape[1], 1) for x in (key, value))
     graph = reads.graph(getattr(module, GRAPH, None))
     if position_bias is not None:
         added = add_terms(added, position_bias[..., :targets, : reads.sources])  # type: ignore[assignment]

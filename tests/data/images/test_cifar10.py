@@ -1,0 +1,33 @@
+"""Twelve thousand images of CIFAR-10."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import data
+from edgewise.errors import MissingDataError
+from tests.places import needs
+
+
+@needs("cifar10_12k")
+def test_images_of_each_class_in_each_split() -> None:
+    splits = data.cifar10().load()
+    assert splits.model_arguments == {"image_size": 32, "channels": 3, "out_width": 10}
+    for split, each in ((splits.train, 900), (splits.val, 100), (splits.test, 200)):
+        batch = split.make(torch.arange(split.count))
+        assert batch.target.bincount().tolist() == [each] * 10
+        assert batch.inputs[0].mean().abs() < 0.05
+    assert splits.fitted["labels"][:2] == ["airplane", "automobile"]
+
+
+def test_what_to_do_where_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDGEWISE_DATA", raising=False)
+    monkeypatch.setenv("EDGEWISE_CACHE", str(tmp_path))
+    with pytest.raises(MissingDataError, match="cifar10_12k/raw/train"):
+        data.cifar10().load()
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    with pytest.raises(MissingDataError, match="no such folder"):
+        data.cifar10().load()
