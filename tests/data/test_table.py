@@ -129,9 +129,10 @@ def test_what_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
         read_table(path)
 
 
-def test_a_spreadsheet_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, "PK", "t.xlsx")
-    with refused("data.path", expected="text", got="t.xlsx", remedy="save it as CSV"):
+@pytest.mark.parametrize("name", ["t.xlsx", "t.jsonl", "t.ndjson"])
+def test_a_table_of_another_form_is_refused(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "PK", name)
+    with refused("data.path", expected="text", got=name, remedy="save it as CSV"):
         read_table(path)
 
 

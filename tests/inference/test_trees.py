@@ -114,7 +114,7 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"words": ["a", "b"], "heads": [2, 1]}, "without cycles"),
+        ({"words": ["a", "b"], "heads": [2, 1]}, "without cycles; got 2 1 in the sentence"),
         ({"words": ["a", "b"], "heads": [0, 7]}, "another word"),
         ({"words": ["a", "b"], "heads": [0]}, "a head for each of 2 words"),
         ({"words": ["a", "b"], "heads": ["_", "_"]}, "without cycles"),
@@ -124,7 +124,7 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
         ({"words": 5, "heads": [0]}, "none of them blank"),
         ({"words": ["a"]}, "without heads"),
         ("Dogs bark .", "a sentence with heads"),
-        ("1\tDogs\t2", "3 columns in line 1"),
+        ("1\tDogs\t2", "`sentence`: expected CoNLL-U"),
         (conllu(0) + "\n" + conllu(1), "2 sentences"),
         (7, "a sentence with heads"),
         (None, "a sentence with heads"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -25,6 +27,14 @@ def test_metrics_over_several_batches() -> None:
         metric.update(OUTPUT[1:], TARGET[1:])
         values[name] = float(metric.compute())
     assert values == pytest.approx({"rmse": (8 / 3) ** 0.5, "mae": 4 / 3, "r2": 1 - 8 / 6})
+
+
+def test_one_target_has_errors_and_no_r2() -> None:
+    metrics = Regression().metrics()
+    for metric in metrics.values():
+        metric.update(OUTPUT[1:2], TARGET[1:2])
+    values = {name: float(metric.compute()) for name, metric in metrics.items()}
+    assert values == pytest.approx({"rmse": 2.0, "mae": 2.0, "r2": math.nan}, nan_ok=True)
 
 
 def test_an_unknown_loss_suggests_the_nearest() -> None:

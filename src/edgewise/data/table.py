@@ -24,7 +24,10 @@ from edgewise.errors import ArgumentError, unknown_name
 
 DELIMITERS = (",", "\t", ";", "|")
 WORDS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-OTHERS = {".xlsx", ".xls", ".ods", ".numbers", ".parquet", ".feather", ".json", ".jsonl"}
+OTHER_FORMS = {
+    *(".xlsx", ".xls", ".ods", ".numbers", ".parquet", ".feather"),
+    *(".json", ".jsonl", ".ndjson"),
+}
 MISSING = {"", "na", "n/a", "nan", "null"}
 QUOTED = re.compile(r'"(?:[^"]|"")*"', re.DOTALL)
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*")
@@ -250,7 +253,7 @@ def as_number(text: str, delimiter: str = ",") -> float:
 
 
 def _form(path: Path, argument: str) -> TextForm:
-    if path.suffix.lower() in OTHERS:
+    if path.suffix.lower() in OTHER_FORMS:
         raise ArgumentError(
             argument,
             expected="a table as text",

@@ -49,7 +49,7 @@ class TreeLabels(Predictor):
         data = self.recipe.data
         assert isinstance(data, EWTTrees)
         if isinstance(value, str) and "\t" in value:
-            found = [read_conllu(value, INPUT, name) for name in (data.label, "head")]
+            found = [read_conllu(value, "sentence", name) for name in (data.label, "head")]
             if len(found[0]) != 1:
                 raise _strange("one sentence", f"{len(found[0])} sentences")
             (labelled,), (headed,) = found

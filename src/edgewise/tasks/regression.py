@@ -45,10 +45,12 @@ class Regression(Task):
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="errors of a regression")
-        from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError, R2Score
+        from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
+
+        from edgewise.tasks.regression_metrics import R2
 
         return {
             "rmse": MeanSquaredError(squared=False),
             "mae": MeanAbsoluteError(),
-            "r2": R2Score(),
+            "r2": R2(),
         }

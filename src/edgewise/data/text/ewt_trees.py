@@ -108,10 +108,11 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
         parents = chain if links == "chain" else [int(head) - 1 for _, head in headed]
         graph = tree(parents, reads="children").bind(n)
     except (ValueError, ArgumentError) as error:
+        heads = " ".join(head for _, head in headed)
         raise ArgumentError(
             file,
             expected="a number of another word, or 0, as the head of each, without cycles",
-            got=f"others ({error}) in the sentence that begins {labelled[0][0]!r}",
+            got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
             remedy="correct it",
         ) from error
     words, labels = (list(column) for column in zip(*labelled, strict=True))
