@@ -8,7 +8,8 @@ which is then seen everywhere in it; so this is imported by tests in a process o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 _setup_privateuseone_for_python_backend("simulated")
 DEVICE = torch.device("simulated:0")
 
+F = TypeVar("F", bound=Callable[..., Any])
 WAITS: list[str] = []
 """For what a host would have waited since the list was emptied."""
 
@@ -34,7 +36,7 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor) -> OnDevice:
-        made: OnDevice = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: OnDevice = Tensor._make_wrapper_subclass(
             cls,
             held.shape,
             strides=held.stride(),
@@ -45,7 +47,7 @@ class OnDevice(Tensor):
         made.held = held
         return made
 
-    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"{self.held!r} on {DEVICE}"
 
     def tolist(self) -> list[Any]:
@@ -55,7 +57,9 @@ class OnDevice(Tensor):
         return numbers
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         name, kwargs = func.overloadpacket.__name__, dict(kwargs or {})
         to_host = name == "copy_" and not isinstance(args[0], OnDevice)
         if name in COPIES:
@@ -102,10 +106,10 @@ def _waits(name: str, args: Any, kwargs: Any) -> bool:
 _IMPLEMENTATIONS = torch.library.Library("aten", "IMPL")
 
 
-def _implement(name: str) -> Any:
+def _implement(name: str) -> Callable[[F], F]:
     """For operations that have no tensor among their arguments."""
 
-    def as_here(function: Any) -> Any:
+    def as_here(function: F) -> F:
         _IMPLEMENTATIONS.impl(name, function, "PrivateUse1")
         return function
 

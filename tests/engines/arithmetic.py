@@ -116,11 +116,17 @@ class Bounded:
             sum_by(row, rows, x) for x in (self.value, self.error, np.abs(self.value))
         )
         count = np.bincount(row, minlength=rows)[:, None, None]
-        return Bounded(value, error + self._lost(terms, count), self.rounding)
+        first = self.value[(0,) * (self.value.ndim - 3)][:, :1, :1].reshape(-1)
+        alike = np.unique(np.stack([row[: len(first)], first]), axis=1, return_counts=True)[1]
+        lost = self._lost(terms, count, alike.max(initial=1))
+        return Bounded(value, error + lost, self.rounding)
 
-    def _lost(self, terms: Array, count: Any) -> Array:
-        """By summing so many terms of this total size."""
-        times = np.sqrt(count) + 1
+    def _lost(self, terms: Array, count: Any, alike: int = 1) -> Array:
+        """By summing so many terms of this total size, so many of which are the same number.
+
+        Roundings of different numbers add up as a random walk does, those of equal ones in a line.
+        """
+        times = np.sqrt(count * np.minimum(alike, count)) + 1
         lost: Array = times * (self.rounding.sum_unit * terms + count * self.rounding.tiny)
         return lost
 

@@ -11,6 +11,8 @@ from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
 DATA = {
+    **dict.fromkeys(("swin-cifar10", "vit-cifar10"), "cifar10_12k"),
+    **dict.fromkeys(("swin-mnist", "vit-mnist"), "MNIST"),
     "bert-wikitext": "wikitext-2",
     "caption-digits": "MNIST",
     "exphormer-cora": "Cora",

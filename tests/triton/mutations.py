@@ -79,12 +79,6 @@ MUTATIONS = (
         call("plain"),
     ),
     Mutation(
-        "mask: a piece writes the row itself",
-        "whole = mine & (slot < 0)[:, None]",
-        "whole = mine",
-        call("plain"),
-    ),
-    Mutation(
         "bound: the last tile of a row is left out",
         "for first in range(0, tl.max(end - begin), E):",
         "for first in range(0, tl.max(end - begin) - 1, E):",
@@ -417,7 +411,8 @@ MUTATIONS = (
 )
 
 
-CONTEXT = multiprocessing.get_context("forkserver")
+FORKED, FRESH = multiprocessing.get_context("forkserver"), multiprocessing.get_context("spawn")
+"""Processes that begin with all imported but the kernels, which come last; or with nothing."""
 
 
 class Changed(MetaPathFinder):
@@ -440,6 +435,7 @@ def run_tests(mutation: Mutation, said: Path) -> NoReturn:
         path = Path(folder) / mutation.file
         path.write_text(mutation.source())
         module = f"edgewise.engines.triton_rows.{mutation.file.removesuffix('.py')}"
+        assert module not in sys.modules
         sys.meta_path.insert(0, Changed(module, path))
         options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}"]
         code = pytest.main([*options, *(f"{ROOT / TESTS}::{test}" for test in mutation.tests)])
@@ -450,7 +446,8 @@ def is_seen(mutation: Mutation) -> tuple[bool, str]:
     """Whether the tests fail, and what they say if they do not."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
-        process = CONTEXT.Process(target=run_tests, args=(mutation, said))
+        begin = FORKED.Process if mutation.file == "kernels.py" else FRESH.Process
+        process = begin(target=run_tests, args=(mutation, said))
         process.start()
         process.join()
         text = said.read_text() if said.exists() else ""
@@ -467,8 +464,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
     os.environ |= {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
-    # Processes begin with all that takes long to import, and nothing of the package.
-    CONTEXT.set_forkserver_preload(["torch", "triton", "pytest", "numpy"])
+    FORKED.set_forkserver_preload(["pytest", "tests.triton.test_interpreted"])
     chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
     start, survived = time.perf_counter(), 0
     with ThreadPoolExecutor(options.workers) as pool:

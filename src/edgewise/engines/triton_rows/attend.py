@@ -131,9 +131,10 @@ class _Call:
         blocks = {f"B{name}": padded(size) for name, size in sizes.items()}
         if expanded:
             blocks["BFK"] = 1
-        self.tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
-        plain = EDGE_VECTORS.isdisjoint(given)  # no third vector an edge
-        self.backward_tiles = self.tiles if plain else self.tiles.halved
+        tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
+        padding = blocks["BD"] + blocks["BDV"] - self.width - self.value_width
+        # Masks of what is padded take registers too.
+        self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
         job.put(scale=given["scale"], slope=given["slope"], DROPOUT=given["dropout"] > 0)
@@ -160,6 +161,15 @@ class _Call:
             job.array("value_features", given["edge_value_features"])
         if "score_weight" in given:
             job.array("score_weight", given["score_weight"])
+
+    @property
+    def backward_tiles(self) -> Tiles:
+        """Over rows; smaller where edges have vectors, and more so where these are expanded."""
+        if EDGE_VECTORS.isdisjoint(self.given):
+            return self.tiles
+        additive = self.given["score"] == SCORES["additive"]
+        expands = additive and "edge_key_features" in self.given
+        return self.tiles.halved.halved if expands else self.tiles.halved
 
     def _features(self, name: str) -> int:
         features: Tensor | None = self.given.get(f"{name}_features")
@@ -280,6 +290,8 @@ class _Call:
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
+        if given["activation"]:  # and its derivative, of exponentials
+            tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
 
