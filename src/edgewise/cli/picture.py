@@ -84,7 +84,7 @@ def _draw_curves(found: Comparison, axes: Axes) -> None:
         for seed, log in enumerate(outcome.logs):
             epochs, values = [row["epoch"] for row in log], [row[name] for row in log]
             label = None if seed else outcome.label
-            axes.plot(epochs, values, color=_colour(place), linewidth=1.4, label=label)
+            axes.plot(epochs, values, color=_colour(place), linewidth=1.4, marker=".", label=label)
     axes.set_xlabel("epoch", fontsize=9)
     axes.legend(fontsize=8, frameon=False, loc="best")
     _plain(axes, name.replace("val/", "validation "))

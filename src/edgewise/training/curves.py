@@ -25,7 +25,7 @@ def curves(rows: list[Row], best_epoch: int) -> Figure:
     for axes, name in zip(panels, names, strict=True):
         for split, colour in COLOURS.items():
             values = [row[f"{split}/{name}"] for row in rows]
-            axes.plot(epochs, values, color=colour, label=split, linewidth=1.4)
+            axes.plot(epochs, values, color=colour, label=split, linewidth=1.4, marker=".")
         axes.axvline(best_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="best epoch")
         axes.set_title(name, fontsize=10, loc="left")
         axes.set_xlabel("epoch", fontsize=8)

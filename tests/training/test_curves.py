@@ -1,0 +1,47 @@
+"""A picture of one epoch shows it: a line has two ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lightning")
+pytest.importorskip("matplotlib")
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+
+from edgewise.cli.picture import picture
+from edgewise.recipes import find
+from edgewise.runs import Comparison
+from edgewise.runs.comparison import Outcome
+from edgewise.training.curves import curves
+
+ROW = {"epoch": 0, "train/accuracy": 0.2, "val/accuracy": 0.7}
+
+
+def pixels_in(axes: Axes, colour: str) -> int:
+    """How many pixels of a panel have a colour, without its legend."""
+    legend = axes.get_legend()
+    if legend is not None:
+        legend.remove()
+    canvas = FigureCanvasAgg(axes.figure.figure)
+    canvas.draw()
+    image = np.asarray(canvas.buffer_rgba())[..., :3] / 255
+    box = axes.get_window_extent()
+    rows = slice(int(image.shape[0] - box.y1), int(image.shape[0] - box.y0))
+    part = image[rows, int(box.x0) : int(box.x1)]
+    return int((np.abs(part - to_rgb(colour)).max(-1) < 0.02).sum())
+
+
+def test_the_curves_of_a_run_of_one_epoch() -> None:
+    assert pixels_in(curves([ROW], 0).axes[0], "#9aa7b8") > 4
+
+
+def test_the_curves_of_a_comparison_of_one_epoch() -> None:
+    outcome = Outcome(0.1, [Path()], [{"val/accuracy": 0.7, "seconds": 1.0}], [[ROW]])
+    found = Comparison(find("digits"), "optimizer.lr", [outcome])
+    assert pixels_in(picture(found).axes[1], "#8795a8") > 4
