@@ -109,5 +109,5 @@ def test_what_is_refused(raw: Path) -> None:
         data.masked_molecules(share=0.0)
     path = raw / "val.csv"
     path.write_text("smiles,y\nCCO,0\nC(,0\n")
-    with refused(str(path), expected="column smiles", got="line 3", remedy="correct"):
+    with refused(str(path), expected="column smiles", got="'C(' in line 3", remedy="correct"):
         data.masked_molecules().load()

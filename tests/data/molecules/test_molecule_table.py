@@ -299,9 +299,9 @@ def test_a_split_column_that_says_something_else(tmp_path: Path) -> None:
 def test_a_row_without_a_target_is_refused_or_skipped(tmp_path: Path) -> None:
     spec = data(tmp_path)
     spec.source().write_text(spec.source().read_text() + "CCN,,1,1\n")
-    with refused("data.target", expected="'y'", got="1 without one (row 12)", remedy="skip"):
+    with refused("data.target", expected="'y'", got="1 without a number (row 12)", remedy="skip"):
         spec.load()
-    with pytest.warns(UserWarning, match=r"rows skipped: 1 without one \(row 12\)"):
+    with pytest.warns(UserWarning, match=r"rows skipped: 1 without a number \(row 12\)"):
         loaded = replace(spec, invalid="skip").load()
     assert sum(split.count for split in splits_of(loaded)) == 10
 

@@ -181,11 +181,11 @@ def _counts(codes: Codes, which: Tensor) -> tuple[Tensor, Tensor]:
 def _read(path: Path) -> list[object]:
     rows = list(csv.DictReader(read_text(path).splitlines()))
     molecules = [parse(row.get("smiles") or "") for row in rows]
-    if not rows or None in molecules:
-        raise unreadable(
-            path,
-            expected="a column smiles of molecules that RDKit can read",
-            got="none" if not rows else "another",
-            line=0 if not rows else molecules.index(None) + 2,
-        )
+    expected = "a column smiles of molecules that RDKit can read"
+    if not rows:
+        raise unreadable(path, expected=expected, got="no row")
+    if None in molecules:
+        wrong = molecules.index(None)
+        got = repr(rows[wrong].get("smiles"))
+        raise unreadable(path, expected=expected, got=got, line=wrong + 2)
     return molecules

@@ -262,7 +262,7 @@ class MoleculeTable(Data):
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
             shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
-            got = f"{len(without)} without one (row {shown}{', ...' * (len(without) > SHOWN)})"
+            got = f"{len(without)} without a number (row {shown}{', ...' * (len(without) > SHOWN)})"
             if self.invalid == "refuse" or not kept:
                 raise ArgumentError(
                     "data.target",
