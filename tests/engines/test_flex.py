@@ -237,6 +237,17 @@ def test_other_calls_in_single_precision(call: str) -> None:
     hold(changed(call, dtype=torch.float32), LISTS["all kinds"], lse=True)
 
 
+def test_a_gradient_of_the_log_sum_exp_alone() -> None:
+    query, key, value = (torch.randn(9, 1, 4, dtype=torch.float64) for _ in range(3))
+    query.requires_grad_()
+    found: list[Tensor] = []
+    for engine in ("tiles", "reference"):
+        graph = (graphs.window(1) | graphs.hubs([0])).bind(9)
+        _, lse = ew.attend_with_lse(query, key, value, fresh(graph), engine=engine)
+        found += torch.autograd.grad(lse.square().sum(), query)
+    torch.testing.assert_close(*found)
+
+
 def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any) -> list[str]:
     """The reasons against a call on a GPU."""
     x = torch.zeros(300, 2, width, dtype=dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.engines import ENGINES
+from edgewise.engines.native import library
 from edgewise.graphs import Graph
 from edgewise.graphs.bound import MOST_BYTES, MOST_GRAPHS, BoundGraphs, held_bytes
 from edgewise.graphs.graph import bound_graphs
@@ -126,3 +130,19 @@ def test_a_dense_matrix_is_read_once() -> None:
     graph = graphs.from_dense(matrix)
     matrix.fill_(False)
     assert graph.dense().all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_graph_in_use_can_be_saved(engine: str) -> None:
+    """What is derived of it has functions, addresses and other devices, and stays here."""
+    if library.MISSING and engine in ("rows", "tiles"):
+        pytest.skip(library.MISSING)
+    graph = graphs.Intervals(torch.zeros(9, dtype=torch.long), torch.arange(1, 10), 9)
+    x = torch.randn(9, 2, 8)
+    expected = ew.attend(x, x, x, graph, engine=engine)
+    graph.to("meta")
+    torch.compile(lambda: ew.attend(x, x, x, graph), backend="eager", fullgraph=True)()
+    for read in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), copy.copy(graph)):
+        assert set(vars(read)) == set(vars(graphs.Intervals(graph.start, graph.stop, 9)))
+        assert not read._cache
+        torch.testing.assert_close(ew.attend(x, x, x, read, engine=engine), expected)

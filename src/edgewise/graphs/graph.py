@@ -143,6 +143,8 @@ def _written(value: Any) -> str:
 
 
 bound_graphs = BoundGraphs()
+WHILE_TRACING = "_derived_"
+"""How the attributes begin by which compiled code knows what was derived of a graph."""
 
 
 @while_tracing
@@ -154,7 +156,7 @@ def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str
     """
     if "_cache" not in vars(graph):
         return None
-    name = f"_derived_{function.__module__}_{function.__qualname__}".replace(".", "_")
+    name = WHILE_TRACING + f"{function.__module__}_{function.__qualname__}".replace(".", "_")
     setattr(graph, name, graph.derived(function))
     return name
 
@@ -180,6 +182,14 @@ class Graph(Pattern):
     def __init__(self, num_targets: int, num_sources: int, device: torch.device) -> None:
         self.num_targets, self.num_sources, self.device = num_targets, num_sources, device
         self._cache: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The edges. A copy, in a file or another process too, derives the rest again.
+
+        What engines keep has addresses and functions, and other devices than a reader may have.
+        """
+        kept = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
+        return {**kept, "_cache": {}}
 
     @property
     @abstractmethod

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -156,18 +154,6 @@ class Side(SortedEdges):
             structure.packed.pack(*values.values()), structure.size
         )
         self.address = addressof(self.structure)
-
-    def __reduce__(self) -> tuple[Callable[..., Side], tuple[list[NDArray[np.int32]], int]]:
-        """A copy, or one in another process, has addresses of its own.
-
-        Sending a tensor to a process moves it into shared memory, and those here stay where they
-        are. A clone would not do: it must live until the other process has begun.
-        """
-        return _side_of_arrays, ([x.numpy() for x in self.tensors], self.columns)
-
-
-def _side_of_arrays(arrays: Sequence[NDArray[np.int32]], columns: int) -> Side:
-    return Side([torch.tensor(array) for array in arrays], columns)
 
 
 Sides = SortedEdges | Sequence[Tensor]

@@ -228,12 +228,17 @@ def flex_attend(
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
     for x in (out, lse):  # a gradient whose sign is not in its memory has no kernel there
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
-            x.register_hook(torch.resolve_neg)
+            x.register_hook(_with_its_sign)
     out = _at(_nodes_first(out, query), layout.place)
     if lse is None:
         return unflat(out, batch), None
     lse = _at(_nodes_first(lse[..., None], query), layout.place)[..., 0]
     return unflat(out, batch), unflat(lse, batch)
+
+
+def _with_its_sign(grad: Tensor | None) -> Tensor | None:
+    """``None`` comes of an output that nobody has used, beside the log-sum-exp."""
+    return None if grad is None else grad.resolve_neg()
 
 
 def _at(x: Tensor, where: Tensor | None) -> Tensor:

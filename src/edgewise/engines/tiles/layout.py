@@ -93,14 +93,6 @@ class TilesLayout:
         """How many tiles of gradients chunks compute of sources that they share."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
-    def __reduce__(self) -> tuple[type[TilesLayout], tuple[Any, ...]]:
-        """A copy, or one in another process, remembers no addresses of this one.
-
-        Sending a tensor to a process moves it into shared memory; those here stay where they are.
-        """
-        tensors = [x.clone() for x in self.tensors]
-        return TilesLayout, (self.pairs, *tensors, self.spanned, self.brought)
-
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:
         """Pieces, and the order of the backward pass, by the native library."""

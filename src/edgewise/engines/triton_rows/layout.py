@@ -118,9 +118,6 @@ class Side(SortedEdges):
         slot = number.masked_fill(number >= slots, -1)
         return torch.stack([row[of], begin, end, slot], 1).int()
 
-    def __reduce__(self) -> tuple[type[Side], tuple[list[Tensor], int]]:
-        return Side, ([x.clone() for x in self.tensors], self.columns)
-
 
 class TritonLayout(RowsLayout):
     """As the base class, on any device, for the kernels in Triton."""
