@@ -188,7 +188,7 @@ def measured(kind: Kind, depth: int, seed: int) -> Measured:
             tasks.Classification(),
             loaders,
             training.RunFolder(Path(folder) / "run"),
-            optimizer=training.Optimizer("adam", lr=0.01, weight_decay=5e-4),
+            optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
             trainer=training.TrainerSettings(epochs=EPOCHS, monitor="val/loss", better="lower"),
         )
     batch = next(iter(loaders["train"]))

@@ -232,7 +232,7 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
         scope["Relative"](),
         {"train": ones, "val": ones, "test": ones},
         training.RunFolder(folder / "runs" / "relative"),
-        optimizer=training.Optimizer(lr=0.01),
+        optimizer=training.OptimizerSettings(lr=0.01),
         trainer=training.TrainerSettings(epochs=2, monitor="val/mape", better="lower"),
     )
     assert metrics["test/mape"] < 5

@@ -52,7 +52,7 @@ def text(folder: Path) -> Recipe:
         model=partial(models.gpt, dropout=0.2, length=24),
         data=data.text_files(paths=(str(source),), kind="words", context=24, batch_size=4),
         task=tasks.LanguageModeling(),
-        optimizer=training.Optimizer(lr=1e-2),
+        optimizer=training.OptimizerSettings(lr=1e-2),
         schedule=training.CosineSchedule(),
         trainer=training.TrainerSettings(accumulate=3, average_last=2),
     )

@@ -41,7 +41,7 @@ def recipe(name: str, source: Any, task: Any, model: Any = models.bert) -> Recip
         model=partial(model, **SIZES),
         data=source,
         task=task,
-        optimizer=training.Optimizer(lr=1e-2),
+        optimizer=training.OptimizerSettings(lr=1e-2),
         schedule=training.CosineSchedule(),
         trainer=training.TrainerSettings(**FAST),
     )

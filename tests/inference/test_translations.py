@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=partial(models.transformer, width=32, depth=1, heads=2, feed_forward=32, dropout=0.0),
         data=data.parallel(folder=str(folder), vocabulary_size=60, batch_size=200),
         task=tasks.Translation(beams=2),
-        optimizer=training.Optimizer("adam", lr=5e-3),
+        optimizer=training.OptimizerSettings("adam", lr=5e-3),
         schedule=training.CosineSchedule(warmup=0.1),
         trainer=training.TrainerSettings(
             epochs=30, monitor="val/loss", better="lower", accelerator="cpu"

@@ -58,7 +58,7 @@ def language(files: dict[str, str], **values: object) -> Recipe:
             model=partial(models.gpt, **SIZES, dropout=0.2),
             data=data.text_files(paths=(files["text"],), kind="words", context=12, batch_size=8),
             task=tasks.LanguageModeling(),
-            optimizer=training.Optimizer(lr=1e-2),
+            optimizer=training.OptimizerSettings(lr=1e-2),
             schedule=training.CosineSchedule(),
             trainer=training.TrainerSettings(
                 epochs=2, monitor="val/loss", better="lower", accelerator="cpu", save_every=0
@@ -111,7 +111,7 @@ def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
             tasks.LanguageModeling(),
             dict.fromkeys(("train", "val", "test"), loader),
             RunFolder(tmp_path / "fitted"),
-            optimizer=training.Optimizer(),
+            optimizer=training.OptimizerSettings(),
             trainer=training.TrainerSettings(epochs=1, monitor="val/loss", accelerator="cpu"),
         )
 

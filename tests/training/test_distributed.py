@@ -18,7 +18,7 @@ from edgewise.data import Batch, Loader
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from edgewise.tasks import Classification
-from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, fit
+from edgewise.training import ConstantSchedule, OptimizerSettings, RunFolder, TrainerSettings, fit
 from tests import forked
 from tests.errors import refused
 from tests.training.test_resume import assert_same
@@ -118,7 +118,7 @@ def test_fit_alone_starts_no_processes(tmp_path: Path) -> None:
             Classification(),
             {"train": loader, "val": loader, "test": loader},
             RunFolder(tmp_path),
-            optimizer=Optimizer(),
+            optimizer=OptimizerSettings(),
             schedule=ConstantSchedule(),
             trainer=TrainerSettings(devices=2, accelerator="cpu"),
         )

@@ -11,7 +11,14 @@ from torch import nn
 
 from edgewise.data import Batch, Loader
 from edgewise.tasks import Classification
-from edgewise.training import ConstantSchedule, Optimizer, RunFolder, TrainerSettings, evaluate, fit
+from edgewise.training import (
+    ConstantSchedule,
+    OptimizerSettings,
+    RunFolder,
+    TrainerSettings,
+    evaluate,
+    fit,
+)
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -32,7 +39,7 @@ class Job:
             Classification(),
             self.loaders,
             RunFolder(path),
-            optimizer=Optimizer("adam", lr=trainer.pop("lr", 0.1)),
+            optimizer=OptimizerSettings("adam", lr=trainer.pop("lr", 0.1)),
             schedule=ConstantSchedule(),
             trainer=TrainerSettings(**{"accelerator": "cpu", "epochs": 4, **trainer}),
         )

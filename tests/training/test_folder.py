@@ -19,7 +19,7 @@ from edgewise.tasks import Classification
 from edgewise.training import (
     ConstantSchedule,
     Interrupted,
-    Optimizer,
+    OptimizerSettings,
     RunFolder,
     TrainerSettings,
     fit,
@@ -41,7 +41,7 @@ def go(folder: RunFolder, model: nn.Module | None = None, lr: float = 1e-3) -> N
         Classification(),
         {"train": loader, "val": loader, "test": loader},
         folder,
-        optimizer=Optimizer(lr=lr),
+        optimizer=OptimizerSettings(lr=lr),
         schedule=ConstantSchedule(),
         trainer=SETTINGS,
     )

@@ -22,22 +22,22 @@ def classifier() -> TextClassifier:
 
 def test_rates_fall_from_the_head_to_the_embedding():
     model = classifier()
-    built = training.Optimizer(lr=1.0, weight_decay=0.1, layer_decay=0.5).build(model)
+    built = training.OptimizerSettings(lr=1.0, weight_decay=0.1, layer_decay=0.5).build(model)
     rate_of = {id(p): group["lr"] for group in built.param_groups for p in group["params"]}
     rates = {name: rate_of[id(p)] for name, p in model.named_parameters()}
     wanted = {"head.": 1.0, "trunk.embedding.": 1 / 16}
     wanted |= {f"trunk.reader.stack.layers.{i}.": 0.5 ** (3 - i) for i in range(3)}
     for name, rate in rates.items():
         assert [value for start, value in wanted.items() if name.startswith(start)] == [rate], name
-    assert len(training.Optimizer(lr=1.0).build(model).param_groups) == 1
+    assert len(training.OptimizerSettings(lr=1.0).build(model).param_groups) == 1
 
 
 def test_rates_that_cannot_be():
     for factor in (0.0, 1.5, float("nan")):
         with refused("optimizer.layer_decay", expected="up to 1", got=repr(factor), remedy="0.9"):
-            training.Optimizer(layer_decay=factor)
+            training.OptimizerSettings(layer_decay=factor)
     with refused("optimizer.layer_decay", expected="a text model", got="0.5", remedy="choose 1"):
-        training.Optimizer(layer_decay=0.5).build(torch.nn.Linear(2, 2))
+        training.OptimizerSettings(layer_decay=0.5).build(torch.nn.Linear(2, 2))
 
 
 def fitted(tmp_path, model, epochs, **settings):
@@ -47,7 +47,7 @@ def fitted(tmp_path, model, epochs, **settings):
         tasks.TextClassification(),
         {name: Loader(lambda _: batch, 2, 2) for name in ("train", "val", "test")},
         training.RunFolder(tmp_path),
-        optimizer=training.Optimizer(lr=1e-2, weight_decay=0.1),
+        optimizer=training.OptimizerSettings(lr=1e-2, weight_decay=0.1),
         trainer=training.TrainerSettings(
             epochs=epochs, monitor="train/loss", better="lower", accelerator="cpu", **settings
         ),

@@ -13,7 +13,7 @@ from edgewise.training import (
     CosineSchedule,
     LinearSchedule,
     NoamSchedule,
-    Optimizer,
+    OptimizerSettings,
     TrainerSettings,
 )
 from tests.errors import refused
@@ -25,7 +25,7 @@ def model() -> nn.Module:
 
 def test_decay_only_on_parameters_that_match():
     net = model()
-    made = Optimizer("adam", lr=0.1, weight_decay=0.5, decay_only=r"^0\.").build(net)
+    made = OptimizerSettings("adam", lr=0.1, weight_decay=0.5, decay_only=r"^0\.").build(net)
     assert isinstance(made, torch.optim.Adam)
     decays = {id(p): g["weight_decay"] for g in made.param_groups for p in g["params"]}
     found = {name: decays[id(p)] for name, p in net.named_parameters()}
@@ -34,14 +34,14 @@ def test_decay_only_on_parameters_that_match():
 
 
 def test_all_decay_without_an_expression():
-    made = Optimizer("adamw", weight_decay=0.5).build(model())
+    made = OptimizerSettings("adamw", weight_decay=0.5).build(model())
     assert isinstance(made, torch.optim.AdamW)
     assert [(len(g["params"]), g["weight_decay"]) for g in made.param_groups] == [(4, 0.5)]
 
 
 def test_expression_that_matches_nothing():
     with refused("optimizer.decay_only", expected="match", got="layer9", remedy="0.weight"):
-        Optimizer(decay_only="layer9").build(model())
+        OptimizerSettings(decay_only="layer9").build(model())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_expression_that_matches_nothing():
 )
 def test_bad_optimizer(fields, argument):
     with refused(argument, expected="", got="", remedy=""):
-        Optimizer(**fields)
+        OptimizerSettings(**fields)
 
 
 def test_cosine_rises_and_falls():

@@ -21,7 +21,7 @@ from edgewise.errors import RunExistsError
 from edgewise.tasks import Classification
 from edgewise.training import (
     Interrupted,
-    Optimizer,
+    OptimizerSettings,
     RunFolder,
     TrainerSettings,
     TrainingModule,
@@ -50,7 +50,7 @@ def go(path: Path, given: dict[str, Any] | None = None, **more: Any) -> dict[str
         Classification(),
         given or loaders(),
         RunFolder(path),
-        optimizer=Optimizer(lr=0.05),
+        optimizer=OptimizerSettings(lr=0.05),
         trainer=TrainerSettings(**settings),
         **more,
     )
@@ -95,7 +95,7 @@ def test_a_progress_bar_of_ones_own_replaces_ours(
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*many workers")  # Lightning's own
 def test_the_module_with_lightnings_own_trainer(tmp_path: Path) -> None:
-    module = TrainingModule(nn.Linear(3, 2), Classification(), Optimizer(lr=0.05))
+    module = TrainingModule(nn.Linear(3, 2), Classification(), OptimizerSettings(lr=0.05))
     trainer = lightning.Trainer(
         max_epochs=2,
         accelerator="cpu",

@@ -13,7 +13,7 @@ pytest.importorskip("lightning")
 
 from edgewise.layers import Penalised
 from edgewise.tasks import Regression
-from edgewise.training import Optimizer, RunFolder, TrainerSettings, fit
+from edgewise.training import OptimizerSettings, RunFolder, TrainerSettings, fit
 
 
 class Pulled(Penalised):
@@ -39,7 +39,7 @@ def test_a_penalty_is_trained_on_and_not_reported(tmp_path: Path) -> None:
         Regression(),
         {"train": ones, "val": ones, "test": ones},
         RunFolder(tmp_path),
-        optimizer=Optimizer(lr=0.1),
+        optimizer=OptimizerSettings(lr=0.1),
         trainer=TrainerSettings(epochs=1, accelerator="cpu", monitor="val/loss", better="lower"),
     )
     assert model[0].weight.item() == pytest.approx(0.9), "a step of Adam"

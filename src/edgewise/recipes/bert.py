@@ -25,7 +25,7 @@ bert_wikitext = Recipe(
     model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
     data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
     task=tasks.MaskedLanguageModeling(),
-    optimizer=training.Optimizer(lr=2e-3, weight_decay=0.01, beta2=0.98),
+    optimizer=training.OptimizerSettings(lr=2e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=HIDDEN_WORDS,

@@ -13,7 +13,7 @@ caption_digits = Recipe(
     model=partial(models.captioner, patch=7, width=64, depth=4, heads=4, feed_forward=128),
     data=data.caption_digits(places=4, least=2, count=20_000, batch_size=64),
     task=tasks.Captioning(),
-    optimizer=training.Optimizer("adamw", lr=1.5e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings("adamw", lr=1.5e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(epochs=24, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(

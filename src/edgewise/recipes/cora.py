@@ -25,7 +25,9 @@ gcn_cora = Recipe(
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     # Only the first convolution decays; layer 0 is the dropout before it.
-    optimizer=training.Optimizer("adam", lr=0.01, weight_decay=5e-4, decay_only=r"^layers\.1\."),
+    optimizer=training.OptimizerSettings(
+        "adam", lr=0.01, weight_decay=5e-4, decay_only=r"^layers\.1\."
+    ),
     schedule=training.ConstantSchedule(),
     trainer=BY_LOSS,
     protocol=_ten_seeds("81.5 % (Kipf and Welling, 2017)"),
@@ -37,7 +39,7 @@ gat_cora = Recipe(
     model=partial(models.gat, hidden=8, heads=8, output_heads=1, dropout=0.6),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adam", lr=0.005, weight_decay=5e-4),
+    optimizer=training.OptimizerSettings("adam", lr=0.005, weight_decay=5e-4),
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=600, patience=100),
     protocol=_ten_seeds("83.0 ± 0.7 % (Veličković et al., 2018)"),
@@ -49,7 +51,7 @@ magna_cora = Recipe(
     model=partial(models.magna, hidden=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adam", lr=2e-3, weight_decay=5e-4),
+    optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-4),
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, patience=100),
     protocol=_ten_seeds(
@@ -64,7 +66,7 @@ grand_cora = Recipe(
     model=partial(models.grand, hidden=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),
-    optimizer=training.Optimizer("adam", lr=0.02, weight_decay=5e-4),
+    optimizer=training.OptimizerSettings("adam", lr=0.02, weight_decay=5e-4),
     schedule=training.CosineSchedule(warmup=0.0),
     trainer=replace(BY_LOSS, epochs=500),
     protocol=_ten_seeds("85.4 % (GRAND; Feng et al., 2020)"),
@@ -87,7 +89,7 @@ gps_cora = Recipe(
     ),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=5e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings("adamw", lr=5e-3, weight_decay=0.05),
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=60),
     protocol=_ten_seeds("none on this split"),

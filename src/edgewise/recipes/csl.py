@@ -20,7 +20,7 @@ gnn_csl = Recipe(
     model=partial(models.graph_gnn, hidden=32),
     data=data.csl(),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=3e-3),
+    optimizer=training.OptimizerSettings("adamw", lr=3e-3),
     schedule=training.CosineSchedule(warmup=0.3),
     trainer=training.TrainerSettings(epochs=20, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(
@@ -73,7 +73,7 @@ graphormer_csl = _beside(
     # All training graphs at once: distances speak only through how much the nodes read of the
     # special one, too softly at first to be heard over another mixture of classes in each batch.
     data=data.csl(batch_size=100),
-    optimizer=training.Optimizer("adamw", lr=5e-3, beta2=0.99),
+    optimizer=training.OptimizerSettings("adamw", lr=5e-3, beta2=0.99),
     epochs=600,
     reference="90 %: two classes have equal distances",
 )

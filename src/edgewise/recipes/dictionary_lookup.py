@@ -16,7 +16,7 @@ gatv2_dictionary = Recipe(
     model=partial(models.gatv2, hidden=64, heads=1, dropout=0.0),
     data=data.dictionary_lookup(),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adam", lr=0.01),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=25, monitor="val/loss", better="lower"),
     protocol=Protocol(("test/accuracy",), "fitted by one head (Brody et al., 2022)", BY, seeds=3),

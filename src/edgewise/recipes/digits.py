@@ -14,7 +14,7 @@ digits = Recipe(
     # Without warping a model overfits the 1257 images: 96 % on the test split.
     data=data.digits(batch_size=32, warp=0.15),
     task=tasks.Classification(),
-    optimizer=training.Optimizer(name="adamw", lr=3e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings(name="adamw", lr=3e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=50, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
@@ -41,7 +41,7 @@ digit_rows = Recipe(
     ),
     data=data.digit_rows(),
     task=tasks.Classification(),
-    optimizer=training.Optimizer(name="adamw", lr=2e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(

@@ -13,7 +13,7 @@ sage_facebook = Recipe(
     model=partial(models.link_predictor, width=64, depth=2),
     data=data.ego_facebook(),
     task=tasks.LinkPrediction(),
-    optimizer=training.Optimizer("adam", lr=0.01),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=40, monitor="val/auc"),
     protocol=Protocol(

@@ -16,7 +16,7 @@ gin_esol = Recipe(
     model=partial(models.graph_gin, hidden=64, depth=3, dropout=0.1, pool="mean"),
     data=data.esol(bonds=False),
     task=tasks.Regression(),
-    optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(epochs=60, monitor="val/rmse", better="lower", clip_norm=5.0),
     protocol=Protocol(("test/rmse",), "none by this split", BY_FOLDS, folds=True),
@@ -28,7 +28,7 @@ attentive_esol = Recipe(
     model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.05),
     data=data.esol(),
     task=tasks.Regression(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(
         epochs=50, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
@@ -42,7 +42,7 @@ gps_esol = Recipe(
     model=partial(trunk, dropout=0.1, pool="mean"),
     data=data.esol(),
     task=tasks.Regression(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(
         epochs=40, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0

@@ -18,7 +18,7 @@ tag_ewt = Recipe(
     model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
     data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
     task=tasks.Tagging(dropout=0.2),
-    optimizer=training.Optimizer(lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings(lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=6, clip_norm=1.0),
     protocol=TAGS,

@@ -16,7 +16,7 @@ forecast = Recipe(
     model=partial(models.forecaster, width=32, depth=0, heads=4, feed_forward=64, dropout=0.1),
     data=data.time_series(name="co2", history=156, horizon=52, batch_size=64),
     task=tasks.Forecast(),
-    optimizer=training.Optimizer("adamw", lr=3e-4, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=training.TrainerSettings(
         epochs=60, monitor="val/mae", better="lower", average=0.99, clip_norm=1.0

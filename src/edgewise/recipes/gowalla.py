@@ -20,7 +20,7 @@ lightgcn_gowalla = Recipe(
     model=partial(models.lightgcn, width=64, hops=2),
     data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
     task=tasks.Recommendation(temperature=0.15),
-    optimizer=training.Optimizer("adam", lr=0.02),
+    optimizer=training.OptimizerSettings("adam", lr=0.02),
     schedule=training.CosineSchedule(warmup=0.0),
     trainer=training.TrainerSettings(epochs=32, monitor="val/recall@20"),
     protocol=replace(

@@ -13,7 +13,7 @@ images = Recipe(
     model=partial(models.vit, patch=4, width=128, depth=6, heads=4, feed_forward=256, dropout=0.1),
     data=data.image_folder(flip=True, warp=0.1),
     task=tasks.Classification(),
-    optimizer=training.Optimizer(name="adamw", lr=1e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=30, clip_norm=1.0),
 )

@@ -13,7 +13,7 @@ ionic_liquids_co2 = Recipe(
     model=partial(models.molecule_transformer, width=64, depth=3, heads=4, dropout=0.1),
     data=data.ionic_liquids(descriptors=True, batch_size=512),
     task=tasks.Regression(kind="mae"),
-    optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(
         epochs=15, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0

@@ -15,7 +15,7 @@ links = Recipe(
     model=partial(models.link_predictor, width=128, depth=2, decoder="dot", dropout=0.3),
     data=data.edge_list(),
     task=tasks.LinkPrediction(),
-    optimizer=training.Optimizer("adam", lr=0.01),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=100, patience=20, monitor="val/auc"),
 )

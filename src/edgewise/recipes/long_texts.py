@@ -25,7 +25,7 @@ duplication = Recipe(
     ),
     data=data.duplication(length=128, symbols=32, batch_size=16, count=1600, tested=200),
     task=tasks.MaskedLanguageModeling(),
-    optimizer=training.Optimizer(name="adamw", lr=5e-3),
+    optimizer=training.OptimizerSettings(name="adamw", lr=5e-3),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(
@@ -55,7 +55,7 @@ recall = Recipe(
         length=1152, distance=1000, symbols=2, keys=4, batch_size=16, count=1600, tested=200
     ),
     task=tasks.MaskedLanguageModeling(),
-    optimizer=training.Optimizer(name="adamw", lr=3e-3),
+    optimizer=training.OptimizerSettings(name="adamw", lr=3e-3),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(

@@ -16,7 +16,7 @@ masked_molecules = Recipe(
     model=partial(trunk, pool="none"),
     data=data.masked_molecules(share=0.15, batch_size=64),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(epochs=5, monitor="val/loss", better="lower", clip_norm=5.0),
     protocol=Protocol(

@@ -14,7 +14,7 @@ vit_mnist = Recipe(
     model=partial(models.vit, patch=4, width=64, depth=4, heads=4, feed_forward=128),
     data=data.mnist(warp=0.1),
     task=tasks.Classification(),
-    optimizer=training.Optimizer(name="adamw", lr=1e-3, weight_decay=0.05),
+    optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", better="lower"),
     protocol=Protocol(

@@ -15,7 +15,7 @@ molecules = Recipe(
     # long: small ones take many short epochs, of large ones each epoch draws another part.
     data=data.molecule_table(split="molecule", descriptors=True, batch_size=32, epoch_rows=10_000),
     task=tasks.Regression(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(
         epochs=60, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0

@@ -20,7 +20,7 @@ transformer_multi30k = Recipe(
     model=partial(models.transformer, **SIZES),
     data=data.multi30k(vocabulary_size=8000, batch_size=4096),
     task=tasks.Translation(label_smoothing=0.1, beams=5),
-    optimizer=training.Optimizer("adam", lr=1e-3),
+    optimizer=training.OptimizerSettings("adam", lr=1e-3),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=12, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(

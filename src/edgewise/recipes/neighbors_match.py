@@ -29,7 +29,7 @@ gps_match = Recipe(
     ),
     data=data.neighbors_match(tested=500, batch_size=100),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adam", lr=1e-2),
+    optimizer=training.OptimizerSettings("adam", lr=1e-2),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=4, monitor="val/loss", better="lower", clip_norm=1.0),
     protocol=Protocol(("test/accuracy",), "none published", BY, seeds=2),

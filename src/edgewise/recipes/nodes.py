@@ -13,7 +13,7 @@ nodes = Recipe(
     model=partial(models.graphsage, hidden=64, depth=2, dropout=0.5),
     data=data.node_files(),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adam", lr=0.01, weight_decay=5e-4),
+    optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
     schedule=training.ConstantSchedule(),
     trainer=training.TrainerSettings(epochs=300, patience=100, monitor="val/loss", better="lower"),
 )

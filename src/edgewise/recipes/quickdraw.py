@@ -17,7 +17,7 @@ sketches = Recipe(
     model=partial(models.multi_graph_transformer, width=96, depth=4, heads=6, dropout=0.1),
     data=data.quickdraw(categories=50, batch_size=50),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=30, monitor="val/accuracy", clip_norm=1.0),
     protocol=Protocol(

@@ -9,7 +9,7 @@ from typing import Any
 from edgewise.arguments import check_seed
 from edgewise.data import Data
 from edgewise.tasks import Task
-from edgewise.training import Optimizer, Schedule, TrainerSettings
+from edgewise.training import OptimizerSettings, Schedule, TrainerSettings
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Recipe:
     model: partial[Any]
     data: Data
     task: Task
-    optimizer: Optimizer
+    optimizer: OptimizerSettings
     schedule: Schedule
     trainer: TrainerSettings
     seed: int = 0

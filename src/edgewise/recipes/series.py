@@ -14,7 +14,7 @@ series = Recipe(
     data=data.time_series(batch_size=32, windows=6_400),
     # Absolute errors count alike in every unit.
     task=tasks.Forecast(delta=0.0),
-    optimizer=training.Optimizer("adamw", lr=3e-4, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=training.TrainerSettings(
         epochs=40, monitor="val/mae", better="lower", average=0.99, clip_norm=1.0

@@ -26,7 +26,9 @@ gpt_shakespeare = Recipe(
     model=gpt,
     data=data.shakespeare(context=CONTEXT, stride=CONTEXT // 2, batch_size=12, windows=12 * 200),
     task=tasks.LanguageModeling(),
-    optimizer=training.Optimizer(lr=1e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
+    optimizer=training.OptimizerSettings(
+        lr=1e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES
+    ),
     schedule=training.CosineSchedule(warmup=0.05, floor=0.1),
     trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, **LAST),
     protocol=replace(PLAIN, seeds=3),
@@ -38,7 +40,9 @@ gpt_shakespeare_best = Recipe(
     model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
-    optimizer=training.Optimizer(lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES),
+    optimizer=training.OptimizerSettings(
+        lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES
+    ),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, average=0.99, **LAST),
     protocol=PLAIN,

@@ -23,7 +23,7 @@ sst2 = Recipe(
     model=partial(trunk, dropout=0.3),
     data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.TextClassification(pool="mean", dropout=0.3),
-    optimizer=training.Optimizer(lr=5e-4, weight_decay=0.01),
+    optimizer=training.OptimizerSettings(lr=5e-4, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=5, clip_norm=1.0),
     protocol=SENTENCES,

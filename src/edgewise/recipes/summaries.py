@@ -14,7 +14,7 @@ summarise_wikitext = Recipe(
     model=partial(trunk, dropout=0.2),
     data=data.wiki_summaries(),
     task=tasks.Extraction(),
-    optimizer=training.Optimizer(lr=3e-4, weight_decay=0.01),
+    optimizer=training.OptimizerSettings(lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
     protocol=Protocol(

@@ -19,7 +19,7 @@ gin_mutag = Recipe(
     model=partial(models.graph_gin, hidden=32, depth=3, dropout=0.5, pool="mean"),
     data=data.tu(name="MUTAG"),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=0.01, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=0.01, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(epochs=60, monitor="train/loss", better="lower", average=0.9),
     protocol=Protocol(
@@ -36,7 +36,7 @@ gat_enzymes = Recipe(
     model=partial(models.graph_gat, hidden=8, heads=8, depth=3, dropout=0.2),
     data=data.tu(name="ENZYMES"),
     task=tasks.Classification(),
-    optimizer=training.Optimizer("adamw", lr=2e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(epochs=100, monitor="val/accuracy"),
     protocol=Protocol(

@@ -14,7 +14,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 BY = "10,000 / 1,000 / 1,000 molecules that are not the benchmark's; best of 32 epochs by val"
-_OPTIMIZER = training.Optimizer("adamw", lr=1e-3, weight_decay=0.01)
+_OPTIMIZER = training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01)
 _SCHEDULE = training.CosineSchedule(warmup=0.05)
 _TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", better="lower", clip_norm=5.0)
 

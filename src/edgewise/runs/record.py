@@ -15,12 +15,12 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
-from edgewise.training import SCHEDULES, Optimizer, RunFolder, TrainerSettings
+from edgewise.training import SCHEDULES, OptimizerSettings, RunFolder, TrainerSettings
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "data": DATA,
     "task": TASKS,
-    "optimizer": {"optimizer": Optimizer},
+    "optimizer": {"optimizer": OptimizerSettings},
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }

@@ -9,7 +9,7 @@ from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.fitting import evaluate, fit
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted
-from edgewise.training.optimizer import Optimizer
+from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
 from edgewise.training.schedule import (
     SCHEDULES,
@@ -31,7 +31,7 @@ __all__ = [
     "Interrupted",
     "LinearSchedule",
     "NoamSchedule",
-    "Optimizer",
+    "OptimizerSettings",
     "RunFolder",
     "Schedule",
     "TrainerSettings",

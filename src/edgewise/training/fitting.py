@@ -19,7 +19,7 @@ from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
 from edgewise.training.folder import RunFolder
 from edgewise.training.interrupt import Interrupted, interruptible
-from edgewise.training.optimizer import Optimizer
+from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
 from edgewise.training.schedule import Schedule
 from edgewise.training.settings import Precision, TrainerSettings
@@ -41,7 +41,7 @@ def fit(
     loaders: Loaders,
     folder: RunFolder,
     *,
-    optimizer: Optimizer,
+    optimizer: OptimizerSettings,
     trainer: TrainerSettings,
     schedule: Schedule | None = None,
     logger: Logger | Iterable[Logger] | None = None,
@@ -59,7 +59,7 @@ def fit(
             tasks.Classification(),
             {"train": examples, "val": examples, "test": examples},
             training.RunFolder(Path("runs/mine")),
-            optimizer=training.Optimizer(lr=0.01),
+            optimizer=training.OptimizerSettings(lr=0.01),
             trainer=training.TrainerSettings(epochs=5),
             logger=CSVLogger("logs"),
             callbacks=[LearningRateMonitor()],

@@ -15,7 +15,7 @@ from edgewise.batches import Batch
 from edgewise.layers import Cache, Penalised
 from edgewise.training.batch_forms import as_batch
 from edgewise.training.distributed import all_reduce
-from edgewise.training.optimizer import Optimizer
+from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.schedule import ConstantSchedule, Schedule
 
 
@@ -71,7 +71,7 @@ class TrainingModule(lightning.LightningModule):
         self,
         model: nn.Module,
         task: Task,
-        optimizer: Optimizer | None = None,
+        optimizer: OptimizerSettings | None = None,
         schedule: Schedule | None = None,
         steps: int = 0,
     ) -> None:

@@ -22,7 +22,7 @@ LAYER = re.compile(r"trunk\.(?:embedding|reader\.stack\.layers\.(\d+))\.")
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class OptimizerSettings:
     r"""Settings of PyTorch's Adam or AdamW.
 
     Attributes:
