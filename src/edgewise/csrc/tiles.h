@@ -227,12 +227,12 @@ struct Tiles {
   // a block of targets, and in [.., width] a tile of sources, or in [width, ..] transposed
   A* query;  // [kBlock, Dp] scaled
   A* key_t;
-  A* weights;        // [kBlock, kTile]: scores, then weights
-  u32* edges;        // [kTile] numbers of a row's edges
-  i32* nodes;        // [kTile] sources of a tile
-  i32* places;       // [kTile] their places, where the bias is by offset
+  A* weights;                   // [kBlock, kTile]: scores, then weights
+  u32* edges;                   // [kTile] numbers of a row's edges
+  i32* nodes;                   // [kTile] sources of a tile
+  i32* places;                  // [kTile] their places, where the bias is by offset
   bool in_row[kTile / kWidth];  // whether those of a vector are in a row, one after the other
-  Portion* portion;  // [kTile] what a tile is made of
+  Portion* portion;             // [kTile] what a tile is made of
   int portions = 0;
   bool bad_index = false;  // of a table
 
@@ -413,7 +413,8 @@ struct Tiles {
           A* const to = scores + r * kTile + j;
           Vector bias;
           if (in_row[j / kWidth]) bias = load<kWidth>(of_head + (places[j] - from));
-          else EW_EACH (v, kWidth) bias[v] = of_head[places[j + v] - from];
+          else
+            EW_EACH (v, kWidth) bias[v] = of_head[places[j + v] - from];
           store<kWidth>(to, load<kWidth>(to) + bias);
         }
       }
@@ -760,8 +761,7 @@ struct TilesBackward : Tiles {
       for (int r = count; r < kGroup; ++r)  // these are in the place of the next block's
         zero(ds + r * kTile + own.begin, own.end - own.begin);
       add_product(TileRows{ds + own.begin}, {key + own.begin * Dp, Dp},
-                  {grad_query + (ahead + begin + g) * Dp, Dp}, Dp, own.end - own.begin,
-                  finite_key);
+                  {grad_query + (ahead + begin + g) * Dp, Dp}, Dp, own.end - own.begin, finite_key);
     }
   }
 };

@@ -290,7 +290,8 @@ bool tiles_fit(const ew_tiles_args& a) {
         if (r.begin >= r.end) continue;
         if (r.begin < p.first || r.end > p.last) return false;
         const int64_t last = r.edge + int64_t(p.step) * (r.end - 1 - r.begin);
-        if (a.bias.data && !a.offsets.target_place && (r.edge < 0 || p.step < 0 || last >= a.edges)) return false;
+        if (a.bias.data && !a.offsets.target_place && (r.edge < 0 || p.step < 0 || last >= a.edges))
+          return false;
       }
     }
   return true;
