@@ -95,6 +95,7 @@ class ALiBi(nn.Module):
 
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
+        check_sized(graph)
         longest = max(graph.num_sources, graph.num_targets)
         steps = torch.arange(longest, device=self.slopes.device, dtype=self.slopes.dtype)
         table = -steps[:, None] * self.slopes
