@@ -95,7 +95,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
         (["generate", "nowhere", "--prompt", "x"], "no such file"),
-        (["train", "digits", "--trainer.head_first", "1"], "a head on a text model"),
+        (["train", "digits", "--trainer.head_first", "1"], "a model with a head"),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),

@@ -58,6 +58,7 @@ FOLDERS = {
     "gowalla": ("gowalla",),
     "hollywood_actors": ("hollywood_actors",),
     "ionic_liquids": ("ionic_liquids",),
+    "masked_molecules": ("ZINC_jtvae12k",),
     "masked_text": ("wikitext-2", "war_and_peace", "tinyshakespeare", "multi30k"),
     "mnist": ("MNIST",),
     "multi30k": ("multi30k",),
