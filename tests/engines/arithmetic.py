@@ -116,10 +116,15 @@ class Bounded:
             sum_by(row, rows, x) for x in (self.value, self.error, np.abs(self.value))
         )
         count = np.bincount(row, minlength=rows)[:, None, None]
-        first = self.value[(0,) * (self.value.ndim - 3)][:, :1, :1].reshape(-1)
-        alike = np.unique(np.stack([row[: len(first)], first]), axis=1, return_counts=True)[1]
-        lost = self._lost(terms, count, alike.max(initial=1))
+        lost = self._lost(terms, count, self._alike(row))
         return Bounded(value, error + lost, self.rounding)
+
+    def _alike(self, row: NDArray[np.int64]) -> int:
+        """How many terms of a row are the same number, at most, by the first numbers of all."""
+        if not self.value.size:
+            return 1
+        first = np.moveaxis(self.value, -3, 0).reshape(len(row), -1)[:, 0]
+        return int(np.unique(np.stack([row, first]), axis=1, return_counts=True)[1].max())
 
     def _lost(self, terms: Array, count: Any, alike: int = 1) -> Array:
         """By summing so many terms of this total size, so many of which are the same number.

@@ -143,7 +143,11 @@ class Case:
         if self.dropout:
             made["dropout"] = self.dropout
         if self.alpha:
-            one = self.alpha[0] if len(self.alpha) == 1 else torch.tensor(self.alpha)
+            one = (
+                self.alpha[0]
+                if len(self.alpha) == 1
+                else torch.tensor(self.alpha, device=leaves["query"].device)
+            )
             names = {1.5: "entmax", 2.0: "sparsemax"}
             made["normaliser"] = names.get(one) if one in names else ew.Entmax(one)
         return made
