@@ -29,12 +29,17 @@ from edgewise.graphs import Graph
 
 CONNECTED = 1e-8
 """Eigenvalues below it are 0: there is one for each connected component."""
+NOTHING = 1e-6
+"""Numbers of an eigenvector below it are 0 but for rounding."""
 
 
 def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
-    """The k eigenvectors of lowest frequency but 0, ``[N, k]``, each of length 1 and any sign.
+    """The k eigenvectors of lowest frequency but 0, ``[N, k]``, each of length 1.
 
-    The eigenvectors of frequency 0 say only which component a node is in, and are left out. A
+    Of its two signs each has the one with which the first node that is not 0 is above it, so that a
+    graph has the same numbers in every batch; which node is first is no property of a graph, and of
+    an eigenvalue that is there twice any basis may come. The eigenvectors of frequency 0 say only
+    which component a node is in, and are left out. A
     member of a packed batch with fewer others than k has columns of 0. Self-loops do not count.
 
     Args:
@@ -73,8 +78,14 @@ def _decomposed(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
         column = column.clamp(max=found.shape[1] - 1)
         values[members.which] = found.gather(1, column).where(there, 2.0)
         chosen = vector.gather(2, column[:, None].expand(-1, vector.shape[1], -1))
-        vectors[members.nodes] = chosen * there[:, None]
+        vectors[members.nodes] = _with_sign(chosen) * there[:, None]
     return vectors.float(), values.float()
+
+
+def _with_sign(vectors: Tensor) -> Tensor:
+    """``[..., n, k]`` with the first number of each column that is not 0 above 0."""
+    first = (vectors.abs() > NOTHING).byte().argmax(-2, keepdim=True)
+    return vectors * vectors.gather(-2, first).sign()
 
 
 def _laplacian(members: Members) -> Tensor:
@@ -120,7 +131,7 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())
-    found_vectors = torch.from_numpy(vectors[:, order].copy()).float()
+    found_vectors = _with_sign(torch.from_numpy(vectors[:, order].copy())).float()
     return found_vectors.to(graph.device), values.float()[None].to(graph.device)
 
 
