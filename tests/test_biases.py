@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from edgewise import Projected, TableBias
+from edgewise import OffsetBias, Offsets, Projected, TableBias, graphs
 
 
 def test_table() -> None:
@@ -25,3 +25,26 @@ def test_projection() -> None:
             torch.testing.assert_close(vectors.expand()[e, h], weight[h] @ features[e])
     assert vectors.edges(slice(1, 4)).expand().equal(vectors.expand()[1:4])
     assert vectors.edges(slice(3, 3)).expand().shape == (0, 2, 4)
+
+
+def test_offsets() -> None:
+    graph = graphs.causal().bind(4)
+    place, table = torch.arange(4), torch.randn(4, 2)
+    offsets = Offsets(place - 3, place, torch.arange(7).clamp(max=3), graph)
+    bias = OffsetBias(offsets, table)
+    distance = graph.source - graph.target + 3
+    torch.testing.assert_close(bias.expand(), table[distance], rtol=0, atol=0)
+    assert bias.edges(slice(2, 5)).expand().equal(table[distance[2:5]])
+    wide = bias.to(torch.float64)
+    assert isinstance(wide, OffsetBias) and wide.offsets is offsets
+    assert wide.expand().equal(table.double()[distance])
+
+
+def test_offsets_are_moved_once() -> None:
+    graph = graphs.causal().bind(4)
+    offsets = Offsets(torch.arange(4) - 3, torch.arange(4), torch.arange(7), graph)
+    meta = torch.device("meta")
+    moved = offsets.to(meta)
+    assert moved is offsets.to(meta) and moved is moved.to(meta)
+    assert moved.graph is graph.to(meta)
+    assert {moved.classes.device, moved.target_place.device, moved.index.device} == {meta}

@@ -131,7 +131,7 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
             pairs = zip(parts, plans, strict=True)
             return merge_attention([_with_lse(*part, chosen.engine) for part, chosen in pairs])[0]
     chosen = ENGINES[whole.engine]
-    if whole.engine != "tiles":  # whose kernels alone know groups of heads
+    if not chosen.grouped_heads:
         call = call.ungrouped()
     return chosen.attend(call, layout_of(graph, chosen.layout))
 
@@ -311,6 +311,6 @@ def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph
 
 def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
     chosen = ENGINES[engine]
-    if engine != "tiles":
+    if not chosen.grouped_heads:
         call = call.ungrouped()
     return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.errors import ArgumentError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +43,14 @@ class TableBias:
 
     def edges(self, chosen: slice | Tensor) -> TableBias:
         """The same bias for these edges alone."""
-        return self._with(self.index[chosen], self.table)
+        return _unchecked(TableBias, index=self.index[chosen], table=self.table)
 
     def to(self, dtype: torch.dtype) -> TableBias:
         """The same bias with numbers of another type; gradients come back in the table's own."""
-        return self if self.table.dtype == dtype else self._with(self.index, self.table.to(dtype))
+        return self if self.table.dtype == dtype else self._with(self.table.to(dtype))
 
-    def _with(self, index: Tensor, table: Tensor) -> TableBias:
-        """Classes that were checked are not checked again, which reads them all."""
-        made = object.__new__(TableBias)
-        object.__setattr__(made, "index", index)
-        object.__setattr__(made, "table", table)
-        return made
+    def _with(self, table: Tensor) -> TableBias:
+        return _unchecked(TableBias, index=self.index, table=table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +113,17 @@ class Offsets:
         return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
-        """The same on another device."""
+        """The same on another device, which is kept with the graph there."""
         if self.classes.device == device:
             return self
-        places = self.target_place.to(device), self.source_place.to(device)
-        return Offsets(*places, self.classes.to(device), self.graph)
+        graph = self.graph.to(device)
+        moved: Offsets = graph.cached(self, lambda: self._on(graph))
+        return moved
+
+    def _on(self, graph: Any) -> Offsets:
+        names = "target_place", "source_place", "classes"
+        tensors = {name: getattr(self, name).to(graph.device) for name in names}
+        return _unchecked(Offsets, graph=graph, **tensors)
 
 
 class OffsetBias(TableBias):
@@ -157,14 +161,8 @@ class OffsetBias(TableBias):
         """``[E, H]``, of the whole tensor."""
         return torch.Size((self.offsets.graph.num_edges, self.table.shape[1]))
 
-    def to(self, dtype: torch.dtype) -> TableBias:
-        """The same bias with numbers of another type; gradients come back in the table's own."""
-        if self.table.dtype == dtype:
-            return self
-        made = object.__new__(OffsetBias)
-        object.__setattr__(made, "offsets", self.offsets)
-        object.__setattr__(made, "table", self.table.to(dtype))
-        return made
+    def _with(self, table: Tensor) -> TableBias:
+        return _unchecked(OffsetBias, offsets=self.offsets, table=table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +223,14 @@ def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
         return given[0] if given else None
     first, *others = (term.expand() if isinstance(term, TableBias) else term for term in given)
     return sum(others, first)
+
+
+def _unchecked(kind: type[T], **fields: Any) -> T:
+    """One of a frozen class made of what was checked, which is not read through again."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 _RANGES = WeakTensorKeyDictionary()

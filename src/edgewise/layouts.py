@@ -160,10 +160,10 @@ def _tiled(graph: Graph) -> tuple[int | None, bool]:
     one_run = isinstance(graph, Intervals) and graph.step == 1
     if one_run and graph.num_targets == 1:  # each step of decoding has a graph of its own
         return GROUP * graph.num_edges, False
-    on_gpu = graph.device.type == "cuda" or flex.ON_CPU
-    if on_gpu or not one_run:
-        kernels = graph.num_edges > 0 if on_gpu else graph.device.type == "cpu"
-        if not kernels or (library.MISSING and not on_gpu) or _steps(graph) is None:
+    fused = graph.device.type in flex.DEVICES
+    if fused or not one_run:
+        kernels = graph.num_edges > 0 if fused else graph.device.type == "cpu"
+        if not kernels or (library.MISSING and not fused) or _steps(graph) is None:
             return None, False
         layout: TilesLayout | FlexLayout = layout_of(graph, TilesLayout)
         if isinstance(layout, FlexLayout):
@@ -197,7 +197,7 @@ def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
     in_order = isinstance(graph, Intervals) and graph.step == 1
     make = _in_order if in_order else _by_place
     runs = make(graph, targets, sources)
-    if runs.start.device.type != "cuda" and not flex.ON_CPU:
+    if runs.start.device.type not in flex.DEVICES:
         return TilesLayout.of(runs)
     sequences = sequences_of(runs.start, runs.stop, targets, sources) if in_order else None
     return FlexLayout.of(runs, graph.num_targets, graph.num_sources, sequences)

@@ -42,7 +42,7 @@ GRAPHS = {name: graph for name, graph in (RUNS | LISTS).items() if graph.num_edg
 @pytest.fixture(autouse=True)
 def _on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``EDGEWISE_FLEX=1`` does, and PyTorch's refusal of gradients there taken away."""
-    monkeypatch.setattr(flex, "ON_CPU", True)
+    monkeypatch.setattr(flex, "DEVICES", {"cuda", "cpu"})
     monkeypatch.setattr(pytorch, "_validate_device", lambda *_: None)
     monkeypatch.setattr(pytorch, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 

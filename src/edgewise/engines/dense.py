@@ -79,6 +79,7 @@ class Dense:
 
     name = "dense"
     layout = DenseLayout
+    grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""

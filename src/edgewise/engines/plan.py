@@ -53,11 +53,13 @@ class Engine(Protocol[L]):
     """What an engine offers. It asks for one layout and never sees a graph.
 
     ``attend`` gives the output; ``attend_with_lse`` also the log-sum-exp ``[..., N_dst, H]`` of
-    the scores, differentiable, so that parts of a graph can be merged.
+    the scores, differentiable, so that parts of a graph can be merged. With ``grouped_heads`` it
+    reads a head of keys for each group of heads of queries; else that comes once for each of them.
     """
 
     name: str
     layout: type[L]
+    grouped_heads: bool
 
     def refuses(self, problem: Problem) -> list[str]:
         """Reasons against serving this problem; empty if it can."""

@@ -34,6 +34,7 @@ class Reference:
 
     name = "reference"
     layout = EdgeLayout
+    grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves everything
         """Nothing: this is the engine that the others are compared with."""

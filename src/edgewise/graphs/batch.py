@@ -87,7 +87,6 @@ def _packed(members: Sequence[Graph]) -> Graph:
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
     sizes = counts.view(-1, 2).T.contiguous()  # on the host, as they are known there
     num_targets, num_sources = sizes.sum(1).tolist()
-    first_target, first_source = (starts(x).tolist() for x in sizes)
     target_sizes, source_sizes = sizes.to(device)
     segments = target_sizes, source_sizes
     runs = [m for m in members if isinstance(m, Intervals)]
@@ -99,6 +98,7 @@ def _packed(members: Sequence[Graph]) -> Graph:
         return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)
     lists = [found for m in members if (found := lists_of(m)) is not None]
     if members and len(lists) == len(members) and len({x.step for x in lists}) == 1:
+        first_target, first_source = (starts(x).tolist() for x in sizes)
         row = torch.cat([x.row + first for x, first in zip(lists, first_target, strict=True)])
         start = torch.cat([x.start + first for x, first in zip(lists, first_source, strict=True)])
         stop = torch.cat([x.stop + first for x, first in zip(lists, first_source, strict=True)])

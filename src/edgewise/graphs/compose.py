@@ -167,8 +167,8 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
         return kept[0]
     if kept:
         return DisjointUnion(kept, num_targets, num_sources)
-    device = parts[0].device if parts else torch.device("cpu")
-    return Edges(torch.empty(2, 0, dtype=torch.long, device=device), num_targets, num_sources)
+    nothing = torch.empty(2, 0, dtype=torch.long, device=common_device(parts))
+    return Edges(nothing, num_targets, num_sources)
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:

@@ -176,8 +176,9 @@ class WindowedLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``[B, N, width]`` from x of that shape, in raster order."""
-        bias = OffsetBias(self.offsets.to(x.device), self.table)
-        x = self.layer(x[:, self.order], self.offsets.graph, bias=bias)
+        offsets = self.offsets.to(x.device)
+        bias = OffsetBias(offsets, self.table)
+        x = self.layer(x[:, self.order], offsets.graph, bias=bias)
         return x[:, self.back]
 
 

@@ -70,6 +70,7 @@ class Rows:
 
     name = "rows"
     layout = RowsLayout
+    grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""

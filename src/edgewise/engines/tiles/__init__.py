@@ -32,12 +32,13 @@ class Tiles:
 
     name = "tiles"
     layout = TilesLayout
+    grouped_heads = True
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
         largest = max(problem.num_targets, problem.num_sources) + TILE
-        on_gpu = problem.device.type == "cuda" or flex.ON_CPU
-        reasons = flex.refuses(problem, largest) if on_gpu else refusals(problem, largest)
+        fused = problem.device.type in flex.DEVICES
+        reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":
             reasons.append("it computes attention alone")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
@@ -56,7 +57,7 @@ class Tiles:
 
     def work(self, problem: Problem) -> Work:
         """A node costs its way into the tiles, a pair its products and its exponential."""
-        if problem.device.type == "cuda" or flex.ON_CPU:
+        if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
         nodes = heads * (problem.num_targets + problem.num_sources)

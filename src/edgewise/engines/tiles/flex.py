@@ -35,8 +35,8 @@ from edgewise.scores import Dot
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-ON_CPU = os.environ.get("EDGEWISE_FLEX") == "1"
-"""Whether tensors on the CPU are for FlexAttention."""
+DEVICES = {"cuda", "cpu"} if os.environ.get("EDGEWISE_FLEX") == "1" else {"cuda"}
+"""Whose tensors are for FlexAttention; the CPU's to try it where there is no GPU."""
 BLOCK = 128
 LEAST_WIDTH = 16
 """Of a head: what a GPU multiplies at once."""
@@ -275,7 +275,7 @@ def _attention(
 
 def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
     """As it is under somebody's ``torch.compile`` and on the CPU, else compiled."""
-    return _attention if torch.compiler.is_compiling() or ON_CPU else _compiled()
+    return _attention if torch.compiler.is_compiling() or "cpu" in DEVICES else _compiled()
 
 
 @cache

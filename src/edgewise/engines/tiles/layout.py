@@ -131,6 +131,6 @@ class TilesLayout:
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
     """Memory to write to. It is NumPy's: ``torch.jit.trace`` keeps that as it is."""
     made = []
-    for shape in shapes:
+    for shape in shapes:  # up to Python 3.11 a comprehension would be a call of its own
         made.append(torch.from_numpy(np.empty(shape, np.int32)))
     return made
