@@ -36,7 +36,8 @@ def test_offsets() -> None:
     torch.testing.assert_close(bias.expand(), table[distance], rtol=0, atol=0)
     assert bias.edges(slice(2, 5)).expand().equal(table[distance[2:5]])
     wide = bias.to(torch.float64)
-    assert isinstance(wide, OffsetBias) and wide.offsets is offsets
+    assert isinstance(wide, OffsetBias)
+    assert wide.offsets is offsets
     assert wide.expand().equal(table.double()[distance])
 
 
@@ -45,6 +46,7 @@ def test_offsets_are_moved_once() -> None:
     offsets = Offsets(torch.arange(4) - 3, torch.arange(4), torch.arange(7), graph)
     meta = torch.device("meta")
     moved = offsets.to(meta)
-    assert moved is offsets.to(meta) and moved is moved.to(meta)
+    assert moved is offsets.to(meta)
+    assert moved is moved.to(meta)
     assert moved.graph is graph.to(meta)
     assert {moved.classes.device, moved.target_place.device, moved.index.device} == {meta}
