@@ -81,6 +81,9 @@ EW_INLINE float widen(float x) { return x; }
 EW_INLINE double widen(double x) { return x; }
 EW_INLINE float widen(bf16 x) { return bitcast<float>(u32(x.bits) << 16); }
 EW_INLINE float widen(f16 x) {
+#if defined(__F16C__)
+  return _cvtsh_ss(x.bits);
+#endif
   // Exponent re-biased by a multiplication, which also renormalises the subnormal halves.
   const u32 magnitude = u32(x.bits & 0x7fff) << 13;
   float value = bitcast<float>(magnitude) * 0x1p112f;
@@ -104,6 +107,9 @@ template <> struct Narrow<bf16> {
 };
 template <> struct Narrow<f16> {
   static EW_INLINE f16 of(float x) {
+#if defined(__F16C__)
+    return {uint16_t(_cvtss_sh(x, 0))};
+#endif
     const u32 bits = bitcast<u32>(x), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return {uint16_t(sign | 0x7e00)};
     if (magnitude >= 0x477ff000) return {uint16_t(sign | 0x7c00)};
