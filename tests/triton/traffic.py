@@ -31,8 +31,9 @@ from edgewise.graphs import Graph
 from tests.triton.compiled import VARIANTS
 
 NODES, DEGREE = 48, 16
-FEW, CUT = 4, 2 * layout.PIECE
-"""Edges of a row that shares its program with others, and of one that is cut into two pieces."""
+FEW, PIECE = 4, 16
+"""Edges of a row that shares its program with others; and of a piece, where pieces are merged: all
+that a merge moves are their sums, so that it is counted on short ones, for as many as they have."""
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
 """Bytes a second of their memory, by their data sheets."""
 REACHED = 0.6
@@ -41,6 +42,8 @@ MOST = 1.35
 """Times the least that a pass may fetch."""
 SECTOR = 32
 
+
+EDGES_OF_A_PIECE = layout.PIECE
 
 Kernel = tuple[str, str]
 """Its name, and rows × edges of its tile; empty where it has none."""
@@ -63,7 +66,7 @@ class Traffic:
             self.edges[self.kernel] += edges
         else:  # rows from place to place, or of pieces from slot to slot
             spans = int((items[:, 2] - items[:, 1]).sum())
-            self.edges[self.kernel] += spans * (1 if "R" in own else layout.PIECE)
+            self.edges[self.kernel] += spans * (1 if "R" in own else EDGES_OF_A_PIECE)
 
     def count(self, pointers: Any, mask: Any, size: int) -> None:
         """One load or store of a program."""
@@ -118,8 +121,8 @@ def regular(degree: int) -> Graph:
 
 
 def hubs() -> Graph:
-    """Node 0 is read so often, and reads so much, that both rows are cut."""
-    others, hub = torch.arange(CUT) % (NODES - 1) + 1, torch.zeros(CUT, dtype=torch.long)
+    """Node 0 is read so often, and reads so much, that both rows are cut into two pieces."""
+    others, hub = torch.arange(2 * PIECE) + 1, torch.zeros(2 * PIECE, dtype=torch.long)
     return graphs.edges(torch.stack([torch.cat([others, hub]), torch.cat([hub, others])]), NODES)
 
 
@@ -173,17 +176,18 @@ def of_variants(only: str) -> dict[str, dict[str, float]]:
     """Bytes an edge that each kernel of each call fetches, of those that are compiled ahead.
 
     Rows have ``DEGREE`` edges where each has a program of its own, ``FEW`` where some share one,
-    and ``CUT`` where pieces are merged.
+    and two pieces where they are merged.
     """
     found: dict[str, dict[str, float]] = {}
     for name, run in VARIANTS.items():
         if only not in name:
             continue
+        print(name, flush=True)
         known: dict[Kernel, float] = {}
-        for over in (hubs(), regular(FEW), regular(DEGREE)):  # the last word counts
-            with counted() as traffic:
+        for over, piece in ((hubs(), PIECE), (regular(FEW), None), (regular(DEGREE), None)):
+            with counted() as traffic, patch.object(layout, "PIECE", piece or layout.PIECE):
                 run(over)
-            known |= traffic.an_edge()
+            known |= traffic.an_edge()  # the last word counts
         found[name] = {" ".join(kernel): n for kernel, n in known.items()}
     return found
 
