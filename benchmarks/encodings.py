@@ -5,7 +5,7 @@
 Each encoding of nodes and pairs as training computes it before the first epoch, into an empty
 cache: some hundred molecules at a time, kept as a file. Besides, what a model asks for with other
 arguments or not at all: edges along shortest paths, resistances, intimacy, distance encoding from
-the first atom of each molecule (which is of one graph a call).
+the first atom of each molecule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import torch
 from edgewise import data, encodings
 from edgewise.data.codes import Codes
 from edgewise.data.packed import PackedGraphs
+from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph
+from edgewise.ragged import starts
 
 WIDTH, HEADS, AT_ONCE = 64, 8, 500
 
@@ -55,17 +57,17 @@ def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
 def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
     """What is computed of a batch of graphs."""
 
-    def chunks(at_once: int) -> Iterator[Graph]:
-        for which in torch.arange(len(graphs)).split(at_once):
+    def chunks() -> Iterator[Graph]:
+        for which in torch.arange(len(graphs)).split(AT_ONCE):
             yield graphs.take(which)[1]
 
-    first = torch.tensor([0])
+    def from_the_first(graph: Graph) -> torch.Tensor:
+        return encodings.distance_encoding(graph, starts(member_sizes(graph)), 5, walk=4)
+
     return {
-        "resistance": lambda: [encodings.resistance_distances(g) for g in chunks(AT_ONCE)],
-        "intimacy": lambda: [encodings.intimate_nodes(g, 7) for g in chunks(AT_ONCE)],
-        "distance encoding": lambda: [
-            encodings.distance_encoding(g, first, 5, walk=4) for g in chunks(1)
-        ],
+        "resistance": lambda: [encodings.resistance_distances(g) for g in chunks()],
+        "intimacy": lambda: [encodings.intimate_nodes(g, 7) for g in chunks()],
+        "distance encoding": lambda: [from_the_first(g) for g in chunks()],
     }
 
 

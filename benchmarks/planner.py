@@ -5,11 +5,12 @@
     python benchmarks/planner.py --read times.txt    # what would be chosen now, by those times
     python benchmarks/planner.py --read times.txt --refit      # and rewrites engines/costs.json
 
-Forward and backward of every argument, best of several runs, float32, one thread; with ``--device
-cuda`` on a GPU. ``regret`` is how much longer the engine that ``plan`` chose took than the best
-one. To fit is to find costs of 0 or more whose sums are nearest to the times, by their ratio; what
-no measured problem has an amount of keeps its cost. The fit is judged on times that it has not
-seen, a fifth of the problems at a time.
+Forward and backward of every argument, best of several runs, one thread; with ``--device cuda`` on
+a GPU. ``--dtype bfloat16`` or ``float16`` measures nodes of 16 bits (what belongs to edges stays in
+float32), and fits the entry that these have in the table. ``regret`` is how much longer the engine
+that ``plan`` chose took than the best one. To fit is to find costs of 0 or more whose sums are
+nearest to the times, by their ratio; what no measured problem has an amount of keeps its cost. The
+fit is judged on times that it has not seen, a fifth of the problems at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from edgewise import graphs
 from edgewise.attention import _problem, prepare
 from edgewise.engines import ENGINES
 from edgewise.engines.call import Problem
-from edgewise.engines.costs import COSTS, OTHERS, TABLE, Costs, Work
+from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_name
 from edgewise.graphs import Graph
 from edgewise.layouts import graph_facts
 
@@ -63,6 +64,7 @@ TERMS = ("plain", "bias", "gain", "additive", "lse", "entmax", "table", "sum")
 BUDGET = 0.08  # seconds for an engine
 NAME, CELL = 36, 19
 """Widths of the table's columns."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ALLOWED = 0.1
 """Regret that nobody would notice."""
 
@@ -76,6 +78,7 @@ class Task:
     heads: int
     width: int
     term: str
+    dtype: torch.dtype = torch.float32
 
     def call(self) -> tuple[Callable[[str], object], Problem]:
         """How to run it, forward and backward, on an engine; and what the planner knows of it."""
@@ -84,7 +87,8 @@ class Task:
         if self.term == "additive" and heads == 8 and width == 8:
             width = 1  # GAT
         device = graph.device
-        leaves = [torch.randn(nodes, heads, width, device=device) for _ in range(3)]
+        of_nodes = {"dtype": self.dtype, "device": device}
+        leaves = [torch.randn(nodes, heads, width, **of_nodes) for _ in range(3)]
         options: dict[str, Any] = {}
         if self.term in ("bias", "gain"):
             options[self.term] = torch.randn(graph.num_edges, heads, device=device)
@@ -171,7 +175,9 @@ class Row:
         return f"{self.name:<{NAME}} {shown} {choice:<10} {self.regret(costs):6.0%}"
 
 
-def tasks(device: str, only: str, *, quick: bool) -> Iterator[Task]:
+def tasks(
+    device: str, only: str, *, quick: bool, dtype: torch.dtype = torch.float32
+) -> Iterator[Task]:
     """The grid: runs of sources, then random edges of every density."""
     sizes = NODES[:4] if quick else NODES
     for nodes, (kind, pattern) in itertools.product(sizes, RUNS.items()):
@@ -182,7 +188,7 @@ def tasks(device: str, only: str, *, quick: bool) -> Iterator[Task]:
         for (heads, width), term in itertools.product(HEADS, ("plain", "lse", "offset")):
             name = f"{nodes:5} {kind} {heads}x{width:<3} {term}"
             if nodes * nodes * heads * width < MOST_ELEMENTS and only in name:
-                yield Task(name, graph, heads, width, term)
+                yield Task(name, graph, heads, width, term, dtype)
     for nodes, density in itertools.product(sizes, DENSITIES):
         degree = round(density * nodes)
         if degree == 0:
@@ -195,7 +201,7 @@ def tasks(device: str, only: str, *, quick: bool) -> Iterator[Task]:
             most = MOST_STEPS if term == "entmax" else MOST_ELEMENTS
             fits = max(graph.num_edges * heads * width, pairs) < most
             if fits and only in name:
-                yield Task(name, graph, heads, width, term)
+                yield Task(name, graph, heads, width, term, dtype)
 
 
 def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
@@ -321,15 +327,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without the largest graphs")
     parser.add_argument("--only", default="", help="problems whose name contains this")
     parser.add_argument("--device", default="cpu", help="where to measure")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="of nodes")
     parser.add_argument("--read", type=Path, nargs="+", help="tables printed before")
     parser.add_argument("--refit", action="store_true", help="write the table of costs")
     parser.add_argument("--origin", help="with --refit: what the new numbers are from")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    kind = options.device if options.device in COSTS else OTHERS
-    costs = COSTS[kind]
-    grid = tasks(options.device, options.only, quick=options.quick)
+    dtype = DTYPES[options.dtype]
+    device = torch.device(options.device)
+    costs = costs_on(device, dtype)
+    grid = tasks(options.device, options.only, quick=options.quick, dtype=dtype)
     heading = "nodes density HxD".ljust(NAME), *(f"{e}, ms".rjust(CELL) for e in ENGINES)
     print(" ".join(heading), "choice     regret")
     if options.read:
@@ -352,8 +360,9 @@ def main() -> None:
         new = fitted(rows, costs)
         print(judged("fitted to all", [row.regret(new) for row in rows], rows))
         written = {name: vars(each) for name, each in COSTS.items()}
-        origin = options.origin or f"benchmarks/planner.py --device {options.device}"
-        written[kind] = {"origin": origin, "measured": True, "seconds": new.seconds}
+        origin = f"benchmarks/planner.py --device {options.device} --dtype {options.dtype}"
+        entry = {"origin": options.origin or origin, "measured": True, "seconds": new.seconds}
+        written[entry_name(device.type, dtype)] = entry
         TABLE.write_text(json.dumps(written, indent=1) + "\n")
 
 

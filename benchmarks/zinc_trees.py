@@ -6,6 +6,9 @@ Two descriptions of a molecule: Morgan's fingerprint, the count of each neighbou
 bonds (2,048 numbers), and beside it all of RDKit's descriptors. Among these is the logP that the
 target is partly made of, so that the second is told much of the answer. The splits are those of the
 recipes; the strength of the ridge and the number of trees are chosen by the validation error.
+Trees do not see what fewer than ``LEAST`` training molecules have, and are added until ``PATIENCE``
+validations of every ``STEP`` have not been better: with all 2,048 counts and 600 trees whatever
+they do it took more than seven minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from edgewise.data.molecules.zinc import NAME, PARTS
 
 BITS, RADIUS = 2048, 2
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
-TREES, STEP = 600, 20
+TREES, STEP, PATIENCE, LEAST = 600, 20, 3, 10
 
 Parts = dict[str, np.ndarray]
 
@@ -65,20 +68,19 @@ def ridge(x: Parts, y: Parts) -> tuple[float, str]:
 
 def trees(x: Parts, y: Parts) -> tuple[float, str]:
     """Likewise of the number of trees."""
+    common = (x["train"] != 0).sum(0) >= LEAST
+    x = {part: rows[:, common] for part, rows in x.items()}
     model = HistGradientBoostingRegressor(
-        loss="absolute_error", max_iter=TREES, early_stopping=False, random_state=0
-    ).fit(x["train"], y["train"])
-    stages = zip(
-        *(
-            [mean_absolute_error(y[part], out) for out in model.staged_predict(x[part])]
-            for part in ("val", "test")
-        ),
-        strict=True,
+        loss="absolute_error", early_stopping=False, warm_start=True, random_state=0
     )
-    _, test, number = min(
-        (*pair, count) for count, pair in enumerate(stages, 1) if not count % STEP
-    )
-    return test, f"{number} trees"
+    best = (np.inf, np.inf, 0)
+    for count in range(STEP, TREES + 1, STEP):
+        model.set_params(max_iter=count).fit(x["train"], y["train"])
+        val, test = (mean_absolute_error(y[part], model.predict(x[part])) for part in PARTS[1:])
+        best = min(best, (val, test, count))
+        if count - best[2] >= PATIENCE * STEP:
+            break
+    return best[1], f"{best[2]} trees"
 
 
 def main() -> None:

@@ -40,8 +40,8 @@ def test_the_fit_finds_what_things_cost(disturbed: float) -> None:
         assert cost == pytest.approx(TRUE[name], rel=0.05)
 
 
-def small_tasks() -> list[planner.Task]:
-    tasks = [*planner.tasks("cpu", "16 ", quick=True)]
+def small_tasks(dtype: torch.dtype = torch.float32) -> list[planner.Task]:
+    tasks = [*planner.tasks("cpu", "16 ", quick=True, dtype=dtype)]
     return [task for task in tasks if task.graph.num_targets == 16 and task.heads == 1]
 
 
@@ -78,29 +78,41 @@ def test_regret_is_what_the_choice_takes_longer() -> None:
     assert "73.3% in all" in said
 
 
+@pytest.mark.parametrize(
+    ("dtype", "entry"), [("float32", "cpu"), ("bfloat16", "cpu, 16 bits")], ids=["32", "16"]
+)
 def test_a_refit_writes_the_table_for_one_kind_of_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str, entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "BUDGET", 0.0)
     monkeypatch.setattr(planner, "TABLE", tmp_path / "costs.json")
     monkeypatch.setattr(planner, "NODES", (16,))
     measured = tmp_path / "times.txt"
-    tasks = [task for task in small_tasks() if task.width == 8]
+    tasks = [task for task in small_tasks(planner.DTYPES[dtype]) if task.width == 8]
     lines = [planner.measured(task).line(COSTS["cpu"]) for task in tasks]
     measured.write_text("\n".join(lines))
-    command = ["planner", "--read", str(measured), "--refit", "--origin", "a test"]
+    command = [
+        "planner",
+        "--read",
+        str(measured),
+        "--refit",
+        "--origin",
+        "a test",
+        "--dtype",
+        dtype,
+    ]
     monkeypatch.setattr(sys, "argv", command)
     threads = torch.get_num_threads()
     planner.main()
     torch.set_num_threads(threads)
     written = json.loads((tmp_path / "costs.json").read_text())
     before = json.loads(TABLE.read_text())
-    assert written["cpu"]["origin"] == "a test"
-    assert written["cpu"]["seconds"] != before["cpu"]["seconds"]
-    assert {k: v for k, v in written.items() if k != "cpu"} == {
-        k: v for k, v in before.items() if k != "cpu"
+    assert written[entry]["origin"] == "a test"
+    assert written[entry]["seconds"] != before["cpu"]["seconds"]
+    assert {k: v for k, v in written.items() if k != entry} == {
+        k: v for k, v in before.items() if k != entry
     }
-    assert replace(COSTS["cpu"], **written["cpu"]).of([("merge", {"call": 1})])[0] > 0
+    assert replace(COSTS["cpu"], **written[entry]).of([("merge", {"call": 1})])[0] > 0
     for engine, form in {"rows": "rows", "dense": "dense fused"}.items():
         assert engine in ENGINES
-        assert all(cost >= 0 for cost in written["cpu"]["seconds"][form].values())
+        assert all(cost >= 0 for cost in written[entry]["seconds"][form].values())

@@ -244,7 +244,8 @@ def _range(index: Tensor) -> tuple[int, int]:
         return int(index.min()), int(index.max())
     known: tuple[object, tuple[int, int]] | None = _RANGES.get(index)
     if known is None or known[0] != index._version:
-        known = _RANGES[index] = index._version, (int(index.min()), int(index.max()))
+        low, high = torch.stack(index.aminmax()).tolist()
+        known = _RANGES[index] = index._version, (low, high)
     return known[1]
 
 

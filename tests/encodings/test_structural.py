@@ -284,10 +284,18 @@ def test_members_have_as_many_targets_as_sources() -> None:
         encodings.laplacian_eigenvectors(graph, 2)
 
 
-def test_distances_from_a_set_are_of_one_graph() -> None:
-    graph = graphs.batch(graphs.complete(), [2, 3])
-    with pytest.raises(ArgumentError, match="one graph"):
-        encodings.distance_encoding(graph, torch.tensor([0]))
+def test_every_graph_has_its_own_part_of_a_set() -> None:
+    alone = [nx.path_graph(5), nx.cycle_graph(4), nx.star_graph(4), nx.empty_graph(2)]
+    parts = [torch.tensor(x, dtype=torch.long) for x in ([0, 3], [2], [], [1, 1])]
+    first = [0, 5, 9, 14]
+    together = torch.cat([part + at for part, at in zip(parts, first, strict=True)])
+    code = encodings.distance_encoding(made(*alone), together, 2, walk=3)
+    for graph, part, own in zip(alone, parts, code.split([5, 4, 5, 2]), strict=True):
+        if len(part):
+            expected = encodings.distance_encoding(made(graph), part, 2, walk=3)
+            torch.testing.assert_close(own, expected)
+        else:
+            assert not own.any()
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,13 @@ def test_it_says_where_estimates_were_not_measured() -> None:
     assert "the roofline of an H200" in doubt(torch.device("cuda"), torch.float32)
 
 
+def test_without_costs_there_is_no_estimate() -> None:
+    """As of FlexAttention on a CPU, with EDGEWISE_FLEX=1."""
+    shown = str(Plan((Choice("rows", 1e-3), Choice("tiles", math.inf))))
+    assert "-> rows       about 1 ms" in shown
+    assert "   tiles      serves if named; the table has no costs" in shown
+
+
 def test_the_table_has_a_cost_for_all_that_engines_do() -> None:
     """Estimates are finite where an engine can serve, and grow with what there is to do."""
     calls: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs, models
 from edgewise.layers import Cache, Memory, SequenceLayout, TextModel
-from edgewise.models.adaptive_span import SpanAttention
+from edgewise.models.adaptive_span import SpanAttention, radii_of
 from tests.errors import refused
 
 VOCABULARY = 11
@@ -84,7 +84,7 @@ def test_gradients_of_spans_are_those_of_the_formula() -> None:
 def test_beyond_the_span_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(span=200, depth=1)
     (layer,) = with_spans(model, 3.0, 10.0, 100.0)
-    assert layer.radii() == [16, 16, 112]
+    assert radii_of([layer]) == [[16, 16, 112]]
     pairs = []
     attend = model_file.attend
 

@@ -108,7 +108,19 @@ MUTATIONS = (
         "merge: what was summed before is not rescaled",
         "result = result * before[:, None] + x * by[:, None]",
         "result = result + x * by[:, None]",
-        call("plain"),
+        ("test_every_piece_may_have_a_greater_score_than_those_before[plain]",),
+    ),
+    Mutation(
+        "merge: nor is what was summed of the edges' features",
+        "result_f = result_f * before[:, None] + x * by[:, None]",
+        "result_f = result_f + x * by[:, None]",
+        ("test_every_piece_may_have_a_greater_score_than_those_before[projected values]",),
+    ),
+    Mutation(
+        "merge: a later piece counts as if the first had the greatest score",
+        "total = total * before + more * by",
+        "total = total * before + more",
+        ("test_every_piece_may_have_a_greater_score_than_those_before[plain]",),
     ),
     Mutation(
         "merge: a piece that reads nothing has a greatest score",

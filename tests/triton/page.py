@@ -2,6 +2,7 @@
 
     python -m tests.triton.page                 # minutes: each kernel for three machines
     python -m tests.triton.page --only GATv2    # calls with this in their name; other lines stay
+    python -m tests.triton.page --bytes         # a minute or two: compile nothing, count again
     python -m tests.triton.page --check         # whether the page has the kernels of the code
 
 The check compiles nothing, so that it can stand among the tests: a kernel, a call or a tile that
@@ -42,13 +43,11 @@ def run(module: str, *arguments: str, **environment: str) -> None:
 
 def compiled(only: str, workers: int) -> dict[Key, str]:
     """A line for each kernel, its numbers for the machines in the order of ``TARGETS``."""
+    moved = fetched(only)
     with tempfile.TemporaryDirectory() as folder:
-        kernels, fetched = Path(folder) / "kernels.json", Path(folder) / "bytes.json"
-        switches = {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
-        run("traffic", "--json", str(fetched), "--only", only, **switches)
+        kernels = Path(folder) / "kernels.json"
         run("compiled", "--json", str(kernels), "--only", only, "--workers", str(workers))
         made = [Compiled(**row) for row in json.loads(kernels.read_text())]
-        moved: dict[str, dict[str, float]] = json.loads(fetched.read_text())
     lines: dict[Key, dict[str, Compiled]] = defaultdict(dict)
     for one in made:  # of those that differ in the size of what they merge, the largest
         known = lines[one.variant, one.kernel, one.tile, str(one.warps)]
@@ -57,12 +56,40 @@ def compiled(only: str, workers: int) -> dict[Key, str]:
     return {key: line(key, found, moved) for key, found in lines.items()}
 
 
-def line(key: Key, found: dict[str, Compiled], moved: dict[str, dict[str, float]]) -> str:
+Fetched = dict[str, dict[str, float]]
+"""Bytes an edge by call, and by kernel and tile."""
+
+
+def fetched(only: str) -> Fetched:
+    """What the interpreter counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "bytes.json"
+        switches = {"TRITON_INTERPRET": "1", "EDGEWISE_TRITON": "1"}
+        run("traffic", "--json", str(counts), "--only", only, **switches)
+        found: Fetched = json.loads(counts.read_text())
+        return found
+
+
+def cell_of_bytes(key: Key, moved: Fetched) -> str:
+    """The last of a line; empty where no row of the graphs that are counted is for this tile."""
+    variant, kernel, tile, _ = key
+    an_edge = moved[variant].get(f"{kernel} {tile}")
+    return "" if an_edge is None else f"{an_edge:.0f}"
+
+
+def counted_again(page: dict[Key, str], moved: Fetched) -> dict[Key, str]:
+    """Lines of these calls with their last cell as counted now."""
+    return {
+        key: f"{row.rpartition('|')[0].rpartition('|')[0]}| {cell_of_bytes(key, moved)} |\n"
+        for key, row in page.items()
+        if key[0] in moved
+    }
+
+
+def line(key: Key, found: dict[str, Compiled], moved: Fetched) -> str:
     """One kernel on all machines."""
     each = [found[target] for target in TARGETS]
     variant, kernel, tile, warps = key
-    # Of the degree that is counted, rows have programs of their own.
-    an_edge = moved[variant].get(kernel) if tile.startswith("1×") else None
     cells = [
         variant,
         f"`{kernel}`",
@@ -73,7 +100,7 @@ def line(key: Key, found: dict[str, Compiled], moved: dict[str, dict[str, float]
         " / ".join(str(one.shared) for one in each),
         " / ".join(f"{one.occupancy:.0%}" for one in each),
         " / ".join(str(one.widest or "–") for one in each),
-        "" if an_edge is None else f"{an_edge:.0f}",
+        cell_of_bytes(key, moved),
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -97,6 +124,7 @@ def in_the_code() -> dict[Key, None]:
 def main(arguments: Any = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compile nothing")
+    parser.add_argument("--bytes", action="store_true", help="count alone, and compile nothing")
     parser.add_argument("--only", default="", help="calls whose name contains this")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -104,7 +132,10 @@ def main(arguments: Any = None) -> None:
     table, _, after = rest.partition(END)
     page, code = on_the_page(table), in_the_code()
     if not options.check:
-        page |= compiled(options.only, options.workers)
+        if options.bytes:
+            page |= counted_again(page, fetched(options.only))
+        else:
+            page |= compiled(options.only, options.workers)
         page = {key: page[key] for key in code if key in page}
         PAGE.write_text(before + START + HEADER + "".join(page.values()) + END + after)
     for key in sorted(page.keys() ^ code.keys()):

@@ -207,6 +207,14 @@ def test_a_piece_that_may_read_nothing() -> None:
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("call", ["plain", "projected values"])
+def test_every_piece_may_have_a_greater_score_than_those_before(call: str) -> None:
+    """What they summed then shrinks: of values, and of features of edges."""
+    case = changed(call, bias="head").over(MIXED, lse=True)
+    case.leaves["bias"].tensor += torch.arange(MIXED.num_edges)[:, None] / 4
+    hold(case)
+
+
 def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     """A part counts its edges from where it begins in the whole."""
     union = graphs.window(1).bind(12) | MIXED_SQUARE

@@ -26,11 +26,14 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.engines.triton_rows import launch
+from edgewise.engines.triton_rows import launch, layout
 from edgewise.graphs import Graph
 from tests.triton.compiled import VARIANTS
 
 NODES, DEGREE = 48, 16
+FEW, PIECE = 4, 16
+"""Edges of a row that shares its program with others; and of a piece, where pieces are merged: all
+that a merge moves are their sums, so that it is counted on short ones, for as many as they have."""
 BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}
 """Bytes a second of their memory, by their data sheets."""
 REACHED = 0.6
@@ -40,19 +43,44 @@ MOST = 1.35
 SECTOR = 32
 
 
+EDGES_OF_A_PIECE = layout.PIECE
+
+Kernel = tuple[str, str]
+"""Its name, and rows × edges of its tile; empty where it has none."""
+
+
 @dataclass
 class Traffic:
-    """Bytes by kernel."""
+    """Bytes by kernel, and the edges of the rows that it was launched for."""
 
-    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    fetched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    kernel: str = ""
+    asked: dict[Kernel, int] = field(default_factory=lambda: defaultdict(int))
+    fetched: dict[Kernel, int] = field(default_factory=lambda: defaultdict(int))
+    edges: dict[Kernel, int] = field(default_factory=lambda: defaultdict(int))
+    kernel: Kernel = ("", "")
+
+    def begin(self, name: str, own: dict[str, Any], edges: int) -> None:
+        """A launch with arguments of its own."""
+        self.kernel = name, f"{own['R']}×{own['E']}" if "R" in own else ""
+        items = own.get("items")
+        if items is None:
+            self.edges[self.kernel] += edges
+        else:  # rows from place to place, or of pieces from slot to slot
+            spans = int((items[:, 2] - items[:, 1]).sum())
+            self.edges[self.kernel] += spans * (1 if "R" in own else EDGES_OF_A_PIECE)
 
     def count(self, pointers: Any, mask: Any, size: int) -> None:
         """One load or store of a program."""
         places = np.unique(np.asarray(pointers)[np.asarray(mask, dtype=bool)])
         self.asked[self.kernel] += size * len(places)
         self.fetched[self.kernel] += SECTOR * len(np.unique(places // SECTOR))
+
+    def an_edge(self) -> dict[Kernel, float]:
+        """Bytes that each kernel fetches for an edge."""
+        return {
+            kernel: n / self.edges[kernel]
+            for kernel, n in self.fetched.items()
+            if self.edges[kernel]
+        }
 
 
 @contextmanager
@@ -74,7 +102,7 @@ def counted() -> Iterator[Traffic]:
         return store(self, pointers, value, mask, *rest)
 
     def named_run(self: launch.Job, kernel: str, *rest: Any, **own: Any) -> None:
-        traffic.kernel = kernel
+        traffic.begin(kernel, own, self.arguments.get("edges", 0))
         run(self, kernel, *rest, **own)
 
     with (
@@ -85,11 +113,17 @@ def counted() -> Iterator[Traffic]:
         yield traffic
 
 
-def regular() -> Graph:
+def regular(degree: int) -> Graph:
     """Every node reads and is read by so many others."""
     node = torch.arange(NODES)
-    source = (node[:, None] * 5 + torch.arange(DEGREE) * 3) % NODES
-    return graphs.edges(torch.stack([source.flatten(), node.repeat_interleave(DEGREE)]), NODES)
+    source = (node[:, None] * 5 + torch.arange(degree) * 3) % NODES
+    return graphs.edges(torch.stack([source.flatten(), node.repeat_interleave(degree)]), NODES)
+
+
+def hubs() -> Graph:
+    """Node 0 is read so often, and reads so much, that both rows are cut into two pieces."""
+    others, hub = torch.arange(2 * PIECE) + 1, torch.zeros(2 * PIECE, dtype=torch.long)
+    return graphs.edges(torch.stack([torch.cat([others, hub]), torch.cat([hub, others])]), NODES)
 
 
 @dataclass(frozen=True)
@@ -138,15 +172,23 @@ CASES = (
 )
 
 
-def of_variants(over: Graph, only: str) -> dict[str, dict[str, float]]:
-    """Bytes an edge that each kernel of each call fetches, of those that are compiled ahead."""
+def of_variants(only: str) -> dict[str, dict[str, float]]:
+    """Bytes an edge that each kernel of each call fetches, of those that are compiled ahead.
+
+    Rows have ``DEGREE`` edges where each has a program of its own, ``FEW`` where some share one,
+    and two pieces where they are merged.
+    """
     found: dict[str, dict[str, float]] = {}
     for name, run in VARIANTS.items():
         if only not in name:
             continue
-        with counted() as traffic:
-            run(over)
-        found[name] = {kernel: n / over.num_edges for kernel, n in traffic.fetched.items()}
+        print(name, flush=True)
+        known: dict[Kernel, float] = {}
+        for over, piece in ((hubs(), PIECE), (regular(FEW), None), (regular(DEGREE), None)):
+            with counted() as traffic, patch.object(layout, "PIECE", piece or layout.PIECE):
+                run(over)
+            known |= traffic.an_edge()  # the last word counts
+        found[name] = {" ".join(kernel): n for kernel, n in known.items()}
     return found
 
 
@@ -155,10 +197,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="bytes of every call, for tests.triton.page")
     parser.add_argument("--only", default="", help="calls whose name contains this, with --json")
     options = parser.parse_args()
-    over = regular()
     if options.json:
-        options.json.write_text(json.dumps(of_variants(over, options.only)))
+        options.json.write_text(json.dumps(of_variants(options.only)))
         return
+    over = regular(DEGREE)
     gpu = "H200"
     print(
         f"Bytes an edge, of a graph of degree {DEGREE}; milliseconds for a million edges at "
@@ -172,7 +214,8 @@ def main() -> None:
     for case in CASES:
         traffic = case.run(over)
         for kernel in ("attend_forward", "attend_backward_rows", "attend_backward_columns"):
-            asked, fetched = (x[kernel] / over.num_edges for x in (traffic.asked, traffic.fetched))
+            (key,) = (key for key in traffic.fetched if key[0] == kernel)
+            asked, fetched = (x[key] / over.num_edges for x in (traffic.asked, traffic.fetched))
             least = case.least(kernel)
             time = fetched * 1e6 / (REACHED * BANDWIDTH[gpu]) * 1e3
             wasteful += fetched > MOST * least or asked < 0.95 * least

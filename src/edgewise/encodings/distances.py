@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from edgewise.arguments import check_from_zero, check_least, described
 from edgewise.biases import EdgeTerms, TableBias
 from edgewise.encodings.members import (
+    SQUARE,
     Members,
     check_undirected,
     member_sizes,
@@ -25,7 +26,7 @@ from edgewise.encodings.members import (
     pair_index,
 )
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, check_square
 
 FAR = -1
 DENSE = 256  # nodes of a graph up to which a product of dense matrices is the faster
@@ -157,43 +158,36 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
 
     For each node the sum over the set of one-hot distances from 0 to ``longest``, with a last class
     for those further away or without a path; then the probabilities that a walk from the node is
-    in the set after 1, …, ``walk`` steps.
+    in the set after 1, …, ``walk`` steps. In a packed batch every graph has its own part of the
+    set, and codes of 0 where none of its nodes is in it.
 
     Args:
-        graph: one graph.
+        graph: one graph, or a packed batch.
         nodes: ``[S]``, the set: two nodes for a link, one for a node.
         longest: distances beyond it are one class.
         walk: steps of the random walk; 0 for none.
 
     Raises:
-        ArgumentError: the graph is a batch of several, or has more than 8,192 nodes; ``nodes`` is
-            empty, or not of the graph.
+        ArgumentError: a graph has more than 8,192 nodes; ``nodes`` is empty, or not of the graph.
 
     """
     check_from_zero("longest", longest, "choose for example 5")
     check_from_zero("walk", walk, "choose for example 4")
-    pairs, n = _pairs(graph), graph.num_targets
-    if pairs != n**2:
-        raise ArgumentError(
-            "graph",
-            expected="one graph, as the set is one of its nodes",
-            got=f"a batch of {len(member_sizes(graph))}",
-            remedy="encode each of them by itself",
-        )
-    _check_set(nodes, n)
-    steps = shortest_paths(graph).view(n, n)[:, nodes]  # target reads: i is reached from the set
-    kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
-    code = nn.functional.one_hot(kinds, longest + 2).sum(1).float()
-    if walk:
-        (members,) = members_by_size(graph)
-        step = members.walk()[0]
-        at = torch.zeros(n, dtype=torch.double, device=graph.device)
-        at[nodes] = 1
-        landing = []
+    check_square(graph, SQUARE)
+    _check_set(nodes, graph.num_targets)
+    times = torch.bincount(nodes, minlength=graph.num_targets)  # that each node is in the set
+    code = torch.zeros(graph.num_targets, longest + 2 + walk, device=graph.device)
+    for members in members_by_size(graph):
+        own = times[members.nodes]
+        of_set = own[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
+        steps = hops(members, of_set > 0)
+        kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
+        counts = own.new_zeros(*own.shape, longest + 2).scatter_add(2, kinds, of_set)
+        landing, at = [counts.float()], (own > 0).double()[..., None]
         for _ in range(walk):
-            at = step @ at
+            at = members.walk() @ at
             landing.append(at.float())
-        code = torch.cat([code, torch.stack(landing, dim=1)], dim=1)
+        code[members.nodes] = torch.cat(landing, dim=2)
     return code
 
 

@@ -62,11 +62,15 @@ OTHERS = "cuda"
 """What stands for a device that the table does not have: more like a GPU than like a CPU."""
 
 
+def entry_name(kind: str, dtype: torch.dtype) -> str:
+    """The table's name for numbers that were measured with tensors of this type."""
+    return f"{kind}, 16 bits" if dtype.itemsize == 2 else kind
+
+
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """The costs for tensors of this type on this device."""
+    """The costs for tensors of this type on this device; of 32 bits where 16 have no entry."""
     kind = device.type if device.type in COSTS else OTHERS
-    short = f"{kind}, 16 bits"
-    return COSTS[short if dtype.itemsize == 2 and short in COSTS else kind]
+    return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 
 
 def doubt(device: torch.device, dtype: torch.dtype) -> str:

@@ -128,9 +128,16 @@ class Plan:
         lines = []
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine else "  "
-            why = "; ".join(choice.reasons) or f"about {choice.seconds * 1e3:.3g} ms"
+            why = "; ".join(choice.reasons) or _about(choice.seconds)
             lines.append(f"{mark} {choice.engine:<10} {why}")
         return "\n".join([*lines, self.note] if self.note else lines)
+
+
+def _about(seconds: float) -> str:
+    """An estimate; of some forms of computation the table may have no costs."""
+    if math.isinf(seconds):
+        return "serves if named; the table has no costs of it on such a device"
+    return f"about {seconds * 1e3:.3g} ms"
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:

@@ -34,8 +34,8 @@ class EncoderDecoder(nn.Module):
         target_mask: Tensor | None = None,
     ) -> Tensor:
         """The decoder's states, ``[B, T, width]``; masks are 0 where a node is padding."""
-        states = self.encoder(source, SequenceLayout(source[..., 0], source_mask))
-        memory = Memory(states, source_mask)
+        layout = SequenceLayout(source[..., 0], source_mask)
+        memory = Memory(self.encoder(source, layout), layout.padding_mask)
         out: Tensor = self.decoder(
             target, SequenceLayout(target[..., 0], target_mask), memory=memory
         )
@@ -103,7 +103,8 @@ class EncoderDecoderModel(nn.Module):
         """The source as a memory for :meth:`decode`."""
         layout = SequenceLayout(input_ids, attention_mask, sizes=sizes, positions=positions)
         x = self.embedding(input_ids, layout.positions)
-        return Memory(self.core.encoder(x, layout, graph=graph), attention_mask, sizes)
+        states = self.core.encoder(x, layout, graph=graph)
+        return Memory(states, layout.padding_mask, sizes)
 
     def decode(
         self,

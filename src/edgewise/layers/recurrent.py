@@ -79,20 +79,13 @@ class RecurrentReader(nn.Module):
                 got="a cache",
                 remedy="leave bidirectional out of a model that writes",
             )
-        count = layout.count
-        if layout.sizes is not None:
-            states = self._run(x.split(torch.as_tensor(layout.sizes).tolist()), x, None)
-        else:
-            real = torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
-            if layout.attention_mask is not None:
-                real = layout.attention_mask[..., -count:].bool()
-            rows, real = x.reshape(-1, *x.shape[-2:]), real.reshape(-1, count)
-            parts = [row[kept] for row, kept in zip(rows, real, strict=True)]
-            read = self._run(parts, x, layout.cache)
-            states = x.new_zeros(*rows.shape[:-1], read.shape[-1])
-            states = states.masked_scatter(real[..., None], read).view(
-                *x.shape[:-1], read.shape[-1]
-            )
+        rows, sizes = layout.kept()
+        nodes = x.reshape(-1, x.shape[-1])
+        read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, layout.cache)
+        states = read
+        if rows is not None:
+            states = read.new_zeros(len(nodes), read.shape[-1]).index_copy(0, rows, read)
+        states = states.view(*x.shape[:-1], read.shape[-1])
         layout.advance()
         out: Tensor = self.dropout(states)
         return out
@@ -104,7 +97,9 @@ class RecurrentReader(nn.Module):
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
         packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
         before = cache.state(self) if cache is not None else None
-        state = None if before is None else tuple(part[kept] for part in before)
+        state = before
+        if before is not None and len(kept) < len(sequences):
+            state = tuple(part[kept] for part in before)
         out, state = self.cell(packed, _time_first(state))
         if cache is not None:
             cache.keep_state(self, _with_skipped(_batch_first(state), before, kept, len(sequences)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +15,28 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
+from edgewise.ragged import runs_and_positions
+
+
+class Extent(NamedTuple):
+    """Of a row of a mask: how many nodes are no padding, those of this call, first and end."""
+
+    size: int
+    new: int
+    first: int
+    end: int
+
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether no padding is between them."""
+        return not self.size or self.end - self.first == self.size
 
 
 class SequenceLayout:
     """Which nodes of a call belong together, which are padding, and where each stands.
+
+    What a host has to know of a mask it reads once: a layout waits for a GPU at most once, however
+    many layers ask it.
 
     Args:
         like: the tokens ``[B, T]``, or those of a packed batch ``[N]`` with ``sizes``.
@@ -49,6 +67,7 @@ class SequenceLayout:
         self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
         self.shape, self.count, self.device = like.shape, like.shape[-1], like.device
         self.past = cache.length if cache is not None else 0
+        self._extents: list[Extent] | None = None
         self._check(like.shape)
         if positions is None and sizes is not None:
             positions = packed_positions(sizes).to(like.device)
@@ -70,36 +89,61 @@ class SequenceLayout:
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
         """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
-        mask = self.attention_mask
+        mask = self.padding_mask
         return padding_bias(None if mask is None else mask[..., -graph.num_sources :], graph, like)
 
     @property
+    def padding_mask(self) -> Tensor | None:
+        """The attention mask where some node is padding, else ``None``."""
+        return self.attention_mask if self.has_padding else None
+
+    @property
     def has_padding(self) -> bool:
-        """Whether some node is padding."""
-        return self.attention_mask is not None and not bool(self.attention_mask.all())
+        """Whether some node is padding, of this call or of those in the cache."""
+        return any(extent.size < self.past + self.count for extent in self.extents)
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Of each row of an attention mask; the one look at it. Empty where none was given."""
+        if self._extents is None:  # no cached_property, whose lock torch.compile cannot trace
+            self._extents = self._look()
+        return self._extents
+
+    def _look(self) -> list[Extent]:
+        if self.attention_mask is None or not self.attention_mask.shape[-1]:
+            return []
+        real = self.attention_mask.reshape(-1, self.attention_mask.shape[-1]).bool().byte()
+        size, new = real.sum(1), real[:, self.past :].sum(1)
+        first, after = real.argmax(1), real.flip(1).argmax(1)
+        facts = torch.stack([size, new, first, real.shape[1] - after], 1)
+        return [Extent(*row) for row in facts.tolist()]
 
     def packed(self) -> tuple[Tensor | None, list[int]]:
         """The nodes that are no padding, ``[N]`` on the flattened axis, and how many each text has.
 
-        ``None`` and the sizes as they are where the batch is packed.
+        ``None`` and the sizes as they are where nothing is padding.
 
         Raises:
             ArgumentError: padding between the nodes of a text.
         """
-        if self.sizes is not None:
-            return None, [int(size) for size in self.sizes]
-        mask = self.attention_mask
-        real = torch.ones(self.shape, device=self.device).bool() if mask is None else mask.bool()
-        begins = real[:, 1:] & ~real[:, :-1]
-        if bool((begins.sum(1) + real[:, :1].sum(1) > 1).any()):
+        if not all(extent.in_one_piece for extent in self.extents):
             raise ArgumentError(
                 "attention_mask",
                 expected="texts in one piece, with padding before or after them",
                 got="padding between the tokens of a text",
                 remedy="move the padding to the end",
             )
-        sizes: list[int] = real.sum(1).tolist()
-        return real.flatten().nonzero().flatten(), sizes
+        return self.kept()
+
+    def kept(self) -> tuple[Tensor | None, list[int]]:
+        """As :meth:`packed`, wherever padding is."""
+        if self.sizes is not None:
+            return None, [int(size) for size in self.sizes]
+        mask = self.padding_mask
+        if mask is None:
+            return None, [self.count] * self.shape[:-1].numel()
+        sizes = [extent.new for extent in self.extents]
+        return places(mask[..., self.past :].bool(), sum(sizes)), sizes
 
     def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Each text in a row of its own from its first node on, for what is no graph of nodes.
@@ -118,16 +162,15 @@ class SequenceLayout:
             return (x, None, lambda states: states) if x.dim() == 3 else (x[None], None, _first)
         rows, sizes = self.packed()
         packed = x if rows is None else x.flatten(0, 1)[rows]
-        longest = max(sizes, default=0)
-        places = torch.arange(longest, device=x.device)
-        real = places < torch.tensor(sizes, device=x.device)[:, None]
-        padded = x.new_zeros(len(sizes), longest, x.shape[-1])
-        padded = padded.index_put((real.nonzero(as_tuple=True)), packed)
+        longest, lengths = max(sizes, default=0), torch.tensor(sizes, device=x.device)
+        real = torch.arange(longest, device=x.device) < lengths[:, None]
+        place = runs_and_positions(lengths, len(packed))
+        padded = x.new_zeros(len(sizes), longest, x.shape[-1]).index_put(place, packed)
 
         def back(states: Tensor) -> Tensor:
             if rows is None:
-                return states[real]
-            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states[real]).view_as(x)
+                return states[place]
+            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states[place]).view_as(x)
 
         return padded, real, back
 
@@ -164,7 +207,7 @@ class Memory:
 
     Attributes:
         states: ``[..., S, width]``.
-        mask: ``[B, S]``, 0 where a state is padding; ``None`` where none is.
+        mask: ``[B, S]``, 0 where a state is padding; ``None`` where none is, which is faster.
         sizes: how many of the S states each member of a packed batch has.
     """
 
@@ -195,6 +238,12 @@ class Memory:
 
 def _first(states: Tensor) -> Tensor:
     return states[0]
+
+
+def places(marked: Tensor, count: int) -> Tensor:
+    """Where the ``count`` marks of a boolean tensor are, flattened: ``nonzero``, without a wait."""
+    number = torch.arange(1, count + 1, device=marked.device)
+    return torch.searchsorted(marked.flatten().cumsum(0), number)
 
 
 def refuse_memory(name: str, memory: Memory | None) -> None:
@@ -232,8 +281,8 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
 
 
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
-    """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
-    if mask is None or bool(mask.all()):
+    """``[B, E, 1]``: -inf on the edges out of padding; ``None`` without a mask."""
+    if mask is None:
         return None
     reads = mask.bool()[:, graph.source, None]
     return torch.zeros(reads.shape, dtype=like.dtype, device=like.device).masked_fill(

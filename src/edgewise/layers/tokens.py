@@ -34,11 +34,13 @@ class Tokens:
         """A packed batch in the other form, with this id where a text has ended."""
         if self.sizes is None:
             return self
-        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]
-        mask = mask.to(self.ids.device)
-        ids = self.ids.new_full(mask.shape, padding)
-        ids[mask] = self.ids
-        return Tokens(ids, mask=None if bool(mask.all()) else mask.long())
+        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]  # on the host, as sizes
+        if bool(mask.all()):
+            return Tokens(self.ids.view(mask.shape))
+        device, place = self.ids.device, mask.flatten().nonzero().flatten()
+        ids = self.ids.new_full((mask.numel(),), padding)
+        ids = ids.index_copy(0, place.to(device), self.ids).view(mask.shape)
+        return Tokens(ids, mask=mask.long().to(device))
 
     def states(self, model: Any, **keywords: Any) -> Tensor:
         """What a text model makes of them, ``[N, width]``: text after text, without padding.

@@ -135,29 +135,30 @@ class SpanAttention(GraphLayer):
         """M of each distance and head, ``[..., H]``."""
         return ((self.ramp + self.spans - distance[..., None]) / self.ramp).clamp(0, 1)
 
-    def radii(self) -> list[int]:
-        """The greatest distance at which each head may read, up to a multiple of ``STEP``."""
-        if self.share.is_meta:  # no numbers to look at
-            return [self.span] * self.heads
-        last = (self.spans.detach() + self.ramp).ceil().long() - 1  # beyond it m is 0
-        return [min(self.span, math.ceil(x / STEP) * STEP) for x in last.tolist()]
-
-    def forward(self, x: Tensor, graph: Pattern, *, layout: SequenceLayout) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        layout: SequenceLayout,
+        radii: Sequence[int] | None = None,
+    ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
 
         Args:
             x: features.
             graph: who may read whom, were no span too short.
             layout: padding, packing, positions and cache.
+            radii: how far each head reads, where :func:`radii_of` all layers are known.
         """
-        if self.training and not self.share.is_meta:
-            self._keep_in_range()
+        if self.training:  # what the last step has moved out of range is taken back
+            self.share.data.clamp_(0, 1)  # data: of what a gradient may need nothing changes
         joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
         query, key, value = unbind_joint(joint)
         query, key = (self.rotary(each, layout.positions) for each in (query, key))
+        radii = radii_of([self])[0] if radii is None else radii
         if layout.cache is not None:
             key, value = layout.cache.extended(self, (key, value))
-        radii = self.radii()
         if layout.cache is not None and graph == causal():  # others count from the first token
             layout.cache.forget(self, max(radii))
         by_radius: dict[int, list[int]] = {}
@@ -185,11 +186,20 @@ class SpanAttention(GraphLayer):
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
-    @torch.no_grad()
-    def _keep_in_range(self) -> None:
-        """Take back what the last step of training has moved spans out of their range by."""
-        if bool(((self.share < 0) | (self.share > 1)).any()):
-            self.share.clamp_(0, 1)
+
+def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
+    """The greatest distance at which each head of each layer reads, up to a multiple of ``STEP``.
+
+    Graphs are made of these on the host, which waits for them once.
+    """
+    if not layers or layers[0].share.is_meta:  # no numbers to look at
+        return [[layer.span] * layer.heads for layer in layers]
+    beyond = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]  # m is 0 there
+    last = iter((torch.cat(beyond) - 1).tolist())
+    return [
+        [min(layer.span, math.ceil(next(last) / STEP) * STEP) for _ in range(layer.heads)]
+        for layer in layers
+    ]
 
 
 def _log(mask: Tensor) -> Tensor:
@@ -218,8 +228,11 @@ class AdaptiveSpanReader(Penalised):
     @property
     def spans(self) -> Tensor:
         """Z of each layer and head in tokens, ``[layers, H]``."""
-        spans = [m.spans for m in self.modules() if isinstance(m, SpanAttention)]
+        spans = [attention.spans for attention in self._attentions()]
         return torch.stack(spans) if spans else torch.zeros(0, 0)
+
+    def _attentions(self) -> list[SpanAttention]:
+        return [m for m in self.modules() if isinstance(m, SpanAttention)]
 
     def penalty(self) -> Tensor:
         return self.weight * self.spans.mean(-1).sum()
@@ -249,8 +262,8 @@ class AdaptiveSpanReader(Penalised):
                 remedy="use transformer for a pair of texts",
             )
         pattern = self.graph if graph is None else check_graph(graph)
-        for layer in self.layers:
-            x = layer(x, pattern, layout=layout)
+        for layer, radii in zip(self.layers, radii_of(self._attentions()), strict=True):
+            x = layer(x, pattern, layout=layout, radii=radii)
         layout.advance()
         out: Tensor = self.norm(x)
         return out

@@ -355,8 +355,7 @@ def _of_texts(pattern: BlockSparse, texts: list[tuple[int, int]]) -> Graph:
 
 
 def _check_padding_is_last(layout: SequenceLayout) -> None:
-    mask = layout.attention_mask
-    if mask is not None and bool((mask[:, 1:].bool() & ~mask[:, :-1].bool()).any()):
+    if any(extent.size and extent.first for extent in layout.extents):
         raise ArgumentError(
             "attention_mask",
             expected="padding after the tokens of a text, as its blocks are counted from the start",

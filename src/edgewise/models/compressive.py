@@ -102,7 +102,7 @@ class Compressed(Recent):
         Raises:
             ArgumentError: padding among nodes of which means were made.
         """
-        if self._means(past) and not bool(mask.all()):
+        if self._means(past):
             raise ArgumentError(
                 "attention_mask",
                 expected="no padding in texts of which something is compressed",

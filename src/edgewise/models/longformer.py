@@ -205,21 +205,22 @@ class LongformerReader(nn.Module):
                 remedy="give 1 for every hub and 0 for the others",
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
+        mask = None if mask is None else mask.cpu()  # where the hubs' graphs are made
         shared = mask is None or bool((mask == mask[:1]).all())
         if layout.sizes is None and shared and not layout.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
             nodes = nodes if x.shape[-2] else ()
             return self._run(x, patterns, [nodes], None)
         rows, sizes = layout.packed()
-        packed = x if rows is None else x.flatten(0, 1)[rows]
+        packed = x.flatten(0, -2)
+        packed = packed if rows is None else packed[rows]
         if mask is None:
             hubs_of_texts = [list(self.hubs) if size else [] for size in sizes]
         else:
-            marks = mask if rows is None else mask.flatten()[rows]
-            hubs_of_texts = [_places(part) for part in marks.split(sizes)]
+            hubs_of_texts = [_places(part) for part in _of_texts(mask, layout)]
         states = self._run(packed, patterns, hubs_of_texts, sizes)
         if rows is None:
-            return states
+            return states.view_as(x)
         return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
 
     def _run(
@@ -246,6 +247,15 @@ class LongformerReader(nn.Module):
                 local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
             x = layer(x, local[pattern], hubs=hubs, of_hubs=of_hubs)
         return x
+
+
+def _of_texts(mask: Tensor, layout: SequenceLayout) -> Sequence[Tensor]:
+    """What a mask like the tokens says of the tokens of each text, without those of padding."""
+    if layout.sizes is not None:
+        return mask.split(layout.packed()[1])
+    if not layout.has_padding:
+        return mask.unbind()
+    return [row[e.first : e.end] for row, e in zip(mask, layout.extents, strict=True)]
 
 
 def _places(mask: Tensor) -> list[int]:

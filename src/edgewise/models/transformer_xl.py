@@ -271,10 +271,10 @@ class SegmentReader(nn.Module):
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
         pattern = self.stack.graph if graph is None else check_graph(graph)
         if layout.cache is None:
-            own, mask = layout.bind(pattern), layout.attention_mask
+            own, mask = layout.bind(pattern), layout.padding_mask
         else:  # which remembers less than has been read
             sources = self.memory.held(layout.past) + layout.count
-            own, mask = bound(pattern, layout.count, sources, layout.device), layout.attention_mask
+            own, mask = bound(pattern, layout.count, sources, layout.device), layout.padding_mask
             if mask is not None:
                 mask = self.memory.mask(mask, layout.past, layout.count)
         states: Tensor = self.stack(
