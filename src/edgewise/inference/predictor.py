@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -228,3 +229,30 @@ def check_text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError("input", expected=what, got=repr(value)[:60], remedy=f"give {what}")
     return value.strip()
+
+
+def whole_numbers(value: Any, what: str) -> list[int]:
+    """Whole numbers in a list, or in a text with spaces, commas or semicolons between them.
+
+    Raises:
+        ArgumentError: there are none, or something else.
+
+    """
+    given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
+    try:
+        numbers = [int(str(one)) for one in given]
+    except (ValueError, TypeError):
+        numbers = []
+    if not numbers:
+        raise ArgumentError(
+            "input",
+            expected=f"{what}, such as 3 1 2",
+            got=repr(value)[:60],
+            remedy="write whole numbers with spaces between them",
+        )
+    return numbers
+
+
+def as_words(value: Any) -> str:
+    """A text as it is, or the parts of a list with spaces between them."""
+    return value if isinstance(value, str) else " ".join(map(str, value))

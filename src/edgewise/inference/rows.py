@@ -12,6 +12,7 @@ from edgewise.data.reading import OPENED, opened_text, text_form
 from edgewise.data.table import table_rows
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
+from edgewise.training.folder import finite
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 OBJECTS = (".jsonl", ".ndjson")
@@ -172,7 +173,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
             for answer in answers:
                 for row in [answer] if form == ".jsonl" else flat(answer):
                     names.update(dict.fromkeys(row))
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
         return list(names)
 
     def table(part: Path) -> None:
