@@ -195,6 +195,7 @@ class Predictor(ABC):
         for place, value in enumerate(values):
             try:
                 given = self._of_row(value) if isinstance(value, Mapping) else value
+                _check_unicode(given)
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -217,6 +218,20 @@ class Predictor(ABC):
                 remedy="name its columns as in the table that was trained on",
             )
         return self.from_row(row)
+
+
+def _check_unicode(value: Any) -> None:
+    """Refuse what no tokenizer and no file takes: bytes that were no UTF-8, as half a letter."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            "input",
+            expected="a text in Unicode",
+            got=f"{value[error.start]!r} at character {error.start}",
+            remedy="give it in UTF-8",
+        ) from error
 
 
 def check_text(value: Any, what: str) -> str:

@@ -169,7 +169,8 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
 
     def objects(part: Path) -> list[str]:
         names: dict[str, None] = {}
-        with part.open("w", encoding="utf-8") as file:
+        # What Unicode does not have, such as half a letter, is written as JSON does: by number.
+        with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for answer in answers:
                 for row in [answer] if form == ".jsonl" else flat(answer):
                     names.update(dict.fromkeys(row))
@@ -183,7 +184,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
             names = objects(rows)
             with (
                 rows.open(encoding="utf-8") as kept,
-                part.open("w", newline="", encoding="utf-8") as file,
+                part.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
             ):
                 writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
                 writer.writeheader()
