@@ -24,6 +24,7 @@ from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.record import differences
 from edgewise.training import RunFolder
+from edgewise.training.folder import finite
 
 DOCS = Path(__file__).resolve().parent
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
@@ -236,13 +237,19 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
         runs.measure(recipe, folder.path, resume=folder.has("recipe.json"))
     if not folder.has("metrics.json"):
         return None
-    found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_json("metrics.json")}
+    found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_metrics()}
     return found if is_current(recipe, found) else None
+
+
+def has_numbers(found: dict[str, Any], names: tuple[str, ...]) -> bool:
+    """Whether all of these were measured, and each came out as a number."""
+    several = (finite(found["metrics"]).get(name) for name in names)
+    return None not in [one["mean"] if isinstance(one, dict) else one for one in several]
 
 
 def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
     """Whether this has what the protocol reports, of the recipe with the numbers it has now."""
-    if recipe.protocol is None or not set(recipe.protocol.metrics) <= set(found["metrics"]):
+    if recipe.protocol is None or not has_numbers(found, recipe.protocol.metrics):
         return False
     try:
         return not differences(runs.from_record(found["recipe"]), recipe)
@@ -280,7 +287,7 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
             if (runs / f"{other}.json").is_file():
                 measured[other] = json.loads((runs / f"{other}.json").read_text())
             elif (run := RunFolder(runs / other)).has("metrics.json"):
-                measured[other] = {"metrics": run.read_json("metrics.json")}
+                measured[other] = {"metrics": run.read_metrics()}
 
 
 def page(measured: Measured) -> str:
@@ -311,7 +318,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         how = f"{protocol.says}; {repeats(recipe, metrics)}"
         rows.append([f"`{recipe.name}`", ours, protocol.reference, how, minutes(metrics)])
         for name, (how, command) in BESIDE.get(recipe.name, {}).items():
-            if name in measured:
+            if name in measured and has_numbers(measured[name], protocol.metrics):
                 metrics = measured[name]["metrics"]
                 theirs = numbers(metrics, protocol.metrics)
                 rows.append([f"*{name}*", theirs, "", how, minutes(metrics)])
@@ -384,7 +391,7 @@ def main() -> int:
         except EdgewiseError as error:
             print(error, file=sys.stderr)
             return 2
-        MEASURED.write_text(json.dumps(dict(sorted(measured.items())), indent=1) + "\n")
+        MEASURED.write_text(json.dumps(finite(dict(sorted(measured.items()))), indent=1) + "\n")
     PAGE.write_text(page(measured))
     return 0
 

@@ -137,7 +137,7 @@ def check_splits(**splits: Tensor) -> None:
                 name,
                 expected="at least one example",
                 got="none",
-                remedy="give the split a larger share",
+                remedy=f"give the split a larger share, such as --data.{name} 0.3, or bring more",
             )
     for (one, a), (other, b) in combinations(splits.items(), 2):
         shared = sorted(set(a.tolist()) & set(b.tolist()))

@@ -150,6 +150,25 @@ def test_what_is_no_sentence_has_an_error_and_the_others_an_answer(
     assert good["label"] == "praise"
 
 
+def test_what_is_not_unicode_is_named_and_written(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a shell passes on a name in Latin-1, or as JSON may have half of a letter."""
+    wrong, good = edgewise.load(labels).predict(["a \udce9 film", "a big film"])
+    assert "Unicode; got '\\udce9' at character 2" in wrong["error"]
+    assert good["label"] == "praise"
+    assert main(["predict", str(labels), "a \udce9 film", "a big film"]) == 1
+    given = tmp_path / "new.jsonl"
+    given.write_text('{"opinion": "a big film", "by": "\\ud83d"}\n')
+    for name in ("out.jsonl", "out.csv"):
+        out = tmp_path / name
+        assert main(["predict", str(labels), "--input", str(given), "--out", str(out)]) == 0
+        assert "\\ud83d" in out.read_text()
+    assert json.loads((tmp_path / "out.jsonl").read_text())["by"] == "\ud83d"
+    assert main(["predict", str(labels), "--input", str(given)]) == 0
+    assert "praise" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("option", "said"), [({"top": 0}, "at least 1"), ({"beams": 2}, "top")])
 def test_options_that_do_not_fit(labels: Path, option: dict[str, int], said: str) -> None:
     with pytest.raises(edgewise.ArgumentError, match=said):

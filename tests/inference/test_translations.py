@@ -99,6 +99,15 @@ def test_beams_and_tokens_are_options(run: Path) -> None:
         loaded.predict(texts, beam=3)
 
 
+def test_a_text_far_longer_than_any_of_training_is_named_at_once(run: Path) -> None:
+    """Its translation would take as many steps as it has tokens, each over all of them."""
+    loaded = edgewise.load(run)
+    longest = loaded.predictor.fitted.values["longest"]
+    long, good = loaded.predict(["the cat " * 5 * longest, "the cat"])
+    assert f"at most {4 * longest} tokens" in long["error"]
+    assert good["translation"]
+
+
 def test_a_run_of_another_kind_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", str(run), "--prompt", "a"]) == 2
     assert "a run of a language model" in capsys.readouterr().err

@@ -73,8 +73,13 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
     train(masked(), tmp_path / "before")
     start = {"from": str(tmp_path / "before")}
     wider = solubility(tmp_path, **start, **{"model.width": 16})
-    with refused("--from", expected="the model of", got="embed.weight is [8,", remedy="fields"):
+    with refused(
+        "--from", expected="masked-molecules: gps", got="model.width 16", remedy="--model.width 8"
+    ):
         train(wider, tmp_path / "wider")
+    norm = solubility(tmp_path, **start, **{"model.position": "none"})
+    with refused("--from", expected="gps", got="weights that differ: ", remedy="sizes"):
+        train(norm, tmp_path / "norm")
     other = solubility(tmp_path, **start, **{"model.heads": 4})
     with refused("model.heads", expected="2", got="4", remedy="--model.heads 2"):
         train(other, tmp_path / "heads")

@@ -19,7 +19,7 @@ from edgewise.batches import Batch
 from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.layers import Tokens
-from edgewise.recipes import Recipe
+from edgewise.recipes import Recipe, find
 from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
 from edgewise.training import Interrupted, RunFolder
@@ -222,16 +222,45 @@ def same(folder: Path, other: Path) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_a_trunk_of_other_shapes_is_refused_with_all_of_them(
+def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     pretrained: Path, files: dict[str, str], tmp_path: Path
 ) -> None:
-    wider = labels(files, **{"from": str(pretrained), "model.depth": 2, "model.feed_forward": 24})
-    with pytest.raises(ValueError, match="weights that differ") as caught:
-        train(wider, tmp_path / "run")
-    said = str(caught.value)
-    assert "layers.0.feed_forward.sublayer.0.weight is [16, 8] there and [24, 8] here" in said
-    assert "layers.0.feed_forward.sublayer.0.bias is [16] there and [24] here" in said
-    assert "layers.1.attention.norm.bias is none there and [8] here" in said
+    start = {"from": str(pretrained)}
+    other = labels(
+        files, **start, **{"model.depth": 2, "model.feed_forward": 24, "model.dropout": 0.1}
+    )
+    with refused(
+        "--from",
+        expected=f"the model of {pretrained}, a run of language: gpt",
+        got="model.depth 2, model.feed_forward 24",
+        remedy="choose --model.depth 1 --model.feed_forward 16",
+    ):
+        train(other, tmp_path / "run")
+    with refused(
+        "--from",
+        expected="a run of language: gpt",
+        got="llama in the recipe labels",
+        remedy="choose --model gpt",
+    ):
+        train(labels(files, **start, model="llama"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
+    pretrained: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    start = {"from": str(pretrained)}
+    with refused(
+        "--from",
+        expected="a model for whole graphs, as the recipe gps-esol has in gps",
+        got="a run of language: gpt, which is for text",
+        remedy="leave --from out",
+    ):
+        train(with_values(find("gps-esol"), start), tmp_path / "run")
+    (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
+    (tmp_path / "model.safetensors").touch()
+    with refused("--from", expected="for text", got="mine: gcn", remedy="of that kind"):
+        train(labels(files, **{"from": str(tmp_path)}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -265,7 +294,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     with pytest.raises(MissingDataError, match="no such file"):
         train_seeds(labels(files, **{"from": str(tmp_path / "none")}), 2, out)
     assert not out.exists()
-    with pytest.raises(ValueError, match="weights that differ"):
+    with pytest.raises(ValueError, match=r"model\.depth 2"):
         train_seeds(labels(files, **{"from": str(pretrained), "model.depth": 2}), 2, out)
     assert not out.exists()
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import random
 import stat
@@ -309,3 +311,21 @@ def test_a_picture_has_the_form_that_its_name_says(tmp_path: Path) -> None:
         with refused(str(tmp_path / name), expected=".png", got=name, remedy="drawn.png"):
             folder.write_figure(name, Figure())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drawn.PNG", "drawn.svg"]
+
+
+def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
+    """``NaN`` and ``Infinity`` are no JSON: strict readers, such as a browser's, refuse them."""
+    folder, nan = RunFolder(tmp_path), math.nan
+    folder.write_json("metrics.json", {"a": nan, "b": {"mean": -math.inf, "values": [1.5, nan]}})
+
+    def refuse(name: str) -> None:
+        raise ValueError(name)
+
+    text = (tmp_path / "metrics.json").read_text()
+    found = json.loads(text, parse_constant=refuse)
+    assert found == {"a": None, "b": {"mean": None, "values": [1.5, None]}}
+    read = folder.read_metrics()
+    assert math.isnan(read["a"])
+    assert math.isnan(read["b"]["mean"])
+    assert read["b"]["values"][0] == 1.5
+    assert math.isnan(read["b"]["values"][1])

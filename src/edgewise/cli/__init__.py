@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 bad input or a file that cannot be read or written (said in one
     line), 70 an error of Edgewise itself, 130 Ctrl-C, 143 SIGTERM.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]

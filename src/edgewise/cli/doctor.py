@@ -44,7 +44,7 @@ WITH = {
     "time_series": "statsmodels, or a file of your own",
 }
 """Data sets that come with a package."""
-DRAWN = ("duplication", "recall")
+DRAWN = ("dictionary_lookup", "duplication", "neighbors_match", "recall")
 """Data sets that are drawn, and need no file."""
 FOLDERS = {
     "planetoid": NAMES,

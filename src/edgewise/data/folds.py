@@ -107,9 +107,10 @@ def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Ten
     if available < parts:
         raise ArgumentError(
             "data.folds",
-            expected=f"no more parts than the {available} {'groups' if how == 'group' else 'rows'}",
-            got=f"{parts} parts, so that one would be empty",
-            remedy="choose fewer folds or a larger share data.val",
+            expected=f"at least {parts} "
+            f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part",
+            got=str(available),
+            remedy="bring more, or choose fewer folds or a larger share data.val",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
     if how == "group":

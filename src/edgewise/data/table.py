@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -135,7 +135,14 @@ class Table:
             str(number) for number in range(int(first), int(first) + len(self))
         ]
 
-    def choose(self, argument: str, named: str, candidates: Sequence[str], what: str) -> str:
+    def choose(
+        self,
+        argument: str,
+        named: str,
+        candidates: Sequence[str],
+        what: str,
+        taken: Collection[str] = (),
+    ) -> str:
         """The column that is named, or the only one that it can be where none is.
 
         Args:
@@ -143,6 +150,7 @@ class Table:
             named: its value; "" guesses.
             candidates: columns that it can be.
             what: it is, with its article: "the column of numbers to predict".
+            taken: columns that are something else, and that no error proposes.
 
         Raises:
             ArgumentError: the named one is not there, or there is not exactly one candidate; lists
@@ -154,18 +162,21 @@ class Table:
             return named
         if len(candidates) == 1:
             return candidates[0]
-        if candidates:
-            got, listed = f"{len(candidates)} that it can be", candidates
-        else:
-            got, listed = "none that looks like it", list(self.columns)
+        free = [name for name in self.columns if name not in taken]
+        listed = candidates or free or list(self.columns)
         shown = ", ".join(repr(name) for name in listed[:12])
         more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+        if candidates:
+            got = f"{len(candidates)} that it can be: {shown}{more}"
+        else:
+            got = f"{'none that looks like it among' if free else 'no column but'} {shown}{more}"
+        # Where nothing looks like it, the last column is most likely meant.
+        likely = _quoted(listed[0 if candidates else -1])
         raise ArgumentError(
             argument,
             expected=f"{what} in {self.path.name}",
-            got=f"{got}: {shown}{more}" if candidates else f"{got} among {shown}{more}",
-            # Where nothing looks like it, the last column is most likely meant.
-            remedy=f"name it, such as --{argument} {_quoted(listed[0 if candidates else -1])}",
+            got=got,
+            remedy=f"name it, such as --{argument} {likely}" if free else "add such a column",
         )
 
     def _is_numeric(self, texts: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import torch
@@ -10,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.data.text.drawn_texts import DrawnTexts
-from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer
+from edgewise.inference.predictor import Answer, as_words, whole_numbers
 from edgewise.inference.texts import OfTexts
 from edgewise.layers import Tokens
 from edgewise.tasks import MaskedLanguageModeling
@@ -30,20 +28,7 @@ class DrawnTextAnswers(OfTexts):
         """The text, and how many tokens are to follow."""
         data = self.recipe.data
         assert isinstance(data, DrawnTexts)
-        if isinstance(value, str):
-            value = re.split(r"[\s,;]+", value.strip())
-        try:
-            numbers = [int(str(one)) for one in value]
-        except (ValueError, TypeError):
-            numbers = []
-        if not numbers:
-            raise ArgumentError(
-                "input",
-                expected=f"{self.input}, such as 3 1 2",
-                got=repr(value)[:60],
-                remedy="write whole numbers with spaces between them",
-            )
-        return data.asked(numbers)
+        return data.asked(whole_numbers(value, self.input))
 
     def answer(self, examples: list[tuple[Tensor, int]]) -> list[Answer]:
         longest = self.fitted.model_arguments["longest"]
@@ -64,4 +49,4 @@ class DrawnTextAnswers(OfTexts):
         ]
 
     def show(self, value: Any) -> str:
-        return value if isinstance(value, str) else " ".join(map(str, value))
+        return as_words(value)

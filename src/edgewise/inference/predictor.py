@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -194,6 +195,7 @@ class Predictor(ABC):
         for place, value in enumerate(values):
             try:
                 given = self._of_row(value) if isinstance(value, Mapping) else value
+                _check_unicode(given)
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -218,6 +220,20 @@ class Predictor(ABC):
         return self.from_row(row)
 
 
+def _check_unicode(value: Any) -> None:
+    """Refuse what no tokenizer and no file takes: bytes that were no UTF-8, as half a letter."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            "input",
+            expected="a text in Unicode",
+            got=f"{value[error.start]!r} at character {error.start}",
+            remedy="give it in UTF-8",
+        ) from error
+
+
 def check_text(value: Any, what: str) -> str:
     """The text without white space around it.
 
@@ -228,3 +244,30 @@ def check_text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError("input", expected=what, got=repr(value)[:60], remedy=f"give {what}")
     return value.strip()
+
+
+def whole_numbers(value: Any, what: str) -> list[int]:
+    """Whole numbers in a list, or in a text with spaces, commas or semicolons between them.
+
+    Raises:
+        ArgumentError: there are none, or something else.
+
+    """
+    given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
+    try:
+        numbers = [int(str(one)) for one in given]
+    except (ValueError, TypeError):
+        numbers = []
+    if not numbers:
+        raise ArgumentError(
+            "input",
+            expected=f"{what}, such as 3 1 2",
+            got=repr(value)[:60],
+            remedy="write whole numbers with spaces between them",
+        )
+    return numbers
+
+
+def as_words(value: Any) -> str:
+    """A text as it is, or the parts of a list with spaces between them."""
+    return value if isinstance(value, str) else " ".join(map(str, value))

@@ -6,9 +6,11 @@ from edgewise.errors import ArgumentError
 from edgewise.inference.continuations import Continuations
 from edgewise.inference.drawn_texts import DrawnTextAnswers
 from edgewise.inference.graph_classes import GraphClasses
+from edgewise.inference.hidden_atoms import HiddenAtoms
 from edgewise.inference.hidden_words import HiddenWords
 from edgewise.inference.image_answers import Captions, ImageClasses
 from edgewise.inference.link_suggestions import LinkSuggestions
+from edgewise.inference.lookups import DictionaryAnswers, LeafAnswers
 from edgewise.inference.molecules import MoleculeProperties
 from edgewise.inference.node_classes import NodeClasses
 from edgewise.inference.penalised_logp import PenalisedLogP
@@ -26,11 +28,14 @@ from edgewise.recipes.recipe import Recipe
 PREDICTORS: tuple[type[Predictor], ...] = (
     Captions,
     Continuations,
+    DictionaryAnswers,
     DrawnTextAnswers,
     Forecasts,
     GraphClasses,
+    HiddenAtoms,
     HiddenWords,
     ImageClasses,
+    LeafAnswers,
     LinkSuggestions,
     MoleculeProperties,
     NodeClasses,

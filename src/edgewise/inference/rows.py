@@ -12,6 +12,7 @@ from edgewise.data.reading import OPENED, opened_text, text_form
 from edgewise.data.table import table_rows
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
+from edgewise.training.folder import finite
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 OBJECTS = (".jsonl", ".ndjson")
@@ -168,11 +169,12 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
 
     def objects(part: Path) -> list[str]:
         names: dict[str, None] = {}
-        with part.open("w", encoding="utf-8") as file:
+        # What Unicode does not have, such as half a letter, is written as JSON does: by number.
+        with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for answer in answers:
                 for row in [answer] if form == ".jsonl" else flat(answer):
                     names.update(dict.fromkeys(row))
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
         return list(names)
 
     def table(part: Path) -> None:
@@ -182,7 +184,7 @@ def write_answers(path: Path, answers: Iterable[Mapping[str, Any]]) -> None:
             names = objects(rows)
             with (
                 rows.open(encoding="utf-8") as kept,
-                part.open("w", newline="", encoding="utf-8") as file,
+                part.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
             ):
                 writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
                 writer.writeheader()

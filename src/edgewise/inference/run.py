@@ -56,8 +56,8 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the finished run measured."""
-        return RunFolder(self.path).read_json("metrics.json")
+        """What the finished run measured; NaN where something could not be measured."""
+        return RunFolder(self.path).read_metrics()
 
     def predict(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any

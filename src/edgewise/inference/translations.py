@@ -9,9 +9,14 @@ import torch
 
 from edgewise.arguments import check_least
 from edgewise.data.text.parallel import Pairs, TextPairs
+from edgewise.data.text.tokenizer import encode_all
+from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, check_text
 from edgewise.inference.texts import OfTexts
 from edgewise.tasks import Translation
+
+FURTHEST = 4
+"""Times as long as any text of training: beyond, nothing of use is written, and slowly."""
 
 
 class Translations(OfTexts):
@@ -22,7 +27,18 @@ class Translations(OfTexts):
     batch_size = 32
 
     def prepare(self, value: Any) -> str:
-        return check_text(value, self.input)
+        text = check_text(value, self.input)
+        trained = self.fitted.values.get("longest")  # runs of before did not keep it
+        tokens = len(encode_all(self.tokenizer, [text], last="eos")[0])
+        if trained is not None and tokens > FURTHEST * trained:
+            raise ArgumentError(
+                "input",
+                expected=f"a text of at most {FURTHEST * trained} tokens, {FURTHEST} times the "
+                "longest that was trained on",
+                got=f"{tokens} tokens",
+                remedy="give it sentence by sentence",
+            )
+        return text
 
     def answer(
         self, examples: list[str], *, beams: int | None = None, tokens: int | None = None

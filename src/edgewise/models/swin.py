@@ -37,7 +37,7 @@ def swin(
     depths: tuple[int, ...] = (2, 2),
     heads: int | tuple[int, ...] = 2,
     window: int = 4,
-    feed_forward: int = 4,
+    feed_forward_ratio: int = 4,
     act: str = "gelu",
     epsilon: float = 1e-5,
     dropout: float = 0.0,
@@ -54,7 +54,7 @@ def swin(
         heads: the heads of the first stage, of which each further one has twice as many; or those
             of each.
         window: side of a window in patches; where a stage has fewer, all of them are one window.
-        feed_forward: how many times as wide as the features the feed-forward network is.
+        feed_forward_ratio: how many times as wide as the features the feed-forward network is.
         act: the non-linearity.
         epsilon: of the layer norms in the layers and of the last; the others' is 1e-5.
         dropout: on attention weights, hidden features and both sublayers' outputs.
@@ -81,7 +81,13 @@ def swin(
             grid = ShiftedWindows(rows, columns, window, shifted=number % 2 == 1)
             layers.append(
                 WindowedLayer(
-                    width, count, feed_forward * width, grid, act=act, norm=norm, dropout=dropout
+                    width,
+                    count,
+                    feed_forward_ratio * width,
+                    grid,
+                    act=act,
+                    norm=norm,
+                    dropout=dropout,
                 )
             )
         if stage < last:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import show_value
 from edgewise.runs.recipe_fields import fields_of, with_values
 from edgewise.runs.record import from_record, load_recipe, to_record
-from edgewise.runs.seeds import train_seeds
+from edgewise.runs.seeds import mean_and_std, train_seeds
 from edgewise.runs.side_by_side import Job, side_by_side
 from edgewise.runs.train_recipe import check_same, prepare, train
 from edgewise.training import RunFolder
@@ -47,12 +46,11 @@ class Outcome:
 
     def mean(self, name: str) -> float:
         """Of a metric, over the seeds."""
-        return statistics.fmean(self.values(name))
+        return mean_and_std(self.values(name))[0]
 
     def std(self, name: str) -> float:
         """The sample's standard deviation of a metric over the seeds; 0 of one."""
-        values = self.values(name)
-        return statistics.stdev(values) if len(values) > 1 else 0.0
+        return mean_and_std(self.values(name))[1]
 
     def values(self, name: str) -> list[float]:
         """A metric of each seed."""
@@ -171,7 +169,7 @@ def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) 
 
 def _outcome(value: Any, folders: list[Path], graph: Graph | None) -> Outcome:
     runs = [RunFolder(one) for one in folders]
-    metrics = [run.read_json("metrics.json") for run in runs]
+    metrics = [run.read_metrics() for run in runs]
     return Outcome(value, folders, metrics, [run.read_log() for run in runs], graph)
 
 

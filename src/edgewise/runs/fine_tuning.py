@@ -2,50 +2,124 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from torch import Tensor, nn
 
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import MultiHeadAttention
+from edgewise.models import KINDS
+from edgewise.recipes.recipe import Recipe
+from edgewise.runs.recipe_fields import model_fields
 from edgewise.training import RunFolder
 from edgewise.training.trunk import trunk_names
 
 OWN = "head."
 """Scores of tokens below a text model's trunk, which a model for labels does without."""
+SHOWN = 3
+"""Weights that an error lists before it only counts them."""
 
 
-def load_trunk(model: nn.Module, run: RunFolder) -> None:
-    """Take the weights of a trunk, by name, from a finished run; its task may be another.
+def check_start(recipe: Recipe) -> None:
+    """Refuse, before any data are read, a run whose model reads something else.
 
     Raises:
         MissingDataError: there is no such run, or it has not finished.
-        ArgumentError: a weight is missing, or has another shape; all of them are listed. Or its
-            weights were trained as another number of heads.
+        ArgumentError: its model is of another kind, such as of texts where ours is of graphs.
+
     """
+    run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
         run.refuse_several()
         raise MissingDataError(
             f"{run.weights}: no such file. Remedy: name the folder of a run that has finished."
         )
+    ours, theirs = recipe.model.func.__name__, _model_of(run)
+    reads, read = _kind_of(ours), _kind_of(theirs)
+    if reads != read:
+        raise ArgumentError(
+            "--from",
+            expected=f"a run of a model for {reads}, as the recipe {recipe.name} has in {ours}",
+            got=f"{_about(run)}, which is for {read}",
+            remedy="name a run of that kind, or leave --from out",
+        )
+
+
+def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
+    """Take the weights of a trunk, by name, from a finished run; its task may be another.
+
+    Args:
+        model: what is to be trained.
+        recipe: which it is of; :func:`check_start` has passed it.
+        run: where the weights are.
+
+    Raises:
+        ArgumentError: it is another model or one of other sizes, which are named, or its weights
+            were trained as another number of heads.
+
+    """
     found, wanted = _trunk(run.read_weights()), _trunk(model.state_dict())
     if not found or not wanted:
         raise ArgumentError(
             "--from",
             expected="a run and a recipe of models of one kind with a head, of texts or graphs",
-            got=f"no trunk in {run.weights if not found else 'the recipe'}",
+            got=f"{_about(run)}, and {recipe.model.func.__name__} in the recipe {recipe.name}: "
+            f"{'the recipe' if found else 'the run'} has no head apart from what carries over",
             remedy="leave it out, or name another run",
         )
     wrong = _disagreements(found, wanted)
     if wrong:
-        raise ArgumentError(
-            "--from",
-            expected=f"the model of {run.path}",
-            got=f"{len(wrong)} weights that differ: {'; '.join(wrong)}",
-            remedy="choose the model's fields as in its recipe.json",
-        )
+        raise _other_model(recipe, run, wrong)
     _check_heads(model, run)
     own = trunk_names(model.state_dict())
     weights = {name: found[short] for name, short in own.items()}
     model.load_state_dict(weights, strict=False)
+
+
+def _about(run: RunFolder) -> str:
+    return f"{run.path}, a run of {run.read_json('recipe.json').get('recipe')}: {_model_of(run)}"
+
+
+def _model_of(run: RunFolder) -> str:
+    return str(run.read_json("recipe.json").get("model", {}).get("use"))
+
+
+def _kind_of(name: str) -> str:
+    """What a model is for, in words."""
+    return next((kind for kind, known in KINDS.items() if name in known), "something unknown")
+
+
+def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
+    """By its name, by the fields that differ, or, where none does, by the weights themselves."""
+    ours, theirs = recipe.model.func.__name__, _model_of(run)
+    fields = _differing_fields(recipe, run.read_json("recipe.json").get("model", {}))
+    if ours != theirs:
+        got, remedy = f"{ours} in the recipe {recipe.name}", f"choose --model {theirs}"
+    elif fields:
+        got = ", ".join(f"model.{name} {shown}" for name, (_, shown) in fields.items())
+        remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
+    else:
+        got = differing(wrong)
+        remedy = "bring data of the sizes that it was trained on"
+    return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
+
+
+def differing(wrong: list[str]) -> str:
+    """The first few of the weights that differ, and how many there are."""
+    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
+
+
+def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Its value and ours of each whole number, by name: widths and depths, not dropout or pool."""
+    fields = model_fields(recipe.model, recipe.data.provides)
+    pairs = {name: (recorded.get(name), field.value) for name, field in fields.items()}
+    return {
+        name: pair
+        for name, pair in pairs.items()
+        if isinstance(pair[0], int) and pair[0] != pair[1]
+    }
 
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:

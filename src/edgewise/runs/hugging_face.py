@@ -13,6 +13,7 @@ from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import TextClassifier, TokenClassifier
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.fine_tuning import differing
 from edgewise.runs.recipe_fields import with_values
 from edgewise.tasks import TextClassification
 
@@ -86,7 +87,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
         labels: of the data, in the order of the model's outputs.
 
     Raises:
-        ArgumentError: a weight is missing or has another shape; all of them are listed.
+        ArgumentError: weights are missing or have another shape; the first are listed.
         MissingDataError: there are no safetensors in the folder.
 
     """
@@ -122,7 +123,7 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
         raise ArgumentError(
             "--from",
             expected=f"the model of {start}",
-            got=f"{len(wrong)} weights that differ: {'; '.join(wrong)}",
+            got=differing(wrong),
             remedy="use the tokenizer.json that was saved with it, and a recipe that wants no head "
             "where it has none",
         )

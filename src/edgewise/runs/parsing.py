@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -43,7 +44,9 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
         return value
     if kind in (int, float) and not isinstance(value, bool):
         try:
-            return kind(value) if isinstance(value, str) or kind(value) == value else kind("")
+            number = kind(value)
+            if math.isfinite(number) and (isinstance(value, str) or number == value):
+                return number
         except (ValueError, TypeError, OverflowError):
             pass
     raise ArgumentError(

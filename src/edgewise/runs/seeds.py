@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,9 +109,16 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
     summary: Summary = {}
     for name in names:
         values = [run[name] for run in runs]
-        std = statistics.stdev(values) if len(values) > 1 else 0.0
-        summary[name] = {"mean": statistics.fmean(values), "std": std, "values": values}
+        mean, std = mean_and_std(values)
+        summary[name] = {"mean": mean, "std": std, "values": values}
     return summary
+
+
+def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the sample's standard deviation, 0 of one; NaN where a value is not finite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def evaluate_run(path: Path) -> dict[str, float] | Summary:

@@ -13,7 +13,7 @@ from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
 from edgewise.layers import GraphLayer, TargetScaling
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fine_tuning import load_trunk
+from edgewise.runs.fine_tuning import check_start, load_trunk
 from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
 from edgewise.runs.hugging_face import (
     is_hugging_face,
@@ -56,7 +56,7 @@ def train(
         check_same(recipe, load_recipe(folder), path)
         refuse_other_kind(folder, "one")
         if folder.has("metrics.json"):
-            return folder.read_json("metrics.json")
+            return folder.read_metrics()
     else:
         folder.refuse_existing()
     model, splits = _started(recipe, folder)
@@ -69,7 +69,7 @@ def train(
         if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
             del model, splits
             launch(path, recipe.trainer.devices, title)
-            return folder.read_json("metrics.json")
+            return folder.read_metrics()
         return _fit(recipe, model, splits, folder, title)
 
 
@@ -81,14 +81,17 @@ def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float
 
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
     """What :func:`prepare` gives, for a run in this folder."""
+    begins = recipe.start and not (folder and folder.checkpoint.is_file())
+    if begins and not is_hugging_face(recipe.start):
+        check_start(recipe)
     model, splits = _prepared(with_vocabulary(recipe, folder))
-    if recipe.start and not (folder and folder.checkpoint.is_file()):
+    if begins:
         if is_hugging_face(recipe.start):
             load_their_weights(model, recipe.start, splits.fitted.get("labels", ()))
             return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")
-        load_trunk(model, start)
+        load_trunk(model, recipe, start)
     return model, splits
 
 

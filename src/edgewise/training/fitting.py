@@ -73,7 +73,7 @@ def fit(
             tensors with ``labels``, such as those of a Hugging Face data set in torch's format, or
             the graphs of PyG's DataLoader.
         folder: gets ``log.csv``, ``model.safetensors``, ``curves.png`` and, as the last,
-            ``metrics.json``.
+            ``metrics.json``, where ``null`` is what was NaN or infinite.
         optimizer: which one, and its numbers.
         trainer: how long, what to monitor, when to stop.
         schedule: the factor on the learning rate; a constant one if left out.

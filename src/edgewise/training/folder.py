@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Row = dict[str, float]
 BEGINNINGS = {"tokenizer.json", "fitted.json", "fitted.safetensors"}
 """What is written before the first step, besides the file that claims the folder."""
+METRICS = "metrics.json"
 BEGIN_AGAIN = "delete it, and --resume begins the run again"
 DIGEST = "sha256"
 
@@ -72,8 +74,8 @@ class RunFolder:
 
     def refuse_overwriting(self) -> None:
         """Raise RunExistsError if the folder holds what a finished run has written."""
-        written = any(self.has(name) for name in ("log.csv", self.weights.name, "metrics.json"))
-        if self.has("metrics.json") or (written and not self.checkpoint.is_file()):
+        written = any(self.has(name) for name in ("log.csv", self.weights.name, METRICS))
+        if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
                 f"{self.path} holds a run that has finished, and a run is never overwritten. "
                 "Remedy: name another folder."
@@ -188,7 +190,7 @@ class RunFolder:
         return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write ``value``, indented."""
+        """Write ``value``, indented; ``null`` is what is NaN or infinite, which JSON cannot say."""
         text = _indented(value)
         self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
 
@@ -205,6 +207,16 @@ class RunFolder:
             if not isinstance(value, dict):
                 raise ValueError(f"a {type(value).__name__}")
             return value
+
+    def read_metrics(self) -> dict[str, Any]:
+        """``metrics.json``; what was not a number when it was written is NaN again.
+
+        Raises:
+            As :meth:`read_json`.
+
+        """
+        metrics: dict[str, Any] = _numbers(self.read_json(METRICS))
+        return metrics
 
     @contextmanager
     def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
@@ -358,8 +370,25 @@ class RunFolder:
         self.write(name, lambda part: figure.savefig(part, dpi=150, format=form))
 
 
+def finite(value: Any) -> Any:
+    """The value as JSON can have it: ``None`` in the place of NaN and infinity, however deep."""
+    return _replaced(value, lambda one: isinstance(one, float) and not math.isfinite(one), None)
+
+
+def _numbers(value: Any) -> Any:
+    return _replaced(value, lambda one: one is None, math.nan)
+
+
+def _replaced(value: Any, wrong: Callable[[Any], bool], by: float | None) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _replaced(one, wrong, by) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_replaced(one, wrong, by) for one in value]
+    return by if wrong(value) else value
+
+
 def _indented(value: Any) -> str:
-    return json.dumps(value, indent=2) + "\n"
+    return json.dumps(finite(value), indent=2) + "\n"
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:

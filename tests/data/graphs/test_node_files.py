@@ -153,7 +153,6 @@ def test_arrays(tmp_path):
         (("bob;y", "ann;y"), {}, ("data.id", "an id of its own", "'ann' in row 3 and 2")),
         (("30;0,5", "old;0,5"), {}, ("data.features", "in column 'age'", "'old' in row 5")),
         (("30;0,5", ";0,5"), {}, ("data.features", "no feature at all", "'' in row 5")),
-        (("", ""), {"label": ""}, ("data.label", "the column of the classes", "none that looks")),
         (("", ""), {"label": "grup"}, ("data.label", "group", "'grup'")),
         (("", ""), {"label": "who", "id": "age"}, ("data.id", "an id of its own", "row")),
         (("", ""), {"features": ("agee",)}, ("data.features", "age", "'agee'")),
@@ -168,6 +167,29 @@ def test_bad_tables(files, tmp_path, change, fields, error):
     (tmp_path / "nodes.csv").write_text(NODES.replace(*change) if change[0] else NODES)
     with refused(argument, expected=expected, got=got, remedy=""):
         own(files, **fields).load()
+
+
+def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
+    assert own(files, label="").load().fitted["labels"] == ["x", "y"]
+    two = "\n".join(f"{row};{'town' if i else 'u'}" for i, row in enumerate(NODES.splitlines()))
+    (tmp_path / "nodes.csv").write_text(two)
+    with refused("data.label", expected="classes", got="'group', 'u'", remedy="--data.label group"):
+        own(files, label="").load()
+    unique = "\n".join(f"{row.split(';')[0]};{i}" for i, row in enumerate(NODES.splitlines()))
+    (tmp_path / "nodes.csv").write_text(unique.replace(";0", ";age"))
+    with refused("data.label", expected="classes", got="among 'age'", remedy="--data.label age"):
+        own(files, label="").load()
+    (tmp_path / "nodes.csv").write_text("who\nann\nbob\ncy\n")
+    with refused("data.label", expected="classes", got="no column but 'who'", remedy="add such"):
+        own(files, label="").load()
+
+
+def test_what_is_no_archive_is_not_to_be_trusted(tmp_path):
+    (tmp_path / "graph.npz").write_bytes(b"other bytes")
+    with refused(
+        str(tmp_path / "graph.npz"), expected="plain arrays", got="no archive", remedy="copy"
+    ):
+        node_files(nodes=str(tmp_path / "graph.npz")).load()
 
 
 def test_ids_of_two_kinds_are_refused(files, tmp_path):

@@ -80,6 +80,9 @@ def test_splits_that_are_given(tmp_path):
 
 
 def test_bad_folders(folder, tmp_path):
+    (tmp_path / "photos.zip").touch()
+    with pytest.raises(MissingDataError, match=r"photos\.zip: a file, and no folder"):
+        image_folder(path=str(tmp_path / "photos.zip")).load()
     with pytest.raises(MissingDataError, match="nowhere: no such folder"):
         image_folder(path=str(tmp_path / "nowhere")).load()
     with refused("data.path", expected="two classes", got="no images", remedy="a folder"):

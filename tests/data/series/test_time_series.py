@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,17 @@ def test_bad_fields(fields: dict[str, object], argument: str) -> None:
 def test_without_a_table_it_asks_for_one() -> None:
     with refused("data.path", expected="a table", got="none", remedy="--data.path"):
         find("series").data.load()
+
+
+def test_dates_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("when,value\n" + "".join(f"day {i} or so,{i % 7}\n" for i in range(100)))
+    odd = data.time_series(path=str(path), season=4, history=8, horizon=6)
+    with pytest.warns(UserWarning, match=r"read as dates \('when'\).*--data.date_format"):
+        assert odd.load().fitted["date"] == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        replace(odd, date="none").load()
 
 
 def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_files_that_cannot_be_used(tmp_path):
     with refused("data.label", expected="labels", got="60 different", remedy="--data.label"):
         text_table(path=path).load()
     path = written(tmp_path / "d.csv", "text,label", REVIEWS, ["1"] * 60)
-    with refused("data.label", expected="labels", got="1 different", remedy="--data.label"):
+    with refused("data.label", expected="two labels", got="'1' in each of 60", remedy="another"):
         text_table(path=path).load()
     with refused("data.fold", expected="0 beside", got="3", remedy="leave one"):
         text_table(path=path, test_path=path, fold=3)

@@ -8,6 +8,7 @@ Paper: Brody et al., How attentive are graph attention networks?, 2022
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -20,6 +21,7 @@ from edgewise.arguments import check_count
 from edgewise.batches import Batch
 from edgewise.data.sampled import drawn_splits
 from edgewise.data.splits import Data, Splits
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, edges
 
 
@@ -58,7 +60,7 @@ class DictionaryLookup(Data):
         return drawn_splits(
             {"in_width": 2 * self.size + 1, "out_width": self.size},
             lambda count, generator: (self.draw(count, generator),),
-            self._batch,
+            self.as_batch,
             count=self.count,
             tested=self.tested,
             split_seed=self.split_seed,
@@ -69,7 +71,25 @@ class DictionaryLookup(Data):
         """The value of each key, ``[count, size]``, all different."""
         return torch.rand(count, self.size, generator=generator).argsort(1)
 
-    def _batch(self, values: Tensor) -> Batch:
+    def asked(self, values: Sequence[int]) -> Tensor:
+        """The value of each key, in their order, as a person asks a finished model.
+
+        Raises:
+            ArgumentError: they are not all of the data's values, each once.
+
+        """
+        if sorted(values) != list(range(self.size)):
+            raise ArgumentError(
+                "input",
+                expected=f"the values of {self.size} keys: the numbers from 0 to {self.size - 1}, "
+                "each once, in any order",
+                got=" ".join(map(str, values))[:60],
+                remedy=f"write for example {' '.join(map(str, reversed(range(self.size))))}",
+            )
+        return torch.tensor(values)
+
+    def as_batch(self, values: Tensor) -> Batch:
+        """Dictionaries ``[B, size]`` as a model reads them; the outputs at questions count."""
         count, size = values.shape
         graph, questions = packed_dictionaries(size, count)
         key = torch.eye(size).repeat(count, 2, 1)

@@ -11,6 +11,7 @@ Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -23,6 +24,7 @@ from edgewise.arguments import check_count
 from edgewise.batches import Batch
 from edgewise.data.sampled import drawn_splits
 from edgewise.data.splits import Data, Splits
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, membership, tree
 
 
@@ -65,7 +67,7 @@ class NeighborsMatch(Data):
         return drawn_splits(
             {"in_width": 2 * self.leaves, "out_width": self.leaves},
             self.draw,
-            self._batch,
+            self.as_batch,
             count=self.count,
             tested=self.tested,
             split_seed=self.split_seed,
@@ -77,7 +79,36 @@ class NeighborsMatch(Data):
         values = torch.rand(trees, self.leaves, generator=generator).argsort(1)
         return values, torch.randint(self.leaves, (trees,), generator=generator)
 
-    def _batch(self, values: Tensor, asked: Tensor) -> Batch:
+    def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The value of each leaf, in their order, and the key that the root asks for.
+
+        Args:
+            given: the values, and as the last number the key, as a person asks a finished model.
+
+        Raises:
+            ArgumentError: the values are not all of the data's, each once, or no leaf has the key.
+
+        """
+        *values, key = given
+        known = range(self.leaves)
+        if sorted(values) != list(known) or key not in known:
+            raise ArgumentError(
+                "input",
+                expected=f"the values of {self.leaves} leaves, the numbers from 0 to "
+                f"{self.leaves - 1}, each once, in any order, and the key that is asked for",
+                got=" ".join(map(str, given))[:60],
+                remedy=f"write for example {' '.join(map(str, [*reversed(known), 0]))}",
+            )
+        return torch.tensor(values), torch.tensor(key)
+
+    def as_batch(self, values: Tensor, asked: Tensor) -> Batch:
+        """Trees as a model reads them.
+
+        Args:
+            values: ``[B, leaves]``, the value of each leaf.
+            asked: ``[B]``, the key of each root.
+
+        """
         trees, leaves = values.shape
         graph, members = packed_trees(self.depth, trees)
         x = torch.zeros(trees, 2 * leaves - 1, 2, leaves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -82,7 +82,8 @@ class NodeFiles(NodeData):
         nodes: a table with a row for each node, or an ``.npz`` file with everything.
         edges: a table with two columns of ids, or an edge list.
         id: the column of ids in ``nodes``; "" knows the usual names, else takes the first.
-        label: the column of the classes, which need not all be there; "" knows the usual names.
+        label: the column of the classes, which need not all be there; "" knows the usual names, and
+            else takes the only column of words that come again.
         split: a column that says ``train``, ``val`` or ``test``; "" knows the usual names. Without
             one the labelled nodes are split at random, each class with its share.
         features: columns of numbers; all others where there are none.
@@ -178,13 +179,17 @@ class NodeFiles(NodeData):
         id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
         ids = [text.strip() for text in table.texts("data.id", id_column)]
         _check_ids(table, ids, id_column)
-        usual = [name for name in _usual(columns, LABEL) if name != id_column]
         split = self.split or next(iter(_usual(columns, SPLIT)), "")
+        taken = {id_column, split, *self.features}
+        likely = [name for name in _usual(columns, LABEL) if name not in taken]
+        likely = likely or _come_again(table, taken)
         labels = None
         if labelled:
-            label = table.choose("data.label", self.label, usual, "the column of the classes")
+            label = table.choose(
+                "data.label", self.label, likely, "the column of the classes", taken
+            )
             labels = [text.strip() for text in table.texts("data.label", label)]
-            taken = {id_column, label, split}
+            taken.add(label)
         else:
             taken = set(columns) - set(self.features)
         parts = _parts(table, split) if split and labelled else None
@@ -264,6 +269,12 @@ def scaled(x: Tensor, scale: Scale, mean: Tensor, std: Tensor) -> Tensor:
 def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     lowered = {column.lower(): column for column in columns}
     return [lowered[name] for name in names if name in lowered]
+
+
+def _come_again(table: Table, taken: Collection[str]) -> list[str]:
+    """The columns that are no numbers, and of whose values most come again: they may be classes."""
+    free = [name for name in table.columns if name not in {*taken, *table.numeric()}]
+    return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
 
 
 def _check_ids(table: Table, ids: list[str], column: str) -> None:
@@ -352,8 +363,9 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        expected = "an .npz file of plain arrays"
-        raise unreadable(path, expected=expected, got=str(error) or "a damaged one") from error
+        # NumPy takes what is no archive for a pickle, and proposes to trust it.
+        got = str(error) if zipfile.is_zipfile(path) else "no archive, or a damaged one"
+        raise unreadable(path, expected="an .npz file of plain arrays", got=got) from error
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
             got = ", ".join(found) or "nothing"

@@ -89,7 +89,7 @@ class ImageFolder(ImageData):
             raise ArgumentError(
                 "data.path",
                 expected=f"folders of at least two classes in {self.path}",
-                got=", ".join(labels) or "no images in folders",
+                got=", ".join(map(repr, labels)) or "no images in folders",
                 remedy="put the images of each class into a folder of its name",
             )
         needed = bytes_of(len(files), self._channels, self.image_size)
@@ -156,7 +156,8 @@ class ImageFolder(ImageData):
 def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
     """Image files, and the class and the split of each; all are of ``train`` where none is said."""
     if not folder.is_dir():
-        raise MissingDataError(f"{folder}: no such folder. Remedy: name one with --data.path.")
+        what = "a file, and no folder" if folder.is_file() else "no such folder"
+        raise MissingDataError(f"{folder}: {what}. Remedy: name a folder with --data.path.")
     inner = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     parts = [PART_OF.get(path.name.lower()) for path in inner]
     if "train" not in parts or None in parts:

@@ -12,7 +12,7 @@ ring; and E or Z where that is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -74,6 +74,35 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
         bonds += [_bond(bond)] * 2
     edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
     return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
+
+
+def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
+    """The numbers of the atoms written as ``*``, and of the bonds written as ``~``."""
+    atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if not atom.GetAtomicNum()]
+    kinds = ((bond.GetIdx(), str(bond.GetBondType())) for bond in molecule.GetBonds())
+    return atoms, [index for index, kind in kinds if kind == "UNSPECIFIED"]
+
+
+def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
+    """The SMILES with elements and kinds of bonds in the places of these atoms and bonds.
+
+    Empty where RDKit takes what comes of it for no molecule, such as carbon with five bonds.
+    """
+    chem = rdkit()
+    from rdkit import rdBase
+
+    whole = chem.RWMol(molecule)
+    for index, element in atoms.items():
+        atom = whole.GetAtomWithIdx(index)
+        atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
+        atom.SetNoImplicit(False)  # it has the hydrogens that belong to it
+    for index, kind in bonds.items():
+        bond = whole.GetBondWithIdx(index)
+        bond.SetBondType(getattr(chem.BondType, kind))
+        bond.SetIsAromatic(kind == "AROMATIC")
+    with rdBase.BlockLogs():
+        wrong = chem.SanitizeMol(whole, catchErrors=True)
+    return "" if wrong else str(chem.MolToSmiles(whole))
 
 
 def descriptors(molecule: Any) -> list[float]:

@@ -77,7 +77,7 @@ class MaskedMolecules(Data):
             distinct = train[which].unique()
             atoms, bonds = _counts(codes, distinct)
             hidden = (chosen(count, self.share, generator) for count in (atoms, bonds))
-            return self._made(codes, distinct, *hidden)
+            return hide(codes, distinct, *hidden)
 
         sizes = {
             "in_width": ATOM_WIDTH,
@@ -104,29 +104,9 @@ class MaskedMolecules(Data):
                 every[ranges(starts(count)[index], count[index])]
                 for every, count in zip(hidden, counts, strict=True)
             )
-            return self._made(codes, part[index], *own)
+            return hide(codes, part[index], *own)
 
         return Split(len(part), make)
-
-    def _made(self, codes: Codes, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
-        """The batch in which these atoms ``[N]`` and bonds ``[E / 2]`` are hidden."""
-        x, graph, members, edges = codes.graphs.take(which)
-        both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
-        elements, kinds = (
-            of.argmax(1) for of in (x[atoms, :ATOM_KINDS], edges[::2][bonds, :BOND_KINDS])
-        )
-        keywords = {
-            "batch": members,
-            "edge_attr": edges.masked_fill(both[:, None], 0),
-            **codes.take(which),
-        }
-        return HiddenParts(
-            (x.masked_fill(atoms[:, None], 0), graph),
-            torch.cat([elements, kinds + ATOM_KINDS]),
-            torch.cat([atoms.nonzero()[:, 0], len(x) + torch.arange(len(kinds))]),
-            keywords,
-            bonds=graph.edge_index[:, ::2][:, bonds],
-        )
 
 
 @dataclass(frozen=True)
@@ -152,6 +132,35 @@ class HiddenParts(Batch):
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
         bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
         return super().counted(torch.cat([atoms, bonds]))
+
+
+def hide(codes: Codes, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
+    """A batch of molecules in which some atoms and bonds are to be found.
+
+    Args:
+        codes: of all molecules, with their graphs.
+        which: ``[B]``, numbers of those in the batch, in ascending order.
+        atoms: ``[N]``, whether each of their atoms is hidden.
+        bonds: ``[E / 2]``, whether each of their bonds is.
+
+    """
+    x, graph, members, edges = codes.graphs.take(which)
+    both = bonds.repeat_interleave(2)  # a bond is two edges, one after the other
+    elements, kinds = (
+        of.argmax(1) for of in (x[atoms, :ATOM_KINDS], edges[::2][bonds, :BOND_KINDS])
+    )
+    keywords = {
+        "batch": members,
+        "edge_attr": edges.masked_fill(both[:, None], 0),
+        **codes.take(which),
+    }
+    return HiddenParts(
+        (x.masked_fill(atoms[:, None], 0), graph),
+        torch.cat([elements, kinds + ATOM_KINDS]),
+        torch.cat([atoms.nonzero()[:, 0], len(x) + torch.arange(len(kinds))]),
+        keywords,
+        bonds=graph.edge_index[:, ::2][:, bonds],
+    )
 
 
 def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:

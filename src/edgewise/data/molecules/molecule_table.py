@@ -239,7 +239,7 @@ class MoleculeTable(Data):
         counts = [name for name in free if table.counts_rows(name)]
         what = "the column of numbers to predict"
         candidates = [name for name in free if name not in counts] or free
-        return table.choose("data.target", self.target, candidates, what)
+        return table.choose("data.target", self.target, candidates, what, taken)
 
     def _readable(self, table: Table, smiles: str, target: str) -> tuple[Table, dict[str, Any]]:
         """The rows that are kept, and their molecules by SMILES."""

@@ -190,6 +190,14 @@ class TimeSeries(Data):
         candidates = [name for name in free if not table.counts_rows(name)] or free
         what = "the column of numbers to forecast"
         column = table.choose("data.column", self.column, candidates, what)
+        words = [name for name in table.columns if name not in {column, *table.numeric()}]
+        if words and not self.date and date == "none":
+            warnings.warn(
+                f"no column of {table.path.name} can be read as dates "
+                f"({', '.join(map(repr, words))}), so that its rows are steps in their order; "
+                "name one with --data.date, and say with --data.date_format how it is written",
+                stacklevel=2,
+            )
         if date == "none":
             return Series(_undated(table, column)), {"column": column, "date": ""}
         dates, step = read_dates(table, date, self.date_format)

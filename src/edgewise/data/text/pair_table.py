@@ -93,4 +93,6 @@ class PairTable(TextPairs, OwnFiles):
         left = [name for name in names if name != target]
         source = table.choose("data.source", source, left, "the column of the texts to read")
         left = [name for name in names if name != source]
-        return source, table.choose("data.target", target, left, "the column of those to write")
+        return source, table.choose(
+            "data.target", target, left, "the column of those to write", [source]
+        )

@@ -75,14 +75,15 @@ class TextPairs(TextData):
     def load(self) -> TextSplits:
         texts, column = self.parts()
         tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
-        splits = {}
+        splits, longest = {}, {}
         for split, lines in texts.items():
             pairs = Pairs.of(tokenizer, lines)
             lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+            longest[split] = int(pairs.source.sizes.max())
             splits[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
         data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
         train, val, test = (splits[name] for name in ("train", "val", "test"))
-        fitted = {"text": column}
+        fitted = {"text": column, "longest": longest["train"]}
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
 
 

@@ -78,7 +78,7 @@ class TagFile(TaggedWords, OwnFiles):
         for field, named, usual, what in asked:
             left = [name for name in table.columns if name not in found]
             likely = [name for name in left if name.lower() in usual]
-            found.append(table.choose(f"data.{field}", named, likely or left, what))
+            found.append(table.choose(f"data.{field}", named, likely or left, what, found))
         check_filled(table, found)
         rows = zip(*(table.columns[name] for name in found), strict=True)
         return [

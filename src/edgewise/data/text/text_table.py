@@ -129,10 +129,18 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
 
 def _check_classes(labels: list[str], column: str, file: Path) -> None:
     distinct = len(set(labels))
+    if distinct == 1:
+        raise ArgumentError(
+            "data.label",
+            expected=f"at least two labels in column {column!r} of {file.name}",
+            got=f"{labels[0]!r} in each of {len(labels)} rows",
+            remedy="add texts with another label, or name another column with --data.label",
+        )
     if not 2 <= distinct <= MOST or (distinct > 2 and distinct > len(labels) / 2):
         raise ArgumentError(
             "data.label",
             expected="labels, of which each is that of several texts",
             got=f"{distinct} different values in {len(labels)} rows of {column!r} in {file.name}",
-            remedy="name the column of the labels with --data.label",
+            remedy="name the column of the labels with --data.label, or put numbers into a few "
+            "classes, such as low and high",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from ctypes import c_int32, c_int64, c_void_p
 from functools import cache
@@ -30,6 +31,8 @@ KERNELS = (
 )
 """What operators run; a library that lacks one is of another version."""
 NAME = "libedgewise_native"
+HEADER = Path(__file__).parents[2] / "csrc" / "abi.h"
+"""What a library must have been compiled from; a clone has it, a wheel does not."""
 
 
 class NativeError(RuntimeError):
@@ -38,17 +41,29 @@ class NativeError(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The kernels, or ``None`` where they were not built; :data:`MISSING` says why."""
+    """The kernels, or ``None`` where they cannot run; :data:`MISSING` says why."""
+    loaded, _ = _loaded()
+    return loaded
+
+
+@cache
+def _loaded() -> tuple[ctypes.CDLL | None, str]:
+    """The kernels, or why they cannot run and what to do about it."""
     path = next(_candidates(), None)
     if path is None:
-        return None
+        why = "the native kernels were not built"
+        return None, f"{why} (reinstall edgewise where a C++ compiler is)"
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
         for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
             getattr(loaded, function)
     except (OSError, AttributeError):  # damaged, or of another version
-        return None
+        return None, f"{path} does not load or is of another version ({_remedy()})"
+    if HEADER.is_file() and HEADER.read_text(encoding="utf-8") != loaded.ew_abi().decode():
+        stale = f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"
+        warnings.warn(f"the native kernels are not used: {stale}", stacklevel=2)
+        return None, stale
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
     loaded.ew_sum.restype = None
@@ -56,7 +71,7 @@ def library() -> ctypes.CDLL | None:
     loaded.ew_tiles_visits.argtypes = (c_int64, *[c_void_p] * 3, c_int64, *[c_void_p] * 5)
     loaded.ew_set_team.argtypes = (c_void_p,)
     loaded.ew_set_team(_openmp_team())
-    return loaded
+    return loaded, ""
 
 
 @cache
@@ -121,14 +136,10 @@ def _openmp_team() -> int | None:
     return None
 
 
-def _why_missing() -> str:
-    if library() is not None:
-        return ""
-    path = next(_candidates(), None)
-    if path is None:
-        return "the native kernels were not built (reinstall edgewise where a C++ compiler is)"
-    return f"{path} does not load or is of another version (reinstall edgewise)"
+def _remedy() -> str:
+    """A clone has the sources, and what makes the library of them; a wheel does not."""
+    return "run `make native`" if HEADER.is_file() else "reinstall edgewise"
 
 
-MISSING: str = _why_missing()
+MISSING: str = _loaded()[1]
 """Why the kernels cannot run here, and what to do about it; empty if they can."""
