@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.encodings import Learned
-from edgewise.layers import Cache, EncoderDecoderModel, TextModel
+from edgewise.layers import Cache, EncoderDecoderModel, SequenceLayout, TextModel, sequences
 from tests.errors import refused
 
 VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
@@ -131,6 +131,56 @@ def test_packed_equals_padded_equals_alone(name: str) -> None:
         alone = [model(row[None, kept])[0] for row, kept in zip(ids, real, strict=True)]
     close(packed, whole[real])
     close(packed, torch.cat(alone))
+
+
+BY_PATTERN = [name for name in ATTENTION if name not in OWN_GRAPHS or name == "adaptive_span"]
+BY_PATTERN = [name for name in BY_PATTERN if name not in ("transformer_xl", "compressive")]
+"""A pattern says who reads whom, and a call may give another."""
+
+
+@pytest.mark.parametrize("name", BY_PATTERN)
+@pytest.mark.parametrize("left", [False, True])
+def test_padded_texts_are_segments_and_no_edge_is_masked(
+    name: str, left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small(name)
+    ids, mask = padded()
+    whole = [model(row[None, : int(size)]) for row, size in zip(ids, mask.sum(1), strict=True)]
+    positions = torch.arange(LONGEST).expand_as(ids)
+    if left:
+        ids, mask = ids.flip(1), mask.flip(1)
+        ids[mask.bool()] = torch.cat(
+            [row[:size] for row, size in zip(padded()[0], SIZES, strict=True)]
+        )
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+    listed = []
+
+    def spied(*given: object) -> Tensor | None:
+        listed.append(sequences.padding_bias(*given))  # type: ignore[arg-type]
+        return listed[-1]
+
+    monkeypatch.setattr(
+        SequenceLayout, "padding_bias", lambda self, *of: spied(self.attention_mask, *of)
+    )
+    out = model(ids, mask, positions=positions)
+    close(out[mask.bool()], torch.cat(whole, 1)[0])
+    assert not out[~mask.bool()].any()
+    assert listed
+    assert not any(found is not None for found in listed)
+    beside = mask.clone()
+    beside[int(left) - 1 if left else 0, 2] = 0  # a hole: who is near whom counts it
+    model(ids, beside, positions=positions)
+    assert listed[-1] is not None
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_hole_in_a_text_is_read_by_nobody(name: str) -> None:
+    model = small(name)
+    ids, mask = torch.randint(2, VOCABULARY, (2, LONGEST)), torch.ones(2, LONGEST)
+    mask[1, 2] = 0
+    kept = mask[1].bool()
+    alone = model(ids[1:, kept], positions=torch.arange(LONGEST)[None, kept])
+    close(model(ids, mask)[1:, kept], alone)
 
 
 @pytest.mark.parametrize("name", EVERY)

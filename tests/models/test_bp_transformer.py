@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
-from edgewise.layers import Cache, TextModel
-from edgewise.models.bp_transformer import kinds, levels_of, partition_graph
+from edgewise.decoding import beam_search, generate
+from edgewise.layers import Cache, LanguageModelHead, TextModel
+from edgewise.models.bp_transformer import (
+    growth_graph,
+    kinds,
+    levels_of,
+    partition_graph,
+    when_whole,
+)
 from tests.errors import refused
 
 VOCABULARY = 11
@@ -100,6 +108,56 @@ def test_one_way_reads_nothing_that_comes_later() -> None:
         assert torch.allclose(model(text)[:, :20], model(later)[:, :20]) is one_way
 
 
+@pytest.mark.parametrize("near", [1, 3])
+def test_a_text_grows_by_the_nodes_and_edges_of_its_graph(near: int) -> None:
+    """Those of whole nodes, node for node the same whatever was there before."""
+    for count in (1, 2, 7, 16, 21):
+        whole, kind = partition_graph(count, near, True)
+        contents = tokens_of(count)
+        first = [sum(levels_of(count)[:each]) for each in range(len(levels_of(count)))]
+        known = {}  # the number when whole of each node that is
+        for node in range(len(contents)):
+            at = next(i for i in reversed(range(len(first))) if first[i] <= node)
+            if len(contents[node]) == 2**at:
+                known[node] = int(when_whole(torch.tensor(node - first[at]), at))
+        assert sorted(known.values()) == list(range(len(known)))
+        wanted = {
+            (known[int(s)], known[int(t)], int(k))
+            for s, t, k in zip(whole.source, whole.target, kind, strict=True)
+            if int(s) in known and int(t) in known
+        }
+        for past in range(count + 1):
+            grown, own = growth_graph(past, count, near)
+            before = grown.num_sources - grown.num_targets
+            found = [
+                (int(s), int(t) + before, int(k))
+                for s, t, k in zip(grown.source, grown.target, own, strict=True)
+            ]
+            assert len(found) == len(set(found))
+            assert set(found) == {edge for edge in wanted if edge[1] >= before}
+
+
+@pytest.mark.parametrize("parts", [(1,) * 23, (9, 1, 1, 12), (16, 7)])
+def test_step_by_step_equals_at_once(parts: tuple[int, ...]) -> None:
+    model, text, cache = small(one_way=True, depth=3), ids(23), Cache()
+    found = [model(part, cache=cache) for part in text.split(parts, dim=1)]
+    torch.testing.assert_close(torch.cat(found, 1), model(text), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("write", [generate, beam_search])
+def test_a_cache_changes_time_and_nothing_else(write: Callable[..., Tensor]) -> None:
+    torch.manual_seed(0)
+    numbers = {"width": 16, "depth": 2, "heads": 2, "feed_forward": 24, "near": 2}
+    model = models.bp_transformer(VOCABULARY, **numbers, one_way=True).eval()
+    model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
+    for parameter in model.double().parameters():
+        if parameter.dim() > 1:  # random biases of the last norm would decide every token
+            nn.init.normal_(parameter, std=0.7)
+    texts = [write(model, ids(5), max_new_tokens=20, cached=cached) for cached in (True, False)]
+    assert torch.equal(*texts)
+    assert texts[0][:, 5:].unique().numel() > 1, "the texts are worth comparing"
+
+
 def test_packed_and_padded_texts_are_read_as_alone() -> None:
     model, sizes = small(), (21, 1, 8)
     texts = [ids(size, 1) for size in sizes]
@@ -122,3 +180,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         model(text, graph=graphs.window(1))
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
+    one_way, cache = small(one_way=True, length=16), Cache()
+    one_way(text, cache=cache)
+    with refused("x", expected="at most 16 nodes", got="17", remedy="larger length"):
+        one_way(text[:, :1], cache=cache)

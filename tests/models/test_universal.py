@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
+from edgewise.decoding import beam_search, generate
 from edgewise.encodings.sinusoidal import sinusoidal_positions
-from edgewise.layers import Cache, TextModel
+from edgewise.layers import Cache, LanguageModelHead, TextModel
 from tests.errors import refused
 
 VOCABULARY = 11
@@ -102,9 +105,49 @@ def test_on_a_causal_graph_nothing_comes_from_the_future() -> None:
         assert not torch.allclose(before[:, 3:], after[:, 3:])
 
 
+@pytest.mark.parametrize("halting", [False, True])
+@pytest.mark.parametrize("parts", [(1,) * 9, (4, 1, 4)])
+def test_step_by_step_equals_at_once(halting: bool, parts: tuple[int, ...]) -> None:
+    """Tokens that have stopped are read at later steps, too, by those that have not."""
+    model = small(halting=halting, depth=4, threshold=0.7, graph=graphs.causal())
+    if halting:  # some stop at once, and some do not
+        nn.init.normal_(model.reader.stack.halt.weight, std=3.0)
+        nn.init.constant_(model.reader.stack.halt.bias, -8.0)
+    for text in ids(9).split(1):  # one by one, so that all tokens of a call may stop
+        cache = Cache()
+        found = [model(part, cache=cache) for part in text.split(parts, dim=1)]
+        torch.testing.assert_close(torch.cat(found, 1), model(text), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("halting", [False, True])
+@pytest.mark.parametrize("write", [generate, beam_search])
+def test_a_cache_changes_time_and_nothing_else(halting: bool, write: Callable[..., Tensor]) -> None:
+    torch.manual_seed(0)
+    numbers = {"width": 16, "depth": 3, "heads": 2, "feed_forward": 24, "halting": halting}
+    model = models.universal(VOCABULARY, **numbers, graph=graphs.causal()).eval()
+    model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
+    for parameter in model.double().parameters():
+        if parameter.dim() > 1:  # random biases of the last norm would decide every token
+            nn.init.normal_(parameter, std=0.2)
+    nn.init.normal_(model.embedding.tokens.weight, std=2.0)
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
+    texts = [write(model, ids(4), mask, max_new_tokens=9, cached=c) for c in (True, False)]
+    assert torch.equal(*texts)
+    assert texts[0][:, 4:].unique().numel() > 1, "the texts are worth comparing"
+
+
+def test_the_keys_of_all_steps_are_saved_and_restored() -> None:
+    model, text, cache = small(graph=graphs.causal()), ids(), Cache()
+    model(text[:, :4], cache=cache)
+    cache.detach()
+    restored = Cache()
+    restored.load_state_dict(model, cache.state_dict(model))
+    rest = [model(text[:, 4:], cache=one) for one in (cache, restored)]
+    assert torch.equal(*rest)
+    torch.testing.assert_close(rest[0], model(text)[:, 4:], rtol=0, atol=1e-12)
+
+
 def test_bad_input_is_refused() -> None:
-    with refused("cache", expected="other keys at each step", got="Cache", remedy="gpt"):
-        small()(ids(), cache=Cache())
     with refused("threshold", expected="probability", got="1.5", remedy="0.99"):
         small(halting=True, threshold=1.5)
     with refused("depth", expected="at least 1", got="0", remedy="larger"):

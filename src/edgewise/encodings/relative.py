@@ -32,7 +32,7 @@ class RelativeTable(nn.Module):
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
         key = ("radius", self.radius)
-        return {"bias": _by_offset(graph, key, lambda x: _clip(x, self.radius), self.table)}
+        return {"bias": by_offset(graph, key, lambda x: _clip(x, self.radius), self.table)}
 
 
 class Buckets(nn.Module):
@@ -60,7 +60,7 @@ class Buckets(nn.Module):
         """The bias, for the edges of ``graph``."""
         buckets = self.table.shape[0]
         key = ("buckets", buckets, self.most_distant, self.both_ways)
-        return {"bias": _by_offset(graph, key, self.bucket, self.table)}
+        return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
         """The bucket of a source that is ``behind`` positions before its target."""
@@ -99,7 +99,7 @@ class ALiBi(nn.Module):
         longest = max(graph.num_sources, graph.num_targets)
         steps = torch.arange(longest, device=self.slopes.device, dtype=self.slopes.dtype)
         table = -steps[:, None] * self.slopes
-        return {"bias": _by_offset(graph, "distances", torch.abs, table)}
+        return {"bias": by_offset(graph, "distances", torch.abs, table)}
 
 
 def alibi_slopes(heads: int) -> Tensor:
@@ -182,10 +182,17 @@ def _clip(behind: Tensor, radius: int) -> Tensor:
     return behind.clamp(-radius, radius) + radius
 
 
-def _by_offset(
+def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """The bias of a table, by the class of how far behind its target a source is."""
+    """The bias of a table, by the class of how far behind its target a source is.
+
+    Args:
+        graph: whose edges they are, which keeps the classes.
+        key: what to keep them under.
+        classes: of offsets ``i - j``, those of pairs without an edge included.
+        table: ``[classes, H]``.
+    """
     graph = check_sized(graph).to(table.device)
     if torch.compiler.is_compiling():
         return TableBias(classes(offsets(graph)), table)

@@ -28,6 +28,7 @@ class Cache:
         self.length = 0
         self._kept: dict[nn.Module, tuple[Tensor, ...]] = {}
         self._room: dict[nn.Module, tuple[Tensor, ...]] = {}  # what is kept is the first part of it
+        self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
         """What the layer has kept, with the keys and values of new nodes after them.
@@ -52,6 +53,12 @@ class Cache:
             new = key, value
         self._kept[layer] = new
         return new
+
+    def of_step(self, number: int) -> Cache:
+        """What layers keep in their call of this number, where a model calls them several times."""
+        step = self._steps.setdefault(number, Cache())
+        step.length = self.length
+        return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
         """Drop keys and values that nobody reads any more: those before the last ``reach``.
@@ -87,12 +94,15 @@ class Cache:
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.detach() for part in kept)
+        for step in self._steps.values():
+            step.detach()
 
     def state_dict(self, model: nn.Module) -> dict[str, Any]:
         """What it keeps for the layers of a model, by their names, to go on from elsewhere."""
         names = {module: name for name, module in model.named_modules()}
         kept = {names[layer]: list(parts) for layer, parts in self._kept.items()}
-        return {"length": self.length, "kept": kept}
+        steps = {number: step.state_dict(model) for number, step in self._steps.items()}
+        return {"length": self.length, "kept": kept, "steps": steps}
 
     def load_state_dict(self, model: nn.Module, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave, for a model whose layers have the same names."""
@@ -104,6 +114,8 @@ class Cache:
             model.get_submodule(name): tuple(part.to(device) for part in parts)
             for name, parts in kept
         }
+        for number, of_step in state.get("steps", {}).items():
+            self.of_step(number).load_state_dict(model, of_step)
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
         """What the layer has kept, made at the first call: cross-attention reads one memory."""
@@ -117,6 +129,8 @@ class Cache:
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
+        for step in self._steps.values():
+            step.select(rows)
 
 
 def _alike(kept: Tensor, new: Tensor) -> bool:

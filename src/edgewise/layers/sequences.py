@@ -118,6 +118,11 @@ class SequenceLayout:
         facts = torch.stack([size, new, first, real.shape[1] - after], 1)
         return [Extent(*row) for row in facts.tolist()]
 
+    @property
+    def _in_one_piece(self) -> bool:
+        """Whether no text has padding between its nodes."""
+        return all(extent.in_one_piece for extent in self.extents)
+
     def packed(self) -> tuple[Tensor | None, list[int]]:
         """The nodes that are no padding, ``[N]`` on the flattened axis, and how many each text has.
 
@@ -126,7 +131,7 @@ class SequenceLayout:
         Raises:
             ArgumentError: padding between the nodes of a text.
         """
-        if not all(extent.in_one_piece for extent in self.extents):
+        if not self._in_one_piece:
             raise ArgumentError(
                 "attention_mask",
                 expected="texts in one piece, with padding before or after them",
@@ -144,6 +149,37 @@ class SequenceLayout:
             return None, [self.count] * self.shape[:-1].numel()
         sizes = [extent.new for extent in self.extents]
         return places(mask[..., self.past :].bool(), sum(sizes)), sizes
+
+    def without_padding(
+        self, x: Tensor, pattern: Pattern
+    ) -> tuple[Tensor, SequenceLayout, Callable[[Tensor], Tensor]]:
+        """The same texts as segments of one axis, so that no edge out of padding is listed.
+
+        Where nothing is padded it is x and the layout as they are; and where a text has padding
+        between its nodes, is cached, or has a graph of its own that counts padding, too.
+
+        Args:
+            x: features ``[B, T, width]``.
+            pattern: who reads whom in a text.
+
+        Returns:
+            Features and layout of a packed batch, and what gives states of that form the form of
+            x, 0 for padding.
+        """
+        fixed = self.cache is not None or isinstance(pattern, Graph)
+        if fixed or not self.has_padding or not self._in_one_piece:
+            return x, self, lambda states: states
+        rows, sizes = self.packed()
+        assert rows is not None
+        positions = self.positions
+        if positions is None:
+            positions = torch.arange(self.count, device=x.device).expand(self.shape)
+        flat, positions = x.flatten(0, 1)[rows], positions.flatten()[rows]
+
+        def back(states: Tensor) -> Tensor:
+            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+
+        return flat, SequenceLayout(flat[:, 0], sizes=sizes, positions=positions), back
 
     def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Each text in a row of its own from its first node on, for what is no graph of nodes.
@@ -257,15 +293,21 @@ def refuse_memory(name: str, memory: Memory | None) -> None:
         )
 
 
-def refuse_cache(name: str, layout: SequenceLayout, memory: Memory | None) -> None:
+def refuse_cache(
+    name: str,
+    layout: SequenceLayout,
+    memory: Memory | None,
+    why: str = "reads a text as a whole",
+) -> None:
     """Refuse what only a decoder has, for a model that reads a text as a whole."""
     for argument, given in (("cache", layout.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(
                 argument,
-                expected=f"None, as {name} reads a text as a whole",
+                expected=f"None, as {name} {why}",
                 got=type(given).__name__,
-                remedy="use a causal model, such as gpt, or transformer for a pair of texts",
+                remedy="use a causal model, such as gpt, or transformer for a pair of texts; "
+                "one that reads to the left alone also writes by generate(..., cached=False)",
             )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from edgewise.biases import add_terms
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Pattern
+from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceLayout
@@ -120,7 +120,10 @@ class Reader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape.
+        """States of x, of its shape; those of padding are 0 where a batch is read packed.
+
+        Padded texts are, each on the graph of its own length: see
+        :meth:`SequenceLayout.without_padding`.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
@@ -132,11 +135,19 @@ class Reader(nn.Module):
             ArgumentError: a graph of other sizes, or a memory that lies otherwise.
         """
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        own = layout.bind(self.stack.graph if graph is None else graph)
-        terms: dict[str, Any] = {} if self.relative is None else dict(self.relative(own))
-        terms["bias"] = add_terms(terms.get("bias"), layout.padding_bias(own, x))
+        pattern = self.stack.graph if graph is None else check_graph(graph)
         if memory is not None:
-            terms.update(memory.terms(layout))
+            return self._run(x, layout, pattern, memory.terms(layout))
+        x, layout, back = layout.without_padding(x, pattern)
+        return back(self._run(x, layout, pattern, {}))
+
+    def _run(
+        self, x: Tensor, layout: SequenceLayout, pattern: Pattern, terms: dict[str, Any]
+    ) -> Tensor:
+        own = layout.bind(pattern)
+        if self.relative is not None:
+            terms = {**terms, **self.relative(own)}
+        terms["bias"] = add_terms(terms.get("bias"), layout.padding_bias(own, x))
         states: Tensor = self.stack(x, own, positions=layout.positions, cache=layout.cache, **terms)
         layout.advance()
         return states

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from edgewise import TableBias, attend
+from edgewise import attend
 from edgewise.arguments import check_divides, checked
 from edgewise.biases import add_terms
 from edgewise.encodings import Rotary
-from edgewise.encodings.positions import offsets
+from edgewise.encodings.relative import by_offset
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, causal, check_graph, window
 from edgewise.layers import (
@@ -174,9 +175,10 @@ class SpanAttention(GraphLayer):
                 chosen = torch.tensor(heads, device=x.device)
                 of = tuple(each.index_select(-2, chosen) for each in of)  # type: ignore[assignment]
                 table = table.index_select(-1, chosen)
-            bias = add_terms(
-                TableBias(offsets(own).abs(), table.to(x.dtype)), layout.padding_bias(own, x)
+            by_distance = by_offset(
+                own, ("span", radius), partial(_distance, radius), table.to(x.dtype)
             )
+            bias = add_terms(by_distance, layout.padding_bias(own, x))
             dropout = self.dropout if self.training else 0.0
             parts.append(attend(*of, own, bias=bias, dropout=dropout, layout="NHD"))
         out = parts[0]
@@ -200,6 +202,10 @@ def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
         [min(layer.span, math.ceil(next(last) / STEP) * STEP) for _ in range(layer.heads)]
         for layer in layers
     ]
+
+
+def _distance(most: int, behind: Tensor) -> Tensor:
+    return behind.abs().clamp(max=most)
 
 
 def _log(mask: Tensor) -> Tensor:
@@ -262,8 +268,8 @@ class AdaptiveSpanReader(Penalised):
                 remedy="use transformer for a pair of texts",
             )
         pattern = self.graph if graph is None else check_graph(graph)
+        x, layout, back = layout.without_padding(x, pattern)
         for layer, radii in zip(self.layers, radii_of(self._attentions()), strict=True):
             x = layer(x, pattern, layout=layout, radii=radii)
         layout.advance()
-        out: Tensor = self.norm(x)
-        return out
+        return back(self.norm(x))

@@ -314,11 +314,12 @@ class BigBirdReader(nn.Module):
         refuse_cache("bigbird", layout, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
+            x, layout, back = layout.without_padding(x, graph)
             own = layout.bind(graph)
             bias = layout.padding_bias(own, x)
             for layer in self.layers:
                 x = layer(x, own, bias=bias)
-            return x
+            return back(x)
         if layout.sizes is None and not layout.has_padding:
             return self._run(x, None)
         rows, sizes = layout.packed()

@@ -11,7 +11,7 @@ Paper: Ye et al., BP-Transformer: modelling long-range context via binary partit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import torch
@@ -28,7 +28,13 @@ from edgewise.layers import (
     TransformerLayer,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+from edgewise.layers.sequences import (
+    Memory,
+    SequenceLayout,
+    refuse_cache,
+    refuse_graph,
+    refuse_memory,
+)
 
 MOST_LEVELS = 40
 """No text is longer than 2 to this power."""
@@ -53,7 +59,8 @@ def bp_transformer(
 
     A token reads ``near`` nodes of each level on either side: the next tokens, then spans of two
     beyond them, of four, and so on to the ends of the text. With ``one_way`` it reads to the left
-    alone. Texts have up to ``length`` tokens, which decides how many kinds of edges there are.
+    alone, and a cache keeps what is whole: one token more costs O(k log(n / k)) pairs. Texts have
+    up to ``length`` tokens, which decides how many kinds of edges there are.
     ``init_std`` is how wide the weights begin.
     """
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
@@ -97,23 +104,70 @@ def partition_graph(tokens: int, near: int, one_way: bool) -> tuple[Graph, Tenso
     found = [(nodes, nodes, torch.zeros_like(nodes))]
     for level in range(1, len(counts)):
         found.append((every, first[level] + (every >> level), torch.full_like(every, level)))
+    for level, node, token, kind in _beside(every, counts, near, one_way):
+        found.append((first[level] + node, token, kind))
+    source, target, classes = (torch.cat(part) for part in zip(*found, strict=True))
+    return edges(torch.stack([source, target]), len(nodes)), classes
+
+
+def _beside(
+    tokens: Tensor, counts: Sequence[int], near: int, one_way: bool
+) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+    """What these tokens read beside themselves: a level, its nodes, who reads each, and the kinds.
+
+    ``counts`` are how many nodes each level has.
+    """
+    place = torch.arange(near + 1)
     for side in (-1, 1) if not one_way else (-1,):
-        at = every + side  # the nearest node of the level that is not read yet
+        at = tokens + side  # the nearest node of the level that is not read yet
         for level, count in enumerate(counts):
             # One more where the rest of the level would begin in the middle of a span.
             odd = (at + side * near) % 2 == (1 if side > 0 else 0)
-            for place in range(near + 1):
-                node = at + side * place
-                reads = (node >= 0) & (node < count)
-                if place == near:
-                    reads &= odd
-                kind = 1 + MOST_LEVELS + ((level * 2 + (side > 0)) * (near + 1) + place)
-                chosen = torch.full_like(every, kind)[reads]
-                found.append((first[level] + node[reads], every[reads], chosen))
-            at = at + side * (near + odd.long())
-            at = torch.div(at, 2, rounding_mode="floor")
-    source, target, classes = (torch.cat(part) for part in zip(*found, strict=True))
-    return edges(torch.stack([source, target]), len(nodes)), classes
+            node = at[:, None] + side * place
+            reads = (node >= 0) & (node < count) & ((place < near) | odd[:, None])
+            row, chosen = reads.nonzero(as_tuple=True)
+            first_kind = 1 + MOST_LEVELS + (level * 2 + (side > 0)) * (near + 1)
+            yield level, node[row, chosen], tokens[row], first_kind + chosen
+            at = torch.div(at + side * (near + odd.long()), 2, rounding_mode="floor")
+
+
+def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
+    """Who reads whom as a text grows from ``past`` tokens to ``tokens``, all reading to the left.
+
+    Nodes are in the order in which they are whole: a token, then the spans that end with it. What
+    a token reads to its left is whole, so that older nodes stay as they are, and nobody misses a
+    span that has not ended.
+
+    Args:
+        past: tokens whose nodes are there already.
+        tokens: n, with the new ones.
+        near: k.
+
+    Returns:
+        The graph from all nodes to the new ones; and the kinds of its edges, as
+        :func:`partition_graph` has them.
+    """
+    counts, found = levels_of(tokens), []
+    for level in range(len(counts)):
+        node = torch.arange(past >> level, tokens >> level)
+        own = when_whole(node, level)
+        found.append((own, own, torch.zeros_like(own)))
+        if level:
+            inside = (node[:, None] << level) + torch.arange(1 << level)
+            reader = own[:, None].expand_as(inside)
+            found.append((when_whole(inside), reader, torch.full_like(inside, level)))
+    for level, node, token, kind in _beside(torch.arange(past, tokens), counts, near, True):
+        found.append((when_whole(node, level), when_whole(token), kind))
+    parts = ([x.flatten() for x in part] for part in zip(*found, strict=True))
+    source, target, classes = (torch.cat(part) for part in parts)
+    before, after = when_whole(torch.tensor([past, tokens])).tolist()
+    return edges(torch.stack([source, target - before]), (after, after - before)), classes
+
+
+def when_whole(node: Tensor, level: int = 0) -> Tensor:
+    """The number of a level's node in the order in which nodes are whole."""
+    last = ((node + 1) << level) - 1  # its last token
+    return last + sum(last >> other for other in range(1, MOST_LEVELS)) + level
 
 
 def kinds(length: int, near: int) -> int:
@@ -152,13 +206,17 @@ class SpanReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding and packing.
+            layout: padding and packing; where tokens read to the left, a cache.
             graph: none, as spans are not nodes of another.
             memory: none.
         """
         refuse_graph("bp_transformer", graph)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("bp_transformer", layout, memory)
+        if not self.one_way or layout.has_padding:
+            refuse_cache("bp_transformer", layout, memory)
+        refuse_memory("bp_transformer", memory)
+        if layout.cache is not None:
+            return self._continue(x, layout)
         if layout.sizes is None and not layout.has_padding:
             return self._run(x, [layout.count])
         rows, sizes = layout.packed()
@@ -167,14 +225,32 @@ class SpanReader(nn.Module):
         states = self._run(x.flatten(0, 1)[rows], sizes)
         return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
 
-    def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
-        if max(sizes, default=0) > self.length:
+    def _continue(self, x: Tensor, layout: SequenceLayout) -> Tensor:
+        """States of tokens after those of the cache, which keeps every node that is whole."""
+        past, tokens = layout.past, layout.past + layout.count
+        self._check_length(tokens)
+        graph, kind = growth_graph(past, tokens, self.near)
+        graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
+        place = when_whole(torch.arange(past, tokens, device=x.device))
+        place = place - (graph.num_sources - graph.num_targets)
+        nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
+        nodes = nodes.index_copy(-2, place, x)
+        for layer in self.layers:
+            nodes = layer(nodes, graph, bias=bias, cache=layout.cache)
+        layout.advance()
+        return nodes.index_select(-2, place)
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.length:
             raise ArgumentError(
                 "x",
                 expected=f"at most {self.length} nodes, as there are kinds of edges for",
-                got=f"{max(sizes)} nodes",
+                got=f"{tokens} nodes",
                 remedy="make the model with a larger length",
             )
+
+    def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
+        self._check_length(max(sizes, default=0))
         of_texts = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
         members = [graph for graph, _ in of_texts]
         graph = members[0] if len(members) == 1 else batch(members)

@@ -520,10 +520,14 @@ class ReformerReader(nn.Module):
             layout: padding, packing and positions.
             graph: none, as the graph is computed from x.
             memory: none.
+
+        Raises:
+            ArgumentError: a graph, a memory, or a cache: a token more may move any of those before
+                it to another chunk, so that what these have read changes.
         """
         refuse_graph("reformer", graph)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("reformer", layout, memory)
+        refuse_cache("reformer", layout, memory, why="sorts all tokens anew for each one more")
         if layout.sizes is None and not layout.has_padding:
             members = x.shape[:-2].numel()
             lengths = [self._whole(layout.count)] * members

@@ -50,7 +50,8 @@ def universal(
     """States of tokens; ``model.logits(states)`` are the logits of tokens.
 
     One layer is called ``depth`` times. With ``halting`` a token stops where its probabilities of
-    stopping sum to ``threshold``, and ``depth`` is the most steps that one may take.
+    stopping sum to ``threshold``, and ``depth`` is the most steps that one may take. On a causal
+    graph it writes; with ``cache=`` every step keeps its keys, and all steps are computed.
     """
     if threshold > 1:
         raise ArgumentError(
@@ -115,36 +116,35 @@ class UniversalStack(TransformerStack):
             x: features.
             graph: who reads whom, in place of the stack's own.
             positions: ``[..., N]``, else 0, 1, ...
-            cache: none: keys and values of every step would have to be kept.
+            cache: holds keys and values of every step, and receives those of x.
             terms: of the layer.
         """
-        if cache is not None:
-            raise ArgumentError(
-                "cache",
-                expected="None, as one layer has other keys at each step",
-                got=type(cache).__name__,
-                remedy="use gpt for a model that writes",
-            )
         graph = self.graph if graph is None else check_graph(graph)
         (layer,) = self.layers
         width = x.shape[-1]
         place = sinusoidal_positions(positions_or_count(x, positions), width).to(x)
         times = sinusoidal_positions(torch.arange(1, self.depth + 1, device=x.device), width).to(x)
+
+        def at(step: int, given: Tensor) -> Tensor:
+            own = {} if cache is None else {"cache": cache.of_step(step)}
+            state: Tensor = layer(given, graph, **terms, **own)
+            return state
+
         if self.halt is None:
-            for time in times:
-                x = layer(x + place + time, graph, **terms)
+            for step, time in enumerate(times):
+                x = at(step, x + place + time)
             return x
         out, left = torch.zeros_like(x), x.new_ones(x.shape[:-1])
         going = torch.ones_like(left, dtype=torch.bool)
         for step, time in enumerate(times):
             given = x + place + time
             stop = self.halt(given).squeeze(-1).sigmoid()
-            x = torch.where(going[..., None], layer(given, graph, **terms), x)
+            x = torch.where(going[..., None], at(step, given), x)
             enough = 1 - left + stop >= self.threshold
             last = going & (enough if step + 1 < self.depth else torch.ones_like(enough))
             share = torch.where(last, left, stop) * going
             out = out + share[..., None] * x
             left, going = left - share, going & ~last
-            if not (x.is_meta or going.any()):
-                break
+            if cache is None and not (x.is_meta or going.any()):
+                break  # a later token may read keys of all steps
         return out
