@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks import long_texts, tiles
+from benchmarks import long_texts, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from tests.places import needs
 
@@ -60,3 +60,31 @@ def test_the_ways_of_the_picture_of_long_texts(tmp_path) -> None:
 def test_the_problems_of_runs_agree_with_their_peers() -> None:
     for problem in islice(tiles.problems(), 4):
         tiles.check(problem, [torch.randn(problem.shape, requires_grad=True) for _ in range(3)])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in sparse_attention.PAIRS if "FlexAttention" not in name]
+)
+def test_sparse_attention_agrees_with_its_peers(name: str) -> None:
+    """FlexAttention is compiled, which takes longer than all others; the benchmark compares it."""
+    torch.manual_seed(0)
+    sparse_attention.check(name, sparse_attention.PAIRS[name](sparse_attention.WARM))
+
+
+def test_sparse_attention_that_differs_is_not_timed() -> None:
+    name = "window, beside a masked SDPA"
+    pair = sparse_attention.PAIRS[name](512)
+    wrong = replace(pair, theirs=lambda *qkv: 1.001 * pair.theirs(*qkv))
+    with pytest.raises(SystemExit, match=r"differ by 1\.0e-03"):
+        sparse_attention.check(name, wrong)
+
+
+def test_the_memory_and_times_of_sparse_attention() -> None:
+    name = "window, beside a masked SDPA"
+    ours, theirs = (sparse_attention.added(name, side, 4096) for side in ("ours", "theirs"))
+    states = 4096 * 768 * 4
+    assert 4 * states < ours < theirs, "the output and three gradients; a mask of all pairs"
+    found = sparse_attention.times(sparse_attention.PAIRS[name](512), ["ours", "theirs"], 2)
+    assert {key: len(spent) for key, spent in found.items()} == {
+        (step, side): 2 for step in ("forward", "both") for side in ("ours", "theirs")
+    }

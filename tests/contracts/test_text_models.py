@@ -77,6 +77,9 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
     assert out.isfinite().all()
     out.square().sum().backward()
     for weight, parameter in model.named_parameters():
+        if weight.endswith("hub_key.bias"):  # adds as much to all scores of a hub: it is left out
+            assert parameter.grad is None
+            continue
         assert parameter.grad is not None, weight
         assert parameter.grad.isfinite().all(), weight
         assert parameter.grad.abs().max() > 0, weight

@@ -219,6 +219,38 @@ def test_a_bias_by_offset_lists_no_edges(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(found, of_table, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bias_that_is_kept_from_window_to_window_is_that_of_each(threads: int) -> None:
+    """Windows of the same places, of fewer, of others in part, and of places that are all one."""
+    generator = torch.Generator().manual_seed(0)
+    base = torch.randint(50, (130,), generator=generator)
+    other = base.clone()
+    other[20] = (base[20] + 7) % 50
+    one = torch.full_like(base, 3)
+    windows = [
+        *((49, base, base), (49, base, base), (30, base, base), (49, base, base)),
+        *((49, other, base), (49, base, other), (5, one, one), (49, one, one), (70, base, base)),
+        *((130, base, base), (130, base, other), (130, base, base), (3, one, one), (8, one, one)),
+    ]
+    sizes = [size for size, *_ in windows]
+    source, target = (torch.cat([given[side][: given[0]] for given in windows]) for side in (1, 2))
+    graph = graphs.batch(graphs.complete(), sizes)
+    classes = torch.randint(20, (99,), generator=generator)
+    table = torch.randn(20, 3, dtype=torch.float64, requires_grad=True)
+    bias = ew.OffsetBias(ew.Offsets(target - 49, source, classes, graph), table)
+    listed = ew.TableBias(bias.index, table)
+    inputs = torch.randn(3, 2, sum(sizes), 3, 6, dtype=torch.float64, requires_grad=True)
+    outcomes = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    for engine, given in (("tiles", bias), ("reference", listed)):
+        out = ew.attend(*inputs, graph, bias=given, engine=engine)
+        outcomes.append([out, *torch.autograd.grad(out.sin().sum(), (inputs, table))])
+    torch.set_num_threads(before)
+    for ours, theirs in zip(*outcomes, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+
+
 def test_a_reach_beyond_its_piece_or_edge_that_is_none_is_refused() -> None:
     given = layout_of(LISTS, TilesLayout).reach
     for place in (given[:, 0] < given[:, 1]).nonzero().flatten():

@@ -218,6 +218,14 @@ struct Reads {
   Range span[kTile / kWidth];
 };
 
+// The bias by offset of a group of rows and a tile that is kept from one block to the next, as of all
+// windows of an image it is the same: of these columns, for targets at these places and a head.
+struct Kept {
+  int head = -1, count = 0;  // of the targets
+  Range columns{};
+  i32 from[kGroup];
+};
+
 // What both passes share, for one head of a batch member at a time.
 struct Tiles {
   const ew_tiles_args& a;
@@ -232,7 +240,10 @@ struct Tiles {
   i32* nodes;                   // [kTile] sources of a tile
   i32* places;                  // [kTile] their places, where the bias is by offset
   bool in_row[kTile / kWidth];  // whether those of a vector are in a row, one after the other
-  Portion* portion;             // [kTile] what a tile is made of
+  i32* kept_places;             // [kTile] as they were when the bias was kept
+  A* kept_bias;                 // [kBlock, kTile]
+  Kept kept[kBlock / kGroup];
+  Portion* portion;  // [kTile] what a tile is made of
   int portions = 0;
   bool bad_index = false;  // of a table
 
@@ -250,6 +261,8 @@ struct Tiles {
     to.place(query, kBlock * Dp), to.place(key_t, D * kTile), to.place(weights, kBlock * kTile);
     to.place(edges, kTile), to.place(nodes, kTile), to.place(places, kTile);
     to.place(portion, kTile);
+    const int tiles = a.offsets.target_place != nullptr;
+    to.place(kept_places, tiles * kTile), to.place(kept_bias, tiles * kBlock * kTile);
   }
 
   template <class P> P* at(const ew_nodes& x, i64 b, i64 node, int h, int width) const {
@@ -286,6 +299,10 @@ struct Tiles {
       for (int i = j + 1; i < j + kWidth; ++i) rises &= places[i] == places[i - 1] + 1;
       in_row[j / kWidth] = rises;
     }
+    bool same = true;
+    for (int j = 0; j < end; ++j) same &= kept_places[j] == places[j], kept_places[j] = places[j];
+    for (Kept& group : kept)
+      if (!same) group.head = -1;
   }
   // the tile of sources from the place `first` on
   void fetch(i64 b, int h, int first, int last) const {
@@ -402,23 +419,38 @@ struct Tiles {
         else scores[r * kTile + j] += data[from * width];
       });
   }
-  // Between the runs too, as each pair of a target and a source has an offset.
-  void add_bias_by_offset(int h, int row, int count, const Reads& read, A* scores) const {
+  // Between the runs too, as each pair of a target and a source has an offset. Where places are not
+  // in a row they are looked up one by one, once for the blocks that have the same.
+  void add_bias_by_offset(int h, int row, int count, const Reads& read, A* scores) {
     const A* const of_head = static_cast<const A*>(a.offsets.value) + h * a.offsets.count;
+    A* const of_group = kept_bias + (scores - weights);
+    Kept& group = kept[(scores - weights) / (kGroup * kTile)];
+    const Range all = {read.span[0].whole().begin, read.span[read.spans - 1].whole().end};
+    bool same = group.head == h && group.count >= count && read.spans == 1 &&
+                group.columns.begin <= all.begin && group.columns.end >= all.end;
+    i32 from[kGroup];
     for (int r = 0; r < count; ++r) {
-      const i32 from = a.offsets.target_place[row_node(row + r)];
+      from[r] = a.offsets.target_place[row_node(row + r)];
+      same = same && from[r] == group.from[r];
+    }
+    for (int r = 0; r < count; ++r)
       for (int i = 0; i < read.spans; ++i) {
         const Range wide = read.span[i].whole();
         for (int j = wide.begin; j < wide.end; j += kWidth) {
-          A* const to = scores + r * kTile + j;
+          A *const to = scores + r * kTile + j, *const here = of_group + r * kTile + j;
           Vector bias;
-          if (in_row[j / kWidth]) bias = load<kWidth>(of_head + (places[j] - from));
-          else
-            EW_EACH (v, kWidth) bias[v] = of_head[places[j + v] - from];
+          if (in_row[j / kWidth]) bias = load<kWidth>(of_head + (places[j] - from[r]));
+          else if (same) bias = load<kWidth>(here);
+          else {
+            EW_EACH (v, kWidth) bias[v] = of_head[places[j + v] - from[r]];
+            store<kWidth>(here, bias);
+          }
           store<kWidth>(to, load<kWidth>(to) + bias);
         }
       }
-    }
+    if (same) return;
+    group.head = h, group.count = count, group.columns = read.spans == 1 ? all : Range{};
+    for (int r = 0; r < count; ++r) group.from[r] = from[r];
   }
   // gradient of the bias += that of the scores; `copy` is the number of this thread's own
   EW_OUTLINE void add_bias_gradient(i64 copy, int h, int row, int count, const A* grads) const {

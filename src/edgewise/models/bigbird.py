@@ -11,9 +11,11 @@ Paper: Zaheer et al., Big Bird: transformers for longer sequences, 2020
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -174,7 +176,7 @@ class BlockSparse(Pattern):
         seed: of the layer; ``None`` reads the first block in place of every random one.
         length: of the longest text.
         copy: a block that is drawn twice, or read already, is read twice: this is the graph of
-            what is read so many times or more. :attr:`copies` says how many there are.
+            what is read so many times or more, of which :meth:`counts` says the numbers.
     """
 
     size: int
@@ -188,11 +190,13 @@ class BlockSparse(Pattern):
         """Whether a text of so many tokens is read whole."""
         return tokens <= (5 + 2 * self.number) * self.size
 
-    def copies(self, tokens: int) -> int:
-        """How many times at most a block reads another, in a text of so many tokens."""
+    def counts(self, tokens: int) -> list[int]:
+        """How many times a block may read another, in a text of so many tokens: 1, and others."""
         if self.is_whole(tokens):
-            return 1
-        return max(int(counts.max()) for _, counts in self._pairs(-(-tokens // self.size)))
+            return [1]
+        pairs = self._pairs(-(-tokens // self.size))
+        found: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
+        return sorted({1, *found})
 
     def members(self, tokens: int, real: int) -> list[Graph]:
         """The graph of each head, of the first ``real`` of so many tokens; the rest is padding."""
@@ -236,14 +240,20 @@ class BlockAttention(MultiHeadAttention):
     """
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, graph: Graph, *, again: Sequence[Graph] = (), bias: Tensor | None = None
+        self,
+        x: Tensor,
+        graph: Graph,
+        *,
+        again: Sequence[tuple[Graph, int]] = (),
+        bias: Tensor | None = None,
     ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
 
         Args:
             x: features.
             graph: who reads whom.
-            again: what is read once more, by the merge law; N or H · N nodes, as ``graph``.
+            again: what is read so many times more, by the merge law; N or H · N nodes, as
+                ``graph``.
             bias: for the edges of ``graph``.
         """
         dropout = self.dropout if self.training else 0.0
@@ -252,10 +262,10 @@ class BlockAttention(MultiHeadAttention):
         if by_head:
             query, key, value = (_head_after_head(nodes) for nodes in (query, key, value))
         if again:
-            parts = [
-                attend_with_lse(query, key, value, part, dropout=dropout)
-                for part in (graph, *again)
-            ]
+            parts = []
+            for part, times in ((graph, 1), *again):
+                out, lse = attend_with_lse(query, key, value, part, dropout=dropout)
+                parts.append((out, lse + math.log(times)))
             out = merge_attention(parts)[0]
         else:
             out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
@@ -338,14 +348,15 @@ class BigBirdReader(nn.Module):
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(graph.is_whole(tokens) for tokens in lengths):
                 graph = replace(graph, heads=1)  # noqa: PLW2901
-            copies = max(graph.copies(tokens) for tokens in lengths)
-            patterns = [replace(graph, copy=copy) for copy in range(1, copies + 1)]
+            counts = sorted({1}.union(*(graph.counts(tokens) for tokens in lengths)))
+            patterns = [replace(graph, copy=count) for count in counts]
+            more = [count - before for before, count in pairwise(counts)]
             nodes = graph.heads * count
             if texts is None:
                 reads = [bound(one, nodes, nodes, x.device) for one in patterns]
             else:
                 reads = [_of_texts(one, texts).to(x.device) for one in patterns]
-            x = layer(x, reads[0], again=reads[1:])
+            x = layer(x, reads[0], again=list(zip(reads[1:], more, strict=True)))
         return x
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise import attend
+from edgewise import Dot, attend
 from edgewise.arguments import check_divides, checked
 from edgewise.checks import bound
 from edgewise.encodings import Learned
@@ -91,7 +91,7 @@ def longformer(
         )
         for _ in range(depth)
     ]
-    reader = LongformerReader(layers, [window(one) for one in radii], hubs)
+    reader = LongformerReader(layers, [window(one) for one in radii], hubs, heads)
     transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
     head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
     model = init_normal(LongformerModel(embedding, reader, head))
@@ -143,19 +143,37 @@ class LongformerAttention(GraphLayer):
             x: features.
             graph: the window, and every token reads the hubs.
             hubs: the numbers of the hubs among the N nodes, ``[G]``.
-            of_hubs: which nodes the hubs read, G targets.
+            of_hubs: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
+                Then no key and value of all nodes is made for them, which pays for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
         query, key, value = unbind_joint(joint)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
-            query = self._heads(self.hub_query(x.index_select(-2, hubs)))
-            key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            rows = attend(query, key, value, of_hubs, dropout=dropout, layout="NHD")
-            out = out.index_copy(-2, hubs, rows.flatten(-2))
+            rows = self._rows_of_hubs(x, hubs, of_hubs, dropout)
+            out = out.index_copy(-2, hubs, rows)
         projected: Tensor = self.output(out)
         return projected
+
+    def _rows_of_hubs(self, x: Tensor, hubs: Tensor, of_hubs: Pattern, dropout: float) -> Tensor:
+        """What the hubs read, ``[..., G, width]``."""
+        query = self._heads(self.hub_query(x.index_select(-2, hubs)))
+        by_head = isinstance(of_hubs, Graph) and of_hubs.num_targets == len(hubs) * self.heads
+        if not by_head:
+            key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
+            return attend(query, key, value, of_hubs, dropout=dropout, layout="NHD").flatten(-2)
+        # Few hubs read x itself: q·(K x + b) is (Kᵀ q)·x and a number that is the same for all x,
+        # and Σ w (V x + b) is V (Σ w x) + b, which dropout leaves whole.
+        shape = self.heads, self.head_width, x.shape[-1]
+        key_map, value_map = (m.weight.view(shape) for m in (self.hub_key, self.hub_value))
+        asked = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
+        nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
+        read = attend(
+            asked.flatten(-3, -2).unsqueeze(-2), nodes, nodes, of_hubs, score=score, dropout=dropout
+        )
+        read = torch.einsum("...ghw,hdw->...ghd", read.view(asked.shape), value_map)
+        return read.flatten(-2) + self.hub_value.bias
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
@@ -168,13 +186,19 @@ class LongformerReader(nn.Module):
         layers: called ``layer(x, graph, hubs=, of_hubs=)``.
         graphs: the local pattern of each layer.
         hubs: positions of the hubs in each text.
+        heads: of the layers.
     """
 
     def __init__(
-        self, layers: Sequence[nn.Module], graphs: Sequence[Pattern], hubs: Sequence[int]
+        self,
+        layers: Sequence[nn.Module],
+        graphs: Sequence[Pattern],
+        hubs: Sequence[int],
+        heads: int,
     ) -> None:
         super().__init__()
         self.layers, self.graphs, self.hubs = nn.ModuleList(layers), list(graphs), tuple(hubs)
+        self.heads = heads
 
     def forward(
         self,
@@ -238,8 +262,11 @@ class LongformerReader(nn.Module):
             hub_numbers += [first + place for place in places]
             hub_counts.append(len(places))
         hubs = torch.tensor(hub_numbers, dtype=torch.long, device=x.device)
-        everything = complete() if sizes is None else batch(complete(), hub_counts, sizes)
-        of_hubs = bound(everything, len(hubs), x.shape[-2], x.device)
+        # Of few hubs each head is a target, as wide as x: cheaper than K' x and V' x.
+        each = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
+        targets = [each * count for count in hub_counts]
+        everything = complete() if sizes is None else batch(complete(), targets, sizes)
+        of_hubs = bound(everything, each * len(hubs), x.shape[-2], x.device)
         local: dict[Pattern, Graph] = {}  # layers with one window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:

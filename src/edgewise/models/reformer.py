@@ -258,7 +258,7 @@ def sorted_graph(
         Of each place of the order the token, as ``round * N + token``, ``[rounds * N]``; and the
         graph of these places. Sorting takes ``n log n``, and the graph a few runs a token.
     """
-    rounds, device = len(bucket), bucket.device
+    (rounds, count), device = bucket.shape, bucket.device
     described = torch.tensor(texts, dtype=torch.long, device=device).view(-1, 3)
     size, chunk_count, chunk_size = described.unbind(1)
     text, position = runs_and_positions(size)
@@ -279,12 +279,18 @@ def sorted_graph(
     owner = text[row]
     begin = there % chunk_count[owner] * chunk_size[owner]
     end = torch.minimum(begin + chunk_size[owner], size[owner])
-    ahead = first[owner * rounds + torch.div(there, chunk_count[owner], rounding_mode="floor")]
+    in_round = torch.div(there, chunk_count[owner], rounding_mode="floor")
+    ahead = first[owner * rounds + in_round]
     full = begin < end
     stretches = row[full], (begin + ahead)[full], (end + ahead)[full]
-    pieces = torch.ones_like(order, dtype=torch.bool)
-    pieces[1:] = (here[1:] != here[:-1]) | (text[1:] != text[:-1]) | (bucket[1:] != bucket[:-1])
-    return order, _runs_to_others(stretches, pieces, token, chunks.one_way)
+    if chunks.one_way:
+        pieces = torch.ones_like(order, dtype=torch.bool)
+        pieces[1:] = (here[1:] != here[:-1]) | (text[1:] != text[:-1]) | (bucket[1:] != bucket[:-1])
+        return order, _runs(*_to_earlier(stretches, pieces, token), places=len(order))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=device)
+    itself = place[(in_round * count + order[row] % count)[full]]
+    return order, _runs(*_to_others(stretches, itself), places=len(order))
 
 
 def _each_once(numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -296,32 +302,45 @@ def _each_once(numbers: Tensor) -> tuple[Tensor, Tensor]:
     return row, numbers[row, column]
 
 
-def _runs_to_others(
-    stretches: tuple[Tensor, Tensor, Tensor], pieces: Tensor, token: Tensor, one_way: bool
-) -> Graph:
-    """Each place reads stretches of the order, but no place of its own token, or of a later one.
+Ends = tuple[Tensor, Tensor, Tensor]
+"""The rows of runs, where these start and where they stop."""
 
-    A piece, where the tokens of one bucket and chunk stand in the text's order, is a run before
-    the token and one after it.
+
+def _to_others(stretches: Ends, itself: Tensor) -> Ends:
+    """Each place reads its stretches but for ``itself``, where its own token stands there."""
+    row, begin, end = stretches
+    inside = (begin <= itself) & (itself < end)
+    before = torch.where(inside, itself, end)
+    row = torch.cat([row, row[inside]])
+    return row, torch.cat([begin, itself[inside] + 1]), torch.cat([before, end[inside]])
+
+
+def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor) -> Ends:
+    """The same, of tokens that stand earlier in the text.
+
+    A piece, where the tokens of one bucket and chunk stand in the text's order, has a run of them.
     """
     row, begin, end = stretches
     places = len(token)
     piece_start = pieces.nonzero().flatten()
-    piece_stop = torch.cat([piece_start[1:], piece_start.new_tensor([places])[: len(piece_start)]])
     number = pieces.cumsum(0) - 1
     line = number * (places + 1) + token  # ascends from place to place
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
-    own = piece * (places + 1) + token[row]
-    start, stop = piece_start[piece], torch.searchsorted(line, own)
-    if not one_way:
-        row = row.repeat(2)
-        start = torch.cat([start, torch.searchsorted(line, own, right=True)])
-        stop = torch.cat([stop, piece_stop[piece]])
+    return row, piece_start[piece], torch.searchsorted(line, piece * (places + 1) + token[row])
+
+
+def _runs(row: Tensor, start: Tensor, stop: Tensor, *, places: int) -> Graph:
+    """The graph of these runs, neighbours as one."""
     some = start < stop
     row, start, stop = row[some], start[some], stop[some]
     sort = (row * (places + 1) + start).argsort()
-    return Runs(row[sort], start[sort], stop[sort], places, places)
+    row, start, stop = row[sort], start[sort], stop[sort]
+    first = torch.ones_like(row, dtype=torch.bool)
+    first[1:] = (row[1:] != row[:-1]) | (start[1:] != stop[:-1])
+    last = torch.ones_like(first)
+    last[:-1] = first[1:]
+    return Runs(row[first], start[first], stop[last], places, places)
 
 
 class LSHAttention(nn.Module):
