@@ -279,7 +279,8 @@ class LongformerReader(nn.Module):
 def _of_texts(mask: Tensor, layout: SequenceLayout) -> Sequence[Tensor]:
     """What a mask like the tokens says of the tokens of each text, without those of padding."""
     if layout.sizes is not None:
-        return mask.split(layout.packed()[1])
+        parts: Sequence[Tensor] = mask.split(layout.packed()[1])
+        return parts
     if not layout.has_padding:
         return mask.unbind()
     return [row[e.first : e.end] for row, e in zip(mask, layout.extents, strict=True)]
