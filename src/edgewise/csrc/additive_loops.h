@@ -65,9 +65,6 @@ struct Additive {
   Edges numbers;  // which of those vectors
   int heads, hp, width;
 
-  const T* edge_vector(int e) const {
-    return on_edge ? on_edge + i64(numbers.index[e]) * heads * width : nullptr;
-  }
   EW_INLINE i64 edge_place(int e) const { return i64(numbers.index[e]) * heads * width; }
 };
 
@@ -118,30 +115,22 @@ void additive_rows_flat(const Additive& f, const T* y, i64 stride, Edges edges, 
 template <class Act>
 void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A* scores) {
   constexpr int N = kWidth;
-  const int all = f.heads * f.width;
-  for (int e = 0; e < edges.n; ++e) {
-    const T *row = y + i64(edges.index[e]) * stride, *extra = f.edge_vector(e);
-    fetch_ahead(y, stride, edges, e, all);
-    const auto terms = [&](int at, int n) {
-      Vector z = load_up_to<N>(f.own + at, n) + load_up_to<N>(row + at, n);
-      if (extra) z += load_up_to<N>(extra + at, n);
-      return load_up_to<N>(f.weight + at, n) * Act::template value<N>(z, f.activation, f.slope);
-    };
-    A* to = scores + i64(e) * f.hp;
-    if (f.width == 1) {  // the heads themselves fill the vectors
-      for (int h = 0; h < all; h += N) {
-        const int n = all - h < N ? all - h : N;
-        store_some<N>(to + h, terms(h, n), n);
+  const int hp = f.hp, all = f.heads * f.width;
+  const int step = f.width == 1 ? all : f.width;  // elements of one vector of heads, or of one head
+  for (int begin = 0, h = 0; begin < all; begin += step, ++h)
+    for (int at = begin; at < begin + step; at += N) {
+      const int n = begin + step - at < N ? begin + step - at : N;
+      const Vector own = load_up_to<N>(f.own + at, n), a = load_up_to<N>(f.weight + at, n);
+      for (int e = 0; e < edges.n; ++e) {
+        fetch_ahead(y + at, stride, edges, e, n);
+        Vector z = own + load_up_to<N>(y + i64(edges.index[e]) * stride + at, n);
+        if (f.on_edge) z += load_up_to<N>(f.on_edge + f.edge_place(e) + at, n);
+        const Vector terms = a * Act::template value<N>(z, f.activation, f.slope);
+        A* to = scores + i64(e) * hp;
+        if (f.width == 1) store_up_to<N>(to + at, terms, n);  // the heads fill the vectors
+        else to[h] = (at > begin ? to[h] : A(0)) + sum_lanes<N, A>(terms);
       }
-      continue;
     }
-    for (int h = 0; h < f.heads; ++h) {
-      A sum = 0;
-      for (int d = 0; d < f.width; d += N)
-        sum += sum_lanes<N, A>(terms(h * f.width + d, f.width - d < N ? f.width - d : N));
-      to[h] = sum;
-    }
-  }
 }
 
 // ---- gradients ----
@@ -218,27 +207,27 @@ void additive_grad_any(const Additive& f, const T* y, i64 stride, Edges edges, c
   constexpr int N = kWidth;
   const int all = f.heads * f.width;
   const int step = f.width == 1 ? all : f.width;  // elements whose g is one vector, or one number
-  for (int e = 0; e < edges.n; ++e) {
-    const T *row = y + i64(edges.index[e]) * stride, *extra = f.edge_vector(e);
-    const A* from = grads + i64(e) * f.hp;
-    fetch_ahead(y, stride, edges, e, all);
-    for (int begin = 0, h = 0; begin < all; begin += step, ++h)
-      for (int at = begin; at < begin + step; at += N) {
-        const int n = begin + step - at < N ? begin + step - at : N;
-        Vector z = load_up_to<N>(f.own + at, n) + load_up_to<N>(row + at, n);
-        if (extra) z += load_up_to<N>(extra + at, n);
+  for (int begin = 0, h = 0; begin < all; begin += step, ++h)
+    for (int at = begin; at < begin + step; at += N) {
+      const int n = begin + step - at < N ? begin + step - at : N;
+      const Vector own = load_up_to<N>(f.own + at, n), a = load_up_to<N>(f.weight + at, n);
+      Vector own_sum = load_up_to<N>(to.own + at, n), weight_sum{};
+      for (int e = 0; e < edges.n; ++e) {
+        fetch_ahead(y + at, stride, edges, e, n);
+        const A* from = grads + i64(e) * f.hp;
+        Vector z = own + load_up_to<N>(y + i64(edges.index[e]) * stride + at, n);
+        if (f.on_edge) z += load_up_to<N>(f.on_edge + f.edge_place(e) + at, n);
         const Vector g = f.width == 1 ? load_up_to<N>(from + at, n) : splat<A, N>(from[h]);
-        const Vector a = load_up_to<N>(f.weight + at, n);
         const Vector gz = g * a * Act::template slope<N>(z, f.activation, f.slope);
-        store_some<N>(to.own + at, load_up_to<N>(to.own + at, n) + gz, n);
-        if (to.weight) {
-          const Vector more = g * Act::template value<N>(z, f.activation, f.slope);
-          store_some<N>(to.weight + at, load_up_to<N>(to.weight + at, n) + more, n);
-        }
+        own_sum += gz;
+        if (to.weight) weight_sum += g * Act::template value<N>(z, f.activation, f.slope);
         for (int k = 0; to.on_edge && k < n; ++k)
           to.on_edge[f.edge_place(e) + at + k] = Narrow<T>::of(gz[k]);
       }
-  }
+      store_up_to<N>(to.own + at, own_sum, n);
+      if (to.weight)
+        store_up_to<N>(to.weight + at, load_up_to<N>(to.weight + at, n) + weight_sum, n);
+    }
 }
 
 // ---- choosing ----

@@ -54,11 +54,7 @@ struct AttendForward : Attend {
       stats[h] = most, stats[H + h] = sum == 0 ? 0 : 1 / sum;
       if (lse) lse[h] = sum == 0 ? -kInf<A> : most + log_of(sum);
     }
-    with_lanes(Dv, [&](auto lanes) {
-      for (int h = 0; h < H; ++h)
-        for (int d = h * Dv; d < (h + 1) * Dv; d += lanes)
-          store<lanes>(out + d, load<lanes>(result + d) * stats[H + h]);
-    });
+    for (int h = 0; h < H; ++h) narrow_row(out + h * Dv, result + h * Dv, Dv, stats[H + h]);
   }
 };
 

@@ -28,8 +28,6 @@ template <class F> EW_INLINE void with_whole_lanes(int n, F f) {
     if (n % 4 == 0) return f(Const<4>{});
   f(Const<1>{});
 }
-// How many sums of N lanes are folded at once.
-template <int N> constexpr int kAtOnce = N < 4 ? N : 4;
 
 // to[f, h] = sum over d of row[h, d] W[f, h, d]: the projection moved from the edges to the node
 inline void project(A* to, const A* row, const ew_vectors& v, int heads, int hp, int width) {

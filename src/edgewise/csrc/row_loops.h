@@ -4,7 +4,8 @@
 //   axpy  sum[h] += weights[e, h] y[index[e], h]       weight times value; gradients of nodes
 //
 // Head widths 8 to 128 are compile-time constants, with as many heads at once as fill eight
-// registers, so that a gathered row is read once, in order; any other width takes the generic loop.
+// registers, so that a gathered row is read once, in order; any other width takes the generic loop,
+// whose last vector of a head may have fewer numbers.
 // additive_loops.h has the two of the additive score.
 #pragma once
 
@@ -24,6 +25,9 @@ template <int D> constexpr int heads_at_once() {
   const int heads = 8 * kLanesOf<D> / D;
   return heads < 1 ? 1 : heads > kLanesOf<D> ? kLanesOf<D> : heads;
 }
+
+// How many sums of N lanes are folded at once where there could be more.
+template <int N> constexpr int kAtOnce = N < 4 ? N : 4;
 
 // Fetches n numbers of the row that the loop reaches kAhead edges later.
 EW_INLINE void fetch_ahead(const T* y, i64 stride, Edges edges, int e, int n) {
@@ -73,44 +77,71 @@ void dot_rows(const A* x, const T* y, i64 stride, Edges edges, A* scores, int he
   });
 }
 
+// Calls f(Const<Count>, e, rows) for `Count` edges at once, with the rows of their nodes.
+template <int Most, class F>
+EW_INLINE void in_rows(const T* y, i64 stride, Edges edges, int n, F f) {
+  in_blocks<Most>(edges.n, [&](auto block, int e) {
+    constexpr int Count = block;
+    const T* rows[Count];
+    EW_EACH (b, Count) {
+      rows[b] = y + i64(edges.index[e + b]) * stride;
+      fetch_ahead(y, stride, edges, e + b, n);
+    }
+    f(block, e, rows);
+  });
+}
+
 inline void dot_rows_any(const A* x, const T* y, i64 stride, Edges edges, A* scores, int heads,
                          int hp, int width, bool add) {
   const int whole = width / kWidth * kWidth, rest = width - whole;
-  for (int e = 0; e < edges.n; ++e) {
-    const T* row = y + i64(edges.index[e]) * stride;
-    fetch_ahead(y, stride, edges, e, heads * width);
-    for (int h = 0; h < heads; ++h) {
-      const A* xh = x + h * width;
-      const T* yh = row + h * width;
-      Vector sum{};
-      for (int d = 0; d < whole; d += kWidth) sum += load<kWidth>(xh + d) * load<kWidth>(yh + d);
-      if (rest) sum += load_some<kWidth>(xh + whole, rest) * load_some<kWidth>(yh + whole, rest);
-      A* to = scores + i64(e) * hp + h;
-      *to = (add ? *to : A(0)) + sum_lanes<kWidth, A>(sum);
-    }
-  }
+  in_rows<kAtOnce<kWidth>>(y, stride, edges, heads * width,
+                           [&](auto block, int e, const T* const* rows) {
+                             constexpr int Count = block;
+                             for (int h = 0, at = 0; h < heads; ++h) {
+                               Vector part[Count] = {};
+                               for (const int end = at + whole; at < end; at += kWidth) {
+                                 const Vector own = load<kWidth>(x + at);
+                                 EW_EACH (b, Count) part[b] += own * load<kWidth>(rows[b] + at);
+                               }
+                               if (rest) {
+                                 const Vector own = load_some<kWidth>(x + at, rest);
+                                 EW_EACH (b, Count)
+                                   part[b] += own * load_some<kWidth>(rows[b] + at, rest);
+                                 at += rest;
+                               }
+                               const auto sums = sum_each<A, kWidth, Count>(part);
+                               EW_EACH (b, Count) {
+                                 A* to = scores + i64(e + b) * hp + h;
+                                 *to = (add ? *to : A(0)) + lane(sums, b);
+                               }
+                             }
+                           });
 }
 
 // ---- axpy ----
 
-// `Heads` heads of `PerHead` vectors of N lanes each; `width` is the distance between heads.
+// `Heads` heads of `PerHead` vectors of N lanes each, the last of which may have fewer: n numbers a
+// head. `width` is the distance between heads.
 template <int N, int PerHead, int Heads>
 EW_INLINE void axpy_block(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
-                          int width) {
+                          int width, int n = PerHead * N) {
   Vec<A, N> sum[Heads * PerHead];
   EW_EACH (h, Heads)
-    EW_EACH (v, PerHead) sum[h * PerHead + v] = load<N>(to + h * width + v * N);
+    EW_EACH (v, PerHead) sum[h * PerHead + v] = load_up_to<N>(to + h * width + v * N, n - v * N);
   for (int e = 0; e < edges.n; ++e) {
     const T* row = y + i64(edges.index[e]) * stride;
     fetch_ahead(y, stride, edges, e, (Heads - 1) * width + PerHead * N);
     EW_EACH (h, Heads) {
       const Vec<A, N> weight = splat<A, N>(weights[i64(e) * hp + h]);
-      EW_EACH (v, PerHead)
-        sum[h * PerHead + v] += weight * load<N>(row + h * width + v * N);  // weight times value
+      EW_EACH (v, PerHead) {  // weight times value
+        const T* value = row + h * width + v * N;
+        sum[h * PerHead + v] +=
+            weight * (v + 1 < PerHead ? load<N>(value) : load_up_to<N>(value, n - v * N));
+      }
     }
   }
   EW_EACH (h, Heads)
-    EW_EACH (v, PerHead) store<N>(to + h * width + v * N, sum[h * PerHead + v]);
+    EW_EACH (v, PerHead) store_up_to<N>(to + h * width + v * N, sum[h * PerHead + v], n - v * N);
 }
 
 template <int D>
@@ -124,22 +155,16 @@ void axpy_rows(const A* weights, int hp, const T* y, i64 stride, Edges edges, A*
 
 inline void axpy_rows_any(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
                           int heads, int width) {
-  for (int h = 0; h < heads; ++h, ++weights, y += width, to += width) {
-    int d = 0;
-    for (; width - d >= 4 * kWidth; d += 4 * kWidth)
-      axpy_block<kWidth, 4, 1>(weights, hp, y + d, stride, edges, to + d, 0);
-    for (; width - d >= kWidth; d += kWidth)
-      axpy_block<kWidth, 1, 1>(weights, hp, y + d, stride, edges, to + d, 0);
-    if (d == width) continue;
-    const int rest = width - d;
-    Vector sum = load_some<kWidth>(to + d, rest);
-    for (int e = 0; e < edges.n; ++e) {
-      fetch_ahead(y + d, stride, edges, e, rest);
-      const T* row = y + i64(edges.index[e]) * stride;
-      sum += weights[i64(e) * hp] * load_some<kWidth>(row + d, rest);
-    }
-    store_some<kWidth>(to + d, sum, rest);
-  }
+  if (width < kWidth)
+    return in_blocks<8>(heads, [&](auto block, int h) {
+      const int at = h * width;
+      axpy_block<kWidth, 1, block>(weights + h, hp, y + at, stride, edges, to + at, width, width);
+    });
+  for (int h = 0; h < heads; ++h)
+    in_blocks<4>((width + kWidth - 1) / kWidth, [&](auto block, int v) {
+      const int at = h * width + v * kWidth, n = width - v * kWidth;
+      axpy_block<kWidth, block, 1>(weights + h, hp, y + at, stride, edges, to + at, 0, n);
+    });
 }
 
 // ---- choosing ----

@@ -203,16 +203,49 @@ template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const f16*) {
   return load<L>(stored);
 }
 
+template <int... I> struct Lanes {};
+template <int N, int... I> struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
+template <int... I> struct MakeLanes<0, I...> {
+  using type = Lanes<I...>;
+};
+
+// Both halves of a vector as one, and apart.
+template <class V, int... I> EW_INLINE auto joined(V low, V high, Lanes<I...>) {
+  return __builtin_shufflevector(low, high, I...);
+}
+template <int L, class A> EW_INLINE Vec<A, L> joined(Vec<A, L / 2> low, Vec<A, L / 2> high) {
+  if constexpr (L == 2) return Vec<A, 2>{low, high};
+  else return joined(low, high, typename MakeLanes<L>::type{});
+}
+template <int First, class V, int... I> EW_INLINE auto from_lane(V v, Lanes<I...>) {
+  return __builtin_shufflevector(v, v, First + I...);
+}
+template <int L, int Which, class A> EW_INLINE Vec<A, L / 2> half(Vec<A, L> v) {
+  if constexpr (L == 2) return v[Which];
+  else return from_lane<Which * L / 2>(v, typename MakeLanes<L / 2>::type{});
+}
+
 // The first n < L lanes; the rest are zero and their memory is not touched.
 template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
+  using A = decltype(widen(*p));
 #if defined(__AVX512F__)
   if constexpr (L == 16 && sizeof(T) == 4)
     return bitcast<Vec<float, 16>>(_mm512_maskz_loadu_ps(__mmask16((1u << n) - 1), p));
 #endif
-  using A = decltype(widen(*p));
-  Vec<A, L> v{};
-  for (int i = 0; i < n; ++i) v[i] = widen(p[i]);
-  return v;
+#if defined(__AVX2__)
+  if constexpr (L == 8 && sizeof(T) == 4)
+    return bitcast<Vec<float, 8>>(
+        _mm256_maskload_ps(p, bitcast<__m256i>(Vec<i32, 8>{0, 1, 2, 3, 4, 5, 6, 7} < n)));
+  if constexpr (L == 4 && sizeof(T) == 8)
+    return bitcast<Vec<double, 4>>(
+        _mm256_maskload_pd(p, bitcast<__m256i>(Vec<i64, 4>{0, 1, 2, 3} < i64(n))));
+#endif
+  if constexpr (L == 1) return A(0);
+  else {  // by halves: n is the same throughout a loop, whose branches are foreseen
+    constexpr int Half = L / 2;
+    if (n < Half) return joined<L, A>(load_some<Half>(p, n), Vec<A, Half>{});
+    return joined<L, A>(load<Half>(p), load_some<Half>(p + Half, n - Half));
+  }
 }
 template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
 #if defined(__AVX512F__)
@@ -221,12 +254,21 @@ template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
     return;
   }
 #endif
-  for (int i = 0; i < n; ++i) p[i] = v[i];
+  if constexpr (L > 1) {
+    constexpr int Half = L / 2;
+    if (n < Half) return store_some<Half>(p, half<L, 0, A>(v), n);
+    store<Half>(p, half<L, 0, A>(v));
+    store_some<Half>(p + Half, half<L, 1, A>(v), n - Half);
+  }
 }
 
 // The same where n may be all L lanes.
 template <int L, class T> EW_INLINE auto load_up_to(const T* p, int n) {
   return n >= L ? load<L>(p) : load_some<L>(p, n);
+}
+template <int L, class A> EW_INLINE void store_up_to(A* p, Vec<A, L> v, int n) {
+  if (n >= L) store<L>(p, v);
+  else store_some<L>(p, v, n);
 }
 
 // ---- sums across lanes ----
@@ -239,12 +281,6 @@ template <int L, int G, int Half> constexpr int merge_lane(int lane) {
             offset = lane % half + Half * half;
   return group < G ? group * width + offset : L + (group - G) * width + offset;
 }
-template <int... I> struct Lanes {};
-template <int N, int... I> struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
-template <int... I> struct MakeLanes<0, I...> {
-  using type = Lanes<I...>;
-};
-
 struct Plus {
   template <class V> static EW_INLINE V of(V a, V b) { return a + b; }
 };
