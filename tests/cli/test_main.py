@@ -21,7 +21,7 @@ from edgewise.encodings import ENCODINGS
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
-from edgewise.runs import fields_of
+from edgewise.runs import fields_of, with_values
 from edgewise.tasks import TASKS
 from tests import forked
 
@@ -228,6 +228,17 @@ def test_compare_shows_validation_to_choose_by_and_test_when_asked(capsys, tmp_p
     assert code == 0
     assert "val" not in out.replace(str(folder), "")
     assert f"{found['0.01']['test/loss']:.4f}" in out.splitlines()[3]
+
+
+@pytest.mark.parametrize("name", ["texts", "sst2", "gps-esol", "images", "nodes"])
+def test_what_show_says_of_a_value_is_what_one_types(name, capsys):
+    recipe = RECIPES[name]
+    _, out, _ = run(capsys, "show", name)
+    rows = [re.split(r" {2,}", line) for line in out.splitlines() if line.startswith("--")]
+    typed = {row[0].strip("-"): row[1] for row in rows if len(row) == 3}
+    assert len(typed) > 20
+    assert not {"None", "True", "False"} & set(typed.values())
+    assert fields_of(with_values(recipe, typed)) == fields_of(recipe)
 
 
 def test_doctor(capsys, monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +155,15 @@ class Stream(IterableDataset):
 
 def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     given = loaders()
-    with refused("loaders['test']", expected="a length", got="NoneType", remedy="train, val and"):
+    with refused("loaders['test']", expected="a length", got="NoneType", remedy="a list of"):
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
-    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="how many"):
+    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="a list of"):
         go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
-    for batch, kind in ((5, "int"), ([torch.ones(1)], "list of 1"), ((1, 2), "tuple of 2")):
+    for batch, kind in (
+        (5, "int"),
+        ([torch.ones(1)], "list of float32 [1]"),
+        ((1, 2), "tuple of int, int"),
+    ):
         one = DataLoader([0, 1], collate_fn=lambda _, batch=batch: batch)
         with refused("loaders", expected="(input, ..., target)", got=kind, remedy="collate_fn"):
             go(tmp_path / "run", {**given, "train": one})
@@ -229,3 +234,79 @@ def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
     given["train"] = GraphLoader([bare], batch_size=1)
     with refused("loaders", expected="x and a target y", got="without x", remedy="torch.ones"):
         go(tmp_path / "bare", given, model=graph_gin(3, 2))
+
+
+X, Y = torch.randn(16, 3), torch.arange(16) % 2
+GOOD = [(X[i : i + 8], Y[i : i + 8]) for i in (0, 8)]
+
+
+def test_a_list_of_batches_is_a_loader(tmp_path: Path) -> None:
+    given = dict.fromkeys(("train", "val", "test"), GOOD)
+    same = DataLoader(TensorDataset(X, Y), batch_size=8)  # which draws a number in each epoch
+    torch.manual_seed(2)
+    plain = nn.Linear(3, 2)
+    metrics = go(tmp_path / "list", given, model=deepcopy(plain))
+    wanted = go(tmp_path / "loader", dict.fromkeys(given, same), model=plain)
+    assert metrics["test/loss"] == wanted["test/loss"]
+
+
+class Rows(IterableDataset):
+    def __iter__(self) -> Any:
+        return iter(zip(X, Y, strict=True))
+
+
+class WithFormat:
+    """As a data set of Hugging Face's looks from outside."""
+
+    def with_format(self) -> None:
+        """Theirs gives tensors."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "got", "remedy"),
+    [
+        (iter(GOOD), "list_iterator, which has none", "a list of batches"),
+        (DataLoader(Rows(), batch_size=8), "DataLoader of Rows, which has none", "a DataLoader of"),
+        (TensorDataset(X, Y), "TensorDataset, whose parts are single", "DataLoader(dataset"),
+        (WithFormat(), "a data set of Hugging Face", "with_format('torch')"),
+        (X, "a Tensor", "TensorDataset(x, y)"),
+        ([], "no batch", "more examples"),
+        (None, "NoneType", "a list of batches"),
+        (DataLoader(TensorDataset(X[:4], Y[:4]), 8, drop_last=True), "no batch", "smaller"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_what_is_no_loader_is_explained(
+    split: str, wrong: Any, got: str, remedy: str, tmp_path: Path
+) -> None:
+    given = dict.fromkeys(("train", "val", "test"), GOOD) | {split: wrong}
+    with refused(f"loaders[{split!r}]", expected="a list, or a loader", got=got, remedy=remedy):
+        go(tmp_path / "run", given)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected", "got"),
+    [
+        (X, "tuples (input", "float32 [16, 3]"),
+        ([X], "tuples (input", "list of float32 [16, 3]"),
+        ((X.tolist(), Y.tolist()), "tuples (input", "tuple of list, list"),
+        ((X.numpy(), Y.numpy()), "tuples (input", "tuple of ndarray, ndarray"),
+        ({"input": X}, "dicts of tensors, one of them labels", "a dict of input (Tensor)"),
+        ({"x": X, "labels": Y}, "batches that Sequential and Classification take", "x float32"),
+        ((X[:, :2], Y), "batches that Sequential", "inputs float32 [16, 2], target int64 [16]"),
+        ((X.double(), Y), "batches that Sequential", "inputs float64 [16, 3]"),
+        ((X, Y[:5]), "batches that Sequential", "target int64 [5]"),
+        ((X, Y.float()), "batches that Sequential", "target float32 [16]"),
+        ((X, Y + 7), "batches that Sequential", "target int64 [16]"),
+        ((["a"] * 16, Y), "batches that Sequential", "inputs list, target"),
+    ],
+)
+def test_a_batch_of_the_wrong_form_is_explained(
+    batch: Any, expected: str, got: str, tmp_path: Path
+) -> None:
+    batches = [batch]
+    given = dict.fromkeys(("train", "val", "test"), batches)
+    with refused("loaders", expected=expected, got=got, remedy=""):
+        go(tmp_path / "run", given)

@@ -107,7 +107,7 @@ def _devices() -> list[list[str]]:
 
 
 def _purpose(engine: object) -> str:
-    return (type(engine).__doc__ or "").partition("\n")[0].rstrip(".")
+    return (type(engine).__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "`")
 
 
 def _extra(package: str, extra: str, purpose: str) -> list[str]:

@@ -17,7 +17,7 @@ from edgewise.graphs import PATTERNS, Graph, Pattern, parse
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
-from edgewise.runs.parsing import describe, show_value
+from edgewise.runs.parsing import as_typed, describe
 from edgewise.runs.recipe_fields import part_fields
 from edgewise.tasks import TASKS
 
@@ -97,7 +97,7 @@ def recipe_text(recipe: Recipe) -> str:
     """The summary, and every field with its value and type."""
     rows = [["field", "value", "type"]]
     rows += [
-        [f"--{name}", str(show_value(field.value)), describe(field.kind)]
+        [f"--{name}", as_typed(field.value), describe(field.kind)]
         for name, field in fields_of(recipe).items()
     ]
     model = recipe.model.func.__name__
@@ -113,7 +113,7 @@ def recipe_text(recipe: Recipe) -> str:
 def _part_text(name: str, kind: Any) -> str:
     """A data set or a task, and its fields with their values and types."""
     rows = [
-        [f"  {field}", str(show_value(about.value)), describe(about.kind)]
+        [f"  {field}", as_typed(about.value), describe(about.kind)]
         for field, about in part_fields(kind()).items()
     ]
     text = f"{name}: {inspect.getdoc(kind)}"

@@ -12,7 +12,7 @@ from edgewise.cli.picture import picture
 from edgewise.cli.row_picture import row_picture
 from edgewise.cli.table import Measured, comparison_rows
 from edgewise.runs import Comparison, fields_of
-from edgewise.runs.parsing import show_value
+from edgewise.runs.parsing import as_typed
 from edgewise.training import RunFolder
 
 STYLE = """
@@ -115,7 +115,7 @@ def _table(found: Comparison, split: Measured) -> str:
 
 def _fields(found: Comparison) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(str(show_value(field.value)))}</td></tr>"
+        f"<tr><td>{escape(name)}</td><td>{escape(as_typed(field.value))}</td></tr>"
         for name, field in fields_of(found.recipe).items()
         if name != found.field
     )

@@ -52,7 +52,7 @@ class KnownIds:
             "input",
             expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "
             f"such as {near[0] if near else self.ids[0]}",
-            got=repr(text),
+            got=repr(text[:60]),
             remedy=f"did you mean {near[0]!r}?" if near else self.remedy,
         )
 

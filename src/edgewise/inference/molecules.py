@@ -19,7 +19,7 @@ from edgewise.data.molecules.molecule_table import (
 from edgewise.data.scale import Scale
 from edgewise.data.table import as_number
 from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer, Predictor
+from edgewise.inference.predictor import Answer, Predictor, check_unicode
 from edgewise.tasks import Regression
 
 
@@ -30,6 +30,7 @@ def read_smiles(value: Any) -> Any:
         ArgumentError: it is no SMILES.
 
     """
+    check_unicode(value)  # which RDKit does not
     molecule = parse(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(

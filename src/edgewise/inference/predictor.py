@@ -195,7 +195,7 @@ class Predictor(ABC):
         for place, value in enumerate(values):
             try:
                 given = self._of_row(value) if isinstance(value, Mapping) else value
-                _check_unicode(given)
+                check_unicode(given)
                 example = self.prepare(given)
             except ArgumentError as error:
                 found.append({"input": str(value), "error": str(error)})
@@ -220,8 +220,13 @@ class Predictor(ABC):
         return self.from_row(row)
 
 
-def _check_unicode(value: Any) -> None:
-    """Refuse what no tokenizer and no file takes: bytes that were no UTF-8, as half a letter."""
+def check_unicode(value: Any) -> None:
+    """Refuse a text that no tokenizer and no file takes, with half a letter or bytes of none.
+
+    Raises:
+        ArgumentError: it has such.
+
+    """
     try:
         if isinstance(value, str):
             value.encode()

@@ -77,6 +77,15 @@ def show_value(value: Any) -> Any:
     return repr(value) if isinstance(value, graphs.Pattern) else value
 
 
+def as_typed(value: Any) -> str:
+    """The value as one types it on the command line: ``none``, ``true``, ``a,b``."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(as_typed, value))
+    return str(show_value(value))
+
+
 def describe(kind: Any) -> str:
     """The type in words: "a whole number", "one of mean, sum"."""
     if get_origin(kind) is Literal:

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from edgewise.base_task import Task
-from edgewise.errors import ArgumentError, require
+from edgewise.errors import require
+from edgewise.training.batch_forms import as_loader
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
 from edgewise.training.folder import RunFolder
@@ -68,10 +69,10 @@ def fit(
     Args:
         model: called ``model(*batch.inputs, **batch.keywords)``; holds the best weights afterwards.
         task: loss and metrics.
-        loaders: ``train``, ``val`` and ``test``; each gives batches and has a length, as PyTorch's
-            DataLoader has: :class:`edgewise.data.Batch`, tuples ``(input, ..., target)``, dicts of
-            tensors with ``labels``, such as those of a Hugging Face data set in torch's format, or
-            the graphs of PyG's DataLoader.
+        loaders: ``train``, ``val`` and ``test``, each a list of batches, or a loader that has a
+            length, as PyTorch's DataLoader: of :class:`edgewise.data.Batch`, of tuples ``(input,
+            ..., target)``, of dicts of tensors with ``labels``, such as those of a Hugging Face
+            data set in torch's format, or of the graphs of PyG's DataLoader.
         folder: gets ``log.csv``, ``model.safetensors``, ``curves.png`` and, as the last,
             ``metrics.json``, where ``null`` is what was NaN or infinite.
         optimizer: which one, and its numbers.
@@ -87,8 +88,8 @@ def fit(
 
     Raises:
         RunExistsError: the folder holds a run that has finished.
-        ArgumentError: no such metric to monitor, batches of another kind, or the loss became NaN or
-            infinite.
+        ArgumentError: no such metric to monitor, batches of another kind or that the model cannot
+            take, or the loss became NaN or infinite.
         Interrupted: Ctrl-C or SIGTERM; a checkpoint has been left.
         MissingExtraError: Lightning is not installed.
 
@@ -108,9 +109,10 @@ def fit(
     trainer.check(task.metrics(), model)
     check_world_size(trainer)
     rank, world_size = rank_and_world_size()
+    loaders = {split: as_loader(split, loaders.get(split)) for split in ("train", "val", "test")}
     if world_size > 1:
         _share(loaders, rank, world_size)
-    batches, *_ = (_count(loaders, split) for split in ("train", "val", "test"))
+    batches = len(loaders["train"])
     if not hasattr(loaders["train"], "share"):  # Lightning is going to
         batches = math.ceil(batches / world_size)
     steps = trainer.epochs * math.ceil(batches / trainer.accumulate)
@@ -177,8 +179,7 @@ def evaluate(
 
     from edgewise.training.lightning_module import TrainingModule
 
-    for split in ("val", "test"):
-        _count(loaders, split)
+    loaders = {split: as_loader(split, loaders.get(split)) for split in ("val", "test")}
     module = TrainingModule(model, task)
     with _quiet(), _as_interrupted():
         trainer = lightning.Trainer(
@@ -198,20 +199,6 @@ def evaluate(
 def _require_lightning() -> None:
     for package in ("lightning", "torchmetrics", "safetensors", "rich"):
         require(package, extra="train", purpose="training")
-
-
-def _count(loaders: Loaders, split: str) -> int:
-    """How many batches a split has."""
-    loader: Any = loaders.get(split)
-    try:
-        return len(loader)
-    except TypeError as error:
-        raise ArgumentError(
-            f"loaders[{split!r}]",
-            expected="a loader with a length, such as PyTorch's DataLoader of a Dataset",
-            got=type(loader).__name__,
-            remedy="give train, val and test, each a loader that knows how many batches it has",
-        ) from error
 
 
 def _share(loaders: Loaders, rank: int, world_size: int) -> None:

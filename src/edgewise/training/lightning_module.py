@@ -13,7 +13,7 @@ from torchmetrics import Metric
 from edgewise.base_task import Task
 from edgewise.batches import Batch
 from edgewise.layers import Cache, Penalised
-from edgewise.training.batch_forms import as_batch
+from edgewise.training.batch_forms import as_batch, explaining
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.schedule import ConstantSchedule, Schedule
@@ -99,10 +99,13 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        if not self.checked:
-            self.task.check(self.model, batch)
+        if self.checked:
+            loss = self._measured(batch, "train")
+        else:
+            with explaining(batch, self.model, self.task):
+                self.task.check(self.model, batch)
+                loss = self._measured(batch, "train")
             self.checked = True
-        loss = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
