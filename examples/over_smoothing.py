@@ -251,10 +251,10 @@ def initialised(plot: bool) -> None:
         figure.savefig(DOCS / "over_smoothing.png", dpi=100)
 
 
-def trained(plot: bool, seeds: int, kept: Path | None) -> None:
+def trained(plot: bool, seeds: int, depths: Sequence[int], kept: Path | None) -> None:
     known: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.is_file() else {}
     for seed in range(seeds):
-        for depth in TRAINED_DEPTHS:
+        for depth in depths:
             for kind in KINDS:
                 name = f"{kind}, {depth} deep, seed {seed}"
                 if name not in known:
@@ -268,7 +268,7 @@ def trained(plot: bool, seeds: int, kept: Path | None) -> None:
             str(kind): torch.tensor(
                 [
                     [known[f"{kind}, {depth} deep, seed {seed}"][what] for seed in range(seeds)]
-                    for depth in TRAINED_DEPTHS
+                    for depth in depths
                 ]
             )
             for kind in KINDS
@@ -277,11 +277,11 @@ def trained(plot: bool, seeds: int, kept: Path | None) -> None:
     shares = {"test accuracy, %": of("accuracy"), "training accuracy, %": of("train_accuracy")}
     for title, values in shares.items():
         rows = {name: [percent(at) for at in x] for name, x in values.items()}
-        table(title, TRAINED_DEPTHS, rows)
+        table(title, depths, rows)
     sizes = {"Dirichlet energy": of("energy"), "distance of two nodes": of("distance")}
     for title, values in sizes.items():
         rows = {name: [f"{at.median():.2g}" for at in x] for name, x in values.items()}
-        table(title, TRAINED_DEPTHS, rows)
+        table(title, depths, rows)
     if plot:
         from matplotlib.figure import Figure
 
@@ -289,9 +289,9 @@ def trained(plot: bool, seeds: int, kept: Path | None) -> None:
         left, right = figure.subplots(1, 2)
         accuracy, energy = shares["test accuracy, %"], sizes["Dirichlet energy"]
         means = {name: (100 * x.mean(1)).tolist() for name, x in accuracy.items()}
-        draw(left, TRAINED_DEPTHS, means)
+        draw(left, depths, means)
         medians = {name: x.median(1)[0].tolist() for name, x in energy.items()}
-        draw(right, TRAINED_DEPTHS, medians)
+        draw(right, depths, medians)
         left.set(ylabel="test accuracy, %")
         right.set(ylabel="Dirichlet energy of the last layer", yscale="log")
         figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
@@ -302,11 +302,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trained", action="store_true", help="on Cora, not as initialised")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each network (3)")
+    parser.add_argument("--depths", type=int, nargs="+", default=TRAINED_DEPTHS, help="of these")
     parser.add_argument("--kept", type=Path, help="a file of what is trained already, to go on")
     parser.add_argument("--plot", action="store_true", help="draw the picture of docs/, too")
     arguments = parser.parse_args()
     if arguments.trained:
-        trained(arguments.plot, arguments.seeds, arguments.kept)
+        trained(arguments.plot, arguments.seeds, arguments.depths, arguments.kept)
     else:
         initialised(arguments.plot)
 

@@ -113,11 +113,11 @@ def counted() -> Iterator[Traffic]:
         yield traffic
 
 
-def regular(degree: int) -> Graph:
+def regular(degree: int, nodes: int) -> Graph:
     """Every node reads and is read by so many others."""
-    node = torch.arange(NODES)
-    source = (node[:, None] * 5 + torch.arange(degree) * 3) % NODES
-    return graphs.edges(torch.stack([source.flatten(), node.repeat_interleave(degree)]), NODES)
+    node = torch.arange(nodes)
+    source = (node[:, None] * 5 + torch.arange(degree) * 3) % nodes
+    return graphs.edges(torch.stack([source.flatten(), node.repeat_interleave(degree)]), nodes)
 
 
 def hubs() -> Graph:
@@ -184,10 +184,14 @@ def of_variants(only: str) -> dict[str, dict[str, float]]:
             continue
         print(name, flush=True)
         known: dict[Kernel, float] = {}
-        for over, piece in ((hubs(), PIECE), (regular(FEW), None), (regular(DEGREE), None)):
-            with counted() as traffic, patch.object(layout, "PIECE", piece or layout.PIECE):
+        for over, piece in (
+            (hubs(), PIECE),
+            (regular(FEW, DEGREE), layout.PIECE),
+            (regular(DEGREE, DEGREE), layout.PIECE),  # the last word counts
+        ):
+            with counted() as traffic, patch.object(layout, "PIECE", piece):
                 run(over)
-            known |= traffic.an_edge()  # the last word counts
+            known |= traffic.an_edge()
         found[name] = {" ".join(kernel): n for kernel, n in known.items()}
     return found
 
@@ -200,7 +204,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(of_variants(options.only)))
         return
-    over = regular(DEGREE)
+    over = regular(DEGREE, NODES)
     gpu = "H200"
     print(
         f"Bytes an edge, of a graph of degree {DEGREE}; milliseconds for a million edges at "
