@@ -77,3 +77,13 @@ def test_unknown_activation_suggests_the_nearest() -> None:
 def test_an_order_that_is_neither_is_refused(name: str) -> None:
     with refused("order", expected="post", got="'before'", remedy=""):
         models.MODELS[name](11, width=8, heads=2, order="before")
+
+
+def test_dropout_alone_may_be_in_training() -> None:
+    """As for Monte-Carlo estimates of what a model is unsure of."""
+    layer = TransformerLayer(8, 2, 16, dropout=0.5).eval()
+    x = torch.randn(3, 8)
+    before = layer(x, graphs.complete())
+    for module in layer.modules():
+        module.training = isinstance(module, nn.Dropout)
+    assert not torch.equal(layer(x, graphs.complete()), before)

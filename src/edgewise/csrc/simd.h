@@ -225,7 +225,7 @@ template <int L, int Which, class A> EW_INLINE Vec<A, L / 2> half(Vec<A, L> v) {
   else return from_lane<Which * L / 2>(v, typename MakeLanes<L / 2>::type{});
 }
 
-// The first n < L lanes; the rest are zero and their memory is not touched.
+// The first n lanes, n < L; the rest are zero and their memory is not touched.
 template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
   using A = decltype(widen(*p));
 #if defined(__AVX512F__)

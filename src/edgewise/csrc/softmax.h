@@ -40,7 +40,7 @@ struct Softmax {
     for (int h = 0; h < H; h += kWidth) f(h, H - h < kWidth ? H - h : kWidth);
   }
   static EW_INLINE Vector get(const A* from, int n) { return load_up_to<kWidth>(from, n); }
-  static EW_INLINE void put(A* to, Vector x, int n) { store_some<kWidth>(to, x, n); }
+  static EW_INLINE void put(A* to, Vector x, int n) { store_up_to<kWidth>(to, x, n); }
 };
 
 // Forward: greatest score, and 1 / sum of exp(score - greatest). Backward: sum of weight times

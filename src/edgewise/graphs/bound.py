@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from edgewise.modes import outside_modes
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
 
+    _Key = tuple[Pattern, int, int]
+
 MOST_BYTES = 64 << 20
 MOST_GRAPHS = 64
 
@@ -21,7 +23,6 @@ MOST_GRAPHS = 64
 @dataclass(eq=False)
 class _Entry:
     graph: Graph
-    used: int
     held: int = 0
 
 
@@ -35,49 +36,53 @@ class BoundGraphs:
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
-        self._entries: dict[tuple[Pattern, int, int], _Entry] = {}
-        self._clock = itertools.count()
-        self._measured = -1
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # those used last are the last
+        self._unmeasured: dict[_Key, _Entry] = {}  # used since others were measured
+        self._newest: _Entry | None = None
+        self._measured = 0  # bytes
         self._lock = RLock()  # binding a composition binds its operands
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
         """The graph of the pattern for these sizes."""
         key = pattern, num_targets, num_sources
         entry = self._entries.get(key)
-        if entry is None:
-            entry = self._add(key)
-        entry.used = next(self._clock)
+        if entry is None or entry is not self._newest:
+            with self._lock:
+                entry = self._entries.get(key) or self._add(key)
+                self._entries.move_to_end(key)
+                self._newest = self._unmeasured[key] = entry
         return entry.graph
 
     def cache_clear(self) -> None:
         """Forget all, as ``functools.lru_cache`` does."""
         with self._lock:
             self._entries.clear()
+            self._unmeasured.clear()
+            self._newest, self._measured = None, 0
 
     def held(self) -> int:
         """Bytes of all tensors that are kept here."""
         with self._lock:
             return held_bytes([entry.graph for entry in self._entries.values()])
 
-    def _add(self, key: tuple[Pattern, int, int]) -> _Entry:
+    def _add(self, key: _Key) -> _Entry:
         pattern, num_targets, num_sources = key
-        with self._lock:
-            with outside_modes():
-                graph = pattern._build(num_targets, num_sources)
-            graph.name = graph.name or repr(pattern)
-            self._make_room()
-            return self._entries.setdefault(key, _Entry(graph, next(self._clock)))
+        with outside_modes():
+            graph = pattern._build(num_targets, num_sources)
+        graph.name = graph.name or repr(pattern)
+        self._make_room()
+        entry = self._entries[key] = _Entry(graph)
+        return entry
 
     def _make_room(self) -> None:
-        for entry in self._entries.values():
-            if entry.used > self._measured:
-                entry.held = held_bytes(entry.graph)
-        self._measured = next(self._clock)
-        total = sum([entry.held for entry in self._entries.values()])
-        while self._entries and (total > self.most_bytes or len(self._entries) >= self.most_graphs):
-            oldest, entry = min(self._entries.items(), key=lambda item: item[1].used)
-            total -= entry.held
-            del self._entries[oldest]
+        for entry in self._unmeasured.values():
+            before, entry.held = entry.held, held_bytes(entry.graph)
+            self._measured += entry.held - before
+        self._unmeasured.clear()
+        while self._entries and (
+            self._measured > self.most_bytes or len(self._entries) >= self.most_graphs
+        ):
+            self._measured -= self._entries.popitem(last=False)[1].held
 
 
 def held_bytes(thing: Any) -> int:

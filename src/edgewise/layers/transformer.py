@@ -40,6 +40,12 @@ def activation(name: str) -> nn.Module:
     return ACTIVATIONS[name]()
 
 
+def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
+    """``dropout(x)``; in a step of decoding a module that does nothing takes half a product."""
+    out: Tensor = dropout(x) if dropout.training and dropout.p else x
+    return out
+
+
 class FeedForward(nn.Sequential):
     r"""Two linear maps with a non-linearity between, :math:`W_2\,\sigma(W_1 x + b_1) + b_2`.
 
@@ -65,8 +71,7 @@ class FeedForward(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         first, act, dropout, last = self
-        hidden = act(first(x))
-        out: Tensor = last(dropout(hidden) if dropout.p else hidden)
+        out: Tensor = last(dropped(dropout, act(first(x))))
         return out
 
 
@@ -90,7 +95,7 @@ class GatedFeedForward(nn.Module):
         self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down(self.dropout(self.act(self.gate(x)) * self.up(x)))
+        out: Tensor = self.down(dropped(self.dropout, self.act(self.gate(x)) * self.up(x)))
         return out
 
 
@@ -160,10 +165,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         inner = self.norm(x) if self.order == "pre" else x
-        change = self.sublayer(inner, *args, **kwargs)
-        if self.dropout.p:
-            change = self.dropout(change)
-        out: Tensor = x + change
+        out: Tensor = x + dropped(self.dropout, self.sublayer(inner, *args, **kwargs))
         return self.norm(out) if self.order == "post" else out
 
 
