@@ -411,8 +411,8 @@ class LSHAttention(nn.Module):
         query, key, value = (x.transpose(0, 1).flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
         # index_select and its gradient take less time than brackets
-        given = (x.index_select(0, places) for x in (query, key, value))
-        out, lse = attend_with_lse(*given, graph, score=Dot(1.0), dropout=dropout)
+        query, key, read = (x.index_select(0, places) for x in (query, key, value))
+        out, lse = attend_with_lse(query, key, read, graph, score=Dot(1.0), dropout=dropout)
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
         out, lse = (x.index_select(0, back).unflatten(0, (rounds, -1)) for x in (out, lse))
