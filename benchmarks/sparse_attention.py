@@ -1,7 +1,7 @@
 """Sparse attention beside its peers: Hugging Face's modules, FlexAttention and a masked SDPA.
 
     python -m benchmarks.sparse_attention [--lengths 4096 16384] [--rounds N] [--threads N]
-                                          [--only WORD] [--largest N]
+                                          [--only WORD] [--largest N] [--no-memory]
 
 Longformer's (±256 and hubs), BigBird's (blocks of 64: neighbours, both ends, three at random) and
 Reformer's (four rounds of hashes, chunks of 64) attention with all projections, 12 heads of 64,
@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -200,9 +200,10 @@ def reformer(tokens: int) -> Pair:
 BLOCKS = graphs.window(1) | graphs.hubs([0, -1]) | graphs.random(RANDOM)
 GRAPHS: dict[str, graphs.Pattern] = {
     "window": graphs.window(RADIUS),
-    "Longformer's graph": graphs.window(RADIUS) | graphs.hubs([0]),
-    "BigBird's graph": graphs.expand(BLOCKS, BLOCK),
+    "Longformer graph": graphs.window(RADIUS) | graphs.hubs([0]),
+    "BigBird graph": graphs.expand(BLOCKS, BLOCK),
 }
+"""Without apostrophes, as torch.compile writes what follows ``--only`` between two of them."""
 
 
 def nodes(tokens: int) -> list[Tensor]:
@@ -225,31 +226,26 @@ def masked(tokens: int, name: str) -> Pair:
     return Pair(partial(nodes, tokens), on(graph), by_heads(run))
 
 
-@cache
-def compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    return torch.compile(create_block_mask), torch.compile(flex_attention)
-
-
 def flex(tokens: int, name: str) -> Pair:
     """FlexAttention; a block of its mask is as large as BigBird's where these are read."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
     graph = GRAPHS[name].bind(tokens)
     table = BLOCKS.bind(tokens // BLOCK).dense()
 
-    reads: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-        "window": lambda i, j: (i - j).abs() <= RADIUS,
-        "Longformer's graph": lambda i, j: ((i - j).abs() <= RADIUS) | (i == 0) | (j == 0),
-        "BigBird's graph": lambda i, j: table[i // BLOCK, j // BLOCK],
-    }
-    own = reads[name]
-    make, attend = compiled()
-    mask = make(
-        lambda _b, _h, target, source: own(target, source),
-        *(None, None, tokens, tokens),
-        device="cpu",
-        BLOCK_SIZE=BLOCK if name == "BigBird's graph" else 128,
-    )
+    def window(_member: Tensor, _head: Tensor, target: Tensor, source: Tensor) -> Tensor:
+        return (target - source).abs() <= RADIUS
+
+    def hub(_member: Tensor, _head: Tensor, target: Tensor, source: Tensor) -> Tensor:
+        return ((target - source).abs() <= RADIUS) | (target == 0) | (source == 0)
+
+    def blocks(_member: Tensor, _head: Tensor, target: Tensor, source: Tensor) -> Tensor:
+        return table[target // BLOCK, source // BLOCK]
+
+    reads = dict(zip(GRAPHS, (window, hub, blocks), strict=True))[name]
+    size = BLOCK if reads is blocks else 128
+    mask = create_block_mask(reads, None, None, tokens, tokens, device="cpu", BLOCK_SIZE=size)
+    attend = torch.compile(flex_attention)
     run = by_heads(partial(attend, block_mask=mask))
     return Pair(partial(nodes, tokens), on(graph), run, backward=False)
 
@@ -372,7 +368,7 @@ def peak(name: str, side: str, tokens: int) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def row(name: str, tokens: int, rounds: int, largest: int) -> str:
+def row(name: str, tokens: int, rounds: int, largest: int, *, with_memory: bool) -> str:
     pair = PAIRS[name](tokens)
     sides = ["ours", "theirs"] if tokens <= largest else ["ours"]
     if len(sides) > 1:
@@ -394,8 +390,8 @@ def row(name: str, tokens: int, rounds: int, largest: int) -> str:
             cell += f", {middle:.2f}x ± {(high - low) / 2:.2f}"
         cells.append(cell)
     del pair
-    memory = [peak(name, side, tokens) for side in sides]
-    cell = f"{memory[0] / 1e6:.0f} MB"
+    memory = [peak(name, side, tokens) for side in sides] if with_memory else []
+    cell = f"{memory[0] / 1e6:.0f} MB" if memory else "-"
     cells.append(cell if len(memory) < 2 else f"{cell}, {memory[1] / max(memory[0], 1):.1f}x")
     return f"{name:<46} {tokens:>6} {cells[0]:>28} {cells[1]:>28} {cells[2]:>18}"
 
@@ -407,6 +403,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="those with this in their names")
     parser.add_argument("--largest", type=int, default=16384, help="of the peers")
+    parser.add_argument("--no-memory", action="store_true", help="times alone")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -419,7 +416,9 @@ def main() -> None:
     for tokens in options.lengths:
         for name in PAIRS:
             if options.only in name:
-                print(row(name, tokens, options.rounds, options.largest), flush=True)
+                rounds, memory = options.rounds, not options.no_memory
+                line = row(name, tokens, rounds, options.largest, with_memory=memory)
+                print(line, flush=True)
 
 
 if __name__ == "__main__":
