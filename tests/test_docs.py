@@ -128,6 +128,17 @@ def trained_on_series(folder: Path) -> None:
     run_commands("docs/series.md")
 
 
+def trained_on_texts(folder: Path) -> None:
+    """The run and the file that the page on one's own data begins with."""
+    pytest.importorskip("lightning")
+    pytest.importorskip("tokenizers")
+    rows = [f"{'Loved' if i % 2 else 'Hated'} it, day {i}.\t{i % 2}" for i in range(60)]
+    (folder / "reviews.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    (folder / "new.csv").write_text("text,by\nLoved it.,ann\n")
+    small = ["--model.width", "8", "--model.depth", "1", "--trainer.epochs", "1"]
+    assert main(["train", "texts", "--data.path", "reviews.tsv", *small]) == 0
+
+
 def friends(folder: Path) -> None:
     """An edge list of someone's own."""
     pairs = sorted(
@@ -161,6 +172,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "docs/huggingface.md": checkpoints,
     "docs/large_graphs.md": friends,
     "docs/text.md": book,
+    "docs/your_data.md": trained_on_texts,
 }
 """The files that a page's reader is to have."""
 PACKAGES = {
@@ -238,11 +250,17 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
     assert metrics["test/mape"] < 5
 
 
+def check_own_data(scope: dict[str, Any], _folder: Path) -> None:
+    assert [len(answer["top"]) for answer in scope["answers"]] == [2, 2]
+    assert scope["rows"][0]["by"] == "ann"
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "docs/encodings.md": check_encodings,
     "docs/graphs.md": check_graphs,
     "docs/huggingface.md": check_hugging_face,
     "docs/training.md": check_training,
+    "docs/your_data.md": check_own_data,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
 from edgewise import load, models, recipes, runs
 from edgewise.cli import main
 from edgewise.errors import RunExistsError
+from edgewise.runs.seeds import summarise
 from edgewise.runs.train_recipe import prepare
 from edgewise.training import RunFolder
 from tests.errors import refused
@@ -120,3 +122,11 @@ def test_columns_are_named_with_commas_between_them(recipe: recipes.Recipe) -> N
     assert changed.data.log_conditions == ("P",)
     assert runs.from_record(runs.to_record(changed)).data == changed.data
     assert runs.with_values(changed, {"data.conditions": ""}).data.conditions == ()
+
+
+def test_a_seed_without_a_number_leaves_none_for_all() -> None:
+    """``statistics`` ends with an AttributeError there."""
+    summary = summarise([{"a": 1.0, "b": math.nan}, {"a": 3.0, "b": 2.0}])
+    assert summary["a"]["mean"] == 2
+    assert math.isnan(summary["b"]["mean"])
+    assert math.isnan(summary["b"]["std"])

@@ -10,7 +10,8 @@ from edgewise.recipes.recipe import Recipe
 images = Recipe(
     name="images",
     summary="Vision Transformer on images in a folder for each class: --data.path images/",
-    model=partial(models.vit, patch=4, width=128, depth=6, heads=4, feed_forward=256, dropout=0.1),
+    # Patches of 8: in a small folder those of 4 learned more slowly, at four times the cost.
+    model=partial(models.vit, patch=8, width=128, depth=6, heads=4, feed_forward=256, dropout=0.1),
     data=data.image_folder(flip=True, warp=0.1),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.history import History
 
-Loaders = Mapping[str, Iterable[Any]]
+Loaders = Mapping[str, Any]
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 

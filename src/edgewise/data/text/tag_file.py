@@ -69,7 +69,7 @@ class TagFile(TaggedWords, OwnFiles):
 
     def _read_table(self, path: Path) -> list[Labelled]:
         table = read_table(path)
-        found = []
+        found: list[str] = []
         asked = (
             ("word", self.word, WORDS, "the column of the words"),
             ("tag", self.tag, TAGS, "the column of the tags"),
