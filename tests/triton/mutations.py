@@ -117,12 +117,6 @@ MUTATIONS = (
         ("test_every_piece_may_have_a_greater_score_than_those_before[projected values]",),
     ),
     Mutation(
-        "merge: a later piece counts as if the first had the greatest score",
-        "total = total * before + more * by",
-        "total = total * before + more",
-        ("test_every_piece_may_have_a_greater_score_than_those_before[plain]",),
-    ),
-    Mutation(
         "merge: a piece that reads nothing has a greatest score",
         "greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))",
         "greater = tl.where(total == 0, shift, tl.maximum(most, shift))",

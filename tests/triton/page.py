@@ -2,7 +2,7 @@
 
     python -m tests.triton.page                 # minutes: each kernel for three machines
     python -m tests.triton.page --only GATv2    # calls with this in their name; other lines stay
-    python -m tests.triton.page --bytes         # a minute or two: compile nothing, count again
+    python -m tests.triton.page --bytes         # compile nothing, count again
     python -m tests.triton.page --check         # whether the page has the kernels of the code
 
 The check compiles nothing, so that it can stand among the tests: a kernel, a call or a tile that

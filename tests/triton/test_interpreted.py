@@ -211,7 +211,7 @@ def test_a_piece_that_may_read_nothing() -> None:
 def test_every_piece_may_have_a_greater_score_than_those_before(call: str) -> None:
     """What they summed then shrinks: of values, and of features of edges."""
     case = changed(call, bias="head").over(MIXED, lse=True)
-    case.leaves["bias"].tensor += torch.arange(MIXED.num_edges)[:, None] / 4
+    case.leaves["bias"].tensor.add_(torch.arange(MIXED.num_edges)[:, None] / 4)
     hold(case)
 
 

@@ -30,7 +30,7 @@ from edgewise.engines.triton_rows import launch, layout
 from edgewise.graphs import Graph
 from tests.triton.compiled import VARIANTS
 
-NODES, DEGREE = 48, 16
+NODES, SMALL, DEGREE = 48, 16, 16
 FEW, PIECE = 4, 16
 """Edges of a row that shares its program with others; and of a piece, where pieces are merged: all
 that a merge moves are their sums, so that it is counted on short ones, for as many as they have."""
@@ -186,8 +186,8 @@ def of_variants(only: str) -> dict[str, dict[str, float]]:
         known: dict[Kernel, float] = {}
         for over, piece in (
             (hubs(), PIECE),
-            (regular(FEW, DEGREE), layout.PIECE),
-            (regular(DEGREE, DEGREE), layout.PIECE),  # the last word counts
+            (regular(FEW, SMALL), layout.PIECE),
+            (regular(DEGREE, SMALL), layout.PIECE),  # the last word counts
         ):
             with counted() as traffic, patch.object(layout, "PIECE", piece):
                 run(over)
