@@ -99,8 +99,8 @@ BESIDE = {
     },
     "gps-match": {
         "gps-match-5": (
-            "the same on trees of depth 5 (3.1 % by chance), three times the steps at half the rate,"
-            " one seed: not solved",
+            "the same on trees of depth 5 (3.1 % by chance), three times the steps at half the"
+            " rate, one seed: not solved",
             "edgewise train gps-match --data.depth 5 --trainer.epochs 12 --optimizer.lr 0.005"
             " --out gps-match-5",
         ),
