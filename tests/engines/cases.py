@@ -352,6 +352,7 @@ CALLS: dict[str, Call] = {
     "thirteen heads of width 7": Call(heads=13, width=7, value_width=7),
     "wide and odd": Call(heads=2, width=44, value_width=39),
     "values of no width": Call(value_width=0),
+    "additive keys of no width": Call("leaky_relu", width=0, scale=1.0),
     "scaled": Call(scale=0.7),
     "negative scale": Call(scale=-0.4),
     "own": Call("own"),

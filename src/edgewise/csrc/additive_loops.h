@@ -117,6 +117,9 @@ void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A
   constexpr int N = kWidth;
   const int hp = f.hp, all = f.heads * f.width;
   const int step = f.width == 1 ? all : f.width;  // elements of one vector of heads, or of one head
+  if (f.width == 0)                               // sums of nothing
+    for (int e = 0; e < edges.n; ++e)
+      for (int h = 0; h < f.heads; ++h) scores[i64(e) * hp + h] = 0;
   for (int begin = 0, h = 0; begin < all; begin += step, ++h)
     for (int at = begin; at < begin + step; at += N) {
       const int n = begin + step - at < N ? begin + step - at : N;

@@ -32,14 +32,14 @@ transformer_multi30k = Recipe(
 
 SHORT = Protocol(
     ("test/bleu",),
-    "22.6 (`multi30k-3-epochs`: the Transformer, as long)",
+    "22.6 (the Transformer after as many epochs); 31.1 after 6, in more time",
     "test 2016, beam 5, sacrebleu; epoch by validation loss",
 )
 
 light_conv_multi30k = replace(
     transformer_multi30k,
     name="light-conv-multi30k",
-    summary="Lightweight convolutions translate, in the time of the Transformer's first 3 epochs",
+    summary="Lightweight convolutions translate captions, 3 epochs; BLEU beside the Transformer's",
     model=partial(models.light_conv, kernels=(3, 7, 15), **SIZES),
     trainer=replace(transformer_multi30k.trainer, epochs=3),
     protocol=SHORT,
@@ -48,6 +48,6 @@ light_conv_multi30k = replace(
 dynamic_conv_multi30k = replace(
     light_conv_multi30k,
     name="dynamic-conv-multi30k",
-    summary="Dynamic convolutions translate, in the time of the Transformer's first 3 epochs",
+    summary="Dynamic convolutions translate captions, 3 epochs; BLEU beside the Transformer's",
     model=partial(models.dynamic_conv, kernels=(3, 7, 15), **SIZES),
 )
