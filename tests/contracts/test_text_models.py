@@ -176,6 +176,15 @@ def test_padded_texts_are_segments_and_no_edge_is_masked(
     assert listed[-1] is not None
 
 
+@pytest.mark.parametrize("name", BY_PATTERN)
+def test_a_padded_text_without_a_batch_and_positions_for_all_texts(name: str) -> None:
+    model = small(name)
+    ids, mask = padded()
+    whole = model(ids, mask)
+    close(model(ids, mask, positions=torch.arange(LONGEST)), whole)
+    close(model(ids[2], mask[2]), whole[2])
+
+
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_a_hole_in_a_text_is_read_by_nobody(name: str) -> None:
     model = small(name)

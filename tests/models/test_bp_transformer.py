@@ -181,6 +181,8 @@ def test_what_it_cannot_do_is_refused() -> None:
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
     one_way, cache = small(one_way=True, length=16), Cache()
+    with refused("cache", expected="from the first token", got="Cache", remedy="cached=False"):
+        one_way(text, (torch.arange(16) > 1).expand_as(text), cache=Cache())
     one_way(text, cache=cache)
     with refused("x", expected="at most 16 nodes", got="17", remedy="larger length"):
         one_way(text[:, :1], cache=cache)

@@ -102,6 +102,29 @@ def test_hubs_may_differ_from_text_to_text() -> None:
     assert not torch.allclose(together, model(text))
 
 
+def test_a_hub_of_padding_is_none() -> None:
+    """As where the first place of every row is marked, and one row is padding alone."""
+    model, text = small(radius=1), ids()
+    marks, mask = torch.zeros_like(text), torch.ones_like(text)
+    marks[:, 0] = 1
+    mask[1] = mask[2, 5:] = 0
+    marks[2, 7] = 1
+    out = model(text, mask, global_attention_mask=marks)
+    torch.testing.assert_close(out[0], model(text[:1], global_attention_mask=marks[:1])[0])
+    own = model(text[2:, :5], global_attention_mask=marks[2:, :5])
+    torch.testing.assert_close(out[2, :5], own[0])
+    assert not out[1].any()
+
+
+def test_one_text_without_a_batch_has_its_hubs() -> None:
+    model, text = small(radius=1), ids()[0]
+    for places in ([0, 5], range(9), []):
+        marks = torch.zeros_like(text)
+        marks[list(places)] = 1
+        batch = model(text[None], global_attention_mask=marks[None])[0]
+        torch.testing.assert_close(model(text, global_attention_mask=marks), batch)
+
+
 def test_another_graph_takes_the_windows_place_and_leaves_the_hubs() -> None:
     model, text = small(radius=(1, 1)), ids()
     torch.testing.assert_close(model(text, graph=graphs.window(1)), model(text))

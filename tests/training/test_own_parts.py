@@ -230,6 +230,12 @@ def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
         each = {"batch": [3]} if whole else {}
         right = [model.eval()(one.x, from_pyg(one), **each).argmax(1) == one.y for one in graphs]
     assert metrics["test/accuracy"] == pytest.approx(float(torch.cat(right).float().mean()))
+    listed = {name: list(loader) for name, loader in given.items()}
+    torch.manual_seed(0)
+    again = go(tmp_path / "listed", listed, model=deepcopy(model))
+    assert again["test/accuracy"] >= 0
+    with refused("loaders['val']", expected="a list", got="a list of graphs", remedy="of PyG"):
+        go(tmp_path / "singles", {**listed, "val": graphs})
     bare = Data(edge_index=edge_index, num_nodes=3, y=torch.tensor([0]))
     given["train"] = GraphLoader([bare], batch_size=1)
     with refused("loaders", expected="x and a target y", got="without x", remedy="torch.ones"):

@@ -159,7 +159,7 @@ class SequenceLayout:
         between its nodes, is cached, or has a graph of its own that counts padding, too.
 
         Args:
-            x: features ``[B, T, width]``.
+            x: features ``[B, T, width]``, or ``[T, width]`` of one text.
             pattern: who reads whom in a text.
 
         Returns:
@@ -173,11 +173,11 @@ class SequenceLayout:
         assert rows is not None
         positions = self.positions
         if positions is None:
-            positions = torch.arange(self.count, device=x.device).expand(self.shape)
-        flat, positions = x.flatten(0, 1)[rows], positions.flatten()[rows]
+            positions = torch.arange(self.count, device=x.device)
+        flat, positions = x.flatten(0, -2)[rows], positions.expand(self.shape).flatten()[rows]
 
         def back(states: Tensor) -> Tensor:
-            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+            return torch.zeros_like(x).flatten(0, -2).index_copy(0, rows, states).view_as(x)
 
         return flat, SequenceLayout(flat[:, 0], sizes=sizes, positions=positions), back
 

@@ -212,9 +212,12 @@ class SpanReader(nn.Module):
         """
         refuse_graph("bp_transformer", graph)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        if not self.one_way or layout.has_padding:
-            refuse_cache("bp_transformer", layout, memory)
         refuse_memory("bp_transformer", memory)
+        if not self.one_way:
+            refuse_cache("bp_transformer", layout, memory)
+        elif layout.has_padding:
+            why = "counts spans from the first token, which padding would move"
+            refuse_cache("bp_transformer", layout, memory, why=why)
         if layout.cache is not None:
             return self._continue(x, layout)
         if layout.sizes is None and not layout.has_padding:

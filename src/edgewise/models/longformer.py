@@ -229,7 +229,9 @@ class LongformerReader(nn.Module):
                 remedy="give 1 for every hub and 0 for the others",
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
-        mask = None if mask is None else mask.cpu()  # where the hubs' graphs are made
+        if mask is not None:
+            mask = mask.cpu()  # where the hubs' graphs are made
+            mask = mask[None] if mask.dim() == 1 and layout.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
         if layout.sizes is None and shared and not layout.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
@@ -283,7 +285,8 @@ def _of_texts(mask: Tensor, layout: SequenceLayout) -> Sequence[Tensor]:
         return parts
     if not layout.has_padding:
         return mask.unbind()
-    return [row[e.first : e.end] for row, e in zip(mask, layout.extents, strict=True)]
+    rows = zip(mask, layout.extents, strict=True)
+    return [row[e.first : e.first + e.size] for row, e in rows]
 
 
 def _places(mask: Tensor) -> list[int]:

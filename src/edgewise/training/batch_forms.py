@@ -58,7 +58,7 @@ def as_loader(split: str, value: Any) -> Any:
 
     """
     if isinstance(value, (list, tuple)):
-        if value and hasattr(value[0], "edge_index"):
+        if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
             raise _no_loader(split, "a list of graphs", "DataLoader(graphs, batch_size=32) of PyG")
         value = Listed(value)
     if isinstance(value, (Tensor, str, Mapping)):
