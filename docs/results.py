@@ -106,27 +106,27 @@ BESIDE = {
         ),
     },
     **{
-        name: {
-            f"convolutions-{name}": (
+        f"vit-{name}": {
+            f"convolutions-vit-{name}": (
                 f"six convolutions ({weights} weights), all else the same",
-                f"python examples/convolutions_beside.py {name} convolutions-{name}",
-            )
+                f"python examples/convolutions_beside.py vit-{name} convolutions-vit-{name}",
+            ),
+            **{
+                f"mae-{name}-{start}": (
+                    f"{labels} labels alone, {how}; seeds 0 to 2",
+                    f"python examples/mae_few_labels.py {name} --epochs {epochs}"
+                    f" --tuning-epochs 40 --json mae-{name}",
+                )
+                for start, how in (
+                    ("scratch", "from scratch"),
+                    ("pretrained", "from a masked autoencoder of all images, tuned alike"),
+                )
+            },
         }
-        for name, weights in (("vit-cifar10", "288,746"), ("vit-mnist", "288,170"))
-    },
-    **{
-        f"swin-{name}": {
-            f"mae-{name}-{start}": (
-                f"{labels} labels alone, ViT's sizes, {how}; seeds 0 to 2",
-                f"python examples/mae_few_labels.py {name} --epochs {epochs} --tuning-epochs 40"
-                f" --json mae-{name}",
-            )
-            for start, how in (
-                ("scratch", "from scratch"),
-                ("pretrained", "from a masked autoencoder of all images, tuned alike"),
-            )
-        }
-        for name, labels, epochs in (("cifar10", 100, 10), ("mnist", 600, 2))
+        for name, weights, labels, epochs in (
+            ("cifar10", "288,746", 100, 10),
+            ("mnist", "288,170", 600, 2),
+        )
     },
     "gin-zinc": {
         "zinc-trees": (
