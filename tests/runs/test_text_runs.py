@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from edgewise.layers import Tokens
 from edgewise.recipes import Recipe, find
 from edgewise.runs import evaluate_run, from_record, to_record, train, with_values
 from edgewise.runs.seeds import train_seeds
+from edgewise.runs.train_recipe import prepare
 from edgewise.training import Interrupted, RunFolder
 from tests.errors import refused
 
@@ -262,6 +264,23 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
     with refused("--from", expected="for text", got="mine: gcn", remedy="of that kind"):
         train(labels(files, **{"from": str(tmp_path)}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_ones_own_starts_from_a_run_by_its_weights(
+    pretrained: Path, files: dict[str, str]
+) -> None:
+    @wraps(models.gpt)
+    def mine(*sizes: Any, **options: Any) -> torch.nn.Module:
+        return models.gpt(*sizes, **options)
+
+    mine.__name__ = "mine"
+    recipe = labels(files, **{"from": str(pretrained)})
+    own = replace(recipe, model=partial(mine, **recipe.model.keywords))
+    model, _splits = prepare(own)
+    before = load_file(RunFolder(pretrained).weights)
+    shared = [name for name in model.state_dict() if name in before]
+    assert shared
+    assert all(torch.equal(model.state_dict()[name], before[name]) for name in shared)
 
 
 def test_another_vocabulary_is_refused(
