@@ -64,9 +64,9 @@ def test_a_share_to_validate_on_must_leave_some_to_train_on(val: float) -> None:
 
 
 def test_an_empty_fold_is_refused() -> None:
-    with refused("data.folds", expected="the 2 groups", got="3 parts", remedy="fewer folds"):
+    with refused("data.folds", expected="at least 3 groups", got="2", remedy="fewer folds"):
         deal("group", ["a", "a", "a", "b"], 3, 0)
-    with refused("data.folds", expected="the 2 rows", got="3 parts", remedy="fewer folds"):
+    with refused("data.folds", expected="at least 3 rows", got="2", remedy="fewer folds"):
         deal("random", ["a", "b"], 3, 0)
 
 

@@ -22,8 +22,11 @@ RECURRENT = ("rnn", "lstm", "gru")
 """PyTorch's packing sorts lengths on the host, which this device does not know."""
 OF_ROWS = ("linformer", "performer")
 """They get texts side by side, for which lengths go to the device."""
-OF_LENGTHS = ("longformer", "bigbird", "reformer", "bp_transformer")
-"""They make a graph of each text's length, and so wait for what is made (docs/gpu.md)."""
+OF_LENGTHS = (
+    *("longformer", "bigbird", "reformer", "bp_transformer", "adaptive_span", "universal"),
+    *("bert", "roberta", "gpt", "llama", "transformer", "t5"),
+)
+"""They make a graph of the texts' lengths, and so wait for what is made (docs/gpu.md)."""
 TEXT = [name for name in models.TEXT_MODELS if name not in RECURRENT]
 EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 
