@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +139,7 @@ def bigbird(tokens: int, *, drawn: bool) -> Pair:
     if not drawn:
         pattern = replace(pattern, heads=1, seed=None)
     nodes = pattern.heads * tokens
-    counts = pattern.counts(tokens)
-    first, *others = (replace(pattern, copy=count).bind(nodes) for count in counts)
-    more = [count - before for before, count in pairwise(counts)]
-    again = list(zip(others, more, strict=True))
+    (first, _), *again = [(one.bind(nodes), times) for one, times in pattern.copies([tokens])]
     real = torch.ones(1, tokens)
     blocked, band, rows, columns = BigBirdModel.create_masks_for_block_sparse_attn(real, BLOCK)
 

@@ -144,12 +144,11 @@ class Case:
         if self.dropout:
             made["dropout"] = self.dropout
         if self.alpha:
+            query = leaves["query"]
             one = (
                 self.alpha[0]
                 if len(self.alpha) == 1
-                else torch.tensor(self.alpha, dtype=accumulator(leaves["query"])).to(
-                    leaves["query"].device
-                )
+                else torch.tensor(self.alpha, dtype=accumulator(query), device=query.device)
             )
             names = {1.5: "entmax", 2.0: "sparsemax"}
             made["normaliser"] = names.get(one) if one in names else ew.Entmax(one)

@@ -19,22 +19,22 @@ from edgewise.runs import train, with_values
 FAST = {"trainer.epochs": 1, "trainer.accelerator": "cpu", "trainer.save_every": 0}
 
 
+def trained(recipe: str, drawn: data.Data, small: dict[str, int], folder: Path) -> Path:
+    train(with_values(replace(find(recipe), data=drawn), FAST | small), folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dictionary") / "run"
     drawn = data.dictionary_lookup(size=4, count=600, tested=20, batch_size=50)
-    recipe = replace(find("gatv2-dictionary"), data=drawn)
-    train(with_values(recipe, FAST | {"model.hidden": 16}), folder)
-    return folder
+    folder = tmp_path_factory.mktemp("dictionary") / "run"
+    return trained("gatv2-dictionary", drawn, {"model.hidden": 16}, folder)
 
 
 @pytest.fixture(scope="module")
 def leaves(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("leaves") / "run"
     drawn = data.neighbors_match(depth=2, count=600, tested=20, batch_size=50)
-    recipe = replace(find("gps-match"), data=drawn)
-    train(with_values(recipe, FAST | {"model.width": 16}), folder)
-    return folder
+    return trained("gps-match", drawn, {"model.width": 16}, tmp_path_factory.mktemp("l") / "run")
 
 
 def test_every_key_of_a_dictionary_is_answered_as_by_the_model(dictionary: Path) -> None:

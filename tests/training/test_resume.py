@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,14 +236,10 @@ def every_feature() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    # As the runs that are compared with it: what is of a module is made before that fixture's turn.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("every-feature")
     train(every_feature(), folder / "whole")
-    yield folder / "whole"
-    torch.set_num_threads(threads)
+    return folder / "whole"
 
 
 @pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])

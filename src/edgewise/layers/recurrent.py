@@ -12,7 +12,7 @@ from edgewise.arguments import check_divides
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceLayout
+from edgewise.layers.sequences import Memory, SequenceLayout, with_padding
 
 
 class RecurrentReader(nn.Module):
@@ -82,10 +82,10 @@ class RecurrentReader(nn.Module):
         rows, sizes = layout.kept()
         nodes = x.reshape(-1, x.shape[-1])
         read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, layout.cache)
-        states = read
-        if rows is not None:
-            states = read.new_zeros(len(nodes), read.shape[-1]).index_copy(0, rows, read)
-        states = states.view(*x.shape[:-1], read.shape[-1])
+        if rows is None:
+            states = read.view(*x.shape[:-1], read.shape[-1])
+        else:
+            states = with_padding(read, rows, x)
         layout.advance()
         out: Tensor = self.dropout(states)
         return out

@@ -175,11 +175,8 @@ class SequenceLayout:
         if positions is None:
             positions = torch.arange(self.count, device=x.device)
         flat, positions = x.flatten(0, -2)[rows], positions.expand(self.shape).flatten()[rows]
-
-        def back(states: Tensor) -> Tensor:
-            return torch.zeros_like(x).flatten(0, -2).index_copy(0, rows, states).view_as(x)
-
-        return flat, SequenceLayout(flat[:, 0], sizes=sizes, positions=positions), back
+        own = SequenceLayout(flat[:, 0], sizes=sizes, positions=positions)
+        return flat, own, lambda states: with_padding(states, rows, x)
 
     def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Each text in a row of its own from its first node on, for what is no graph of nodes.
@@ -204,9 +201,8 @@ class SequenceLayout:
         padded = x.new_zeros(len(sizes), longest, x.shape[-1]).index_put(place, packed)
 
         def back(states: Tensor) -> Tensor:
-            if rows is None:
-                return states[place]
-            return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states[place]).view_as(x)
+            nodes = states[place]
+            return nodes if rows is None else with_padding(nodes, rows, x)
 
         return padded, real, back
 
@@ -274,6 +270,20 @@ class Memory:
 
 def _first(states: Tensor) -> Tensor:
     return states[0]
+
+
+def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
+    """States of the nodes that are no padding, at their places in a padded batch, and 0 elsewhere.
+
+    Args:
+        states: ``[N, width]``.
+        rows: ``[N]``, which nodes of the flattened batch they are, as :meth:`SequenceLayout.packed`
+            says.
+        like: ``[..., T, any width]``, features of that batch.
+    """
+    shape = *like.shape[:-1], states.shape[-1]
+    empty = states.new_zeros(like.shape[:-1].numel(), states.shape[-1])
+    return empty.index_copy(0, rows, states).view(shape)
 
 
 def places(marked: Tensor, count: int) -> Tensor:

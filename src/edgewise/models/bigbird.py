@@ -12,7 +12,7 @@ Paper: Zaheer et al., Big Bird: transformers for longer sequences, 2020
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -48,7 +48,7 @@ from edgewise.layers import (
     activation,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
 
 Draws = Literal["always", "training"]
 
@@ -176,7 +176,7 @@ class BlockSparse(Pattern):
         seed: of the layer; ``None`` reads the first block in place of every random one.
         length: of the longest text.
         copy: a block that is drawn twice, or read already, is read twice: this is the graph of
-            what is read so many times or more, of which :meth:`counts` says the numbers.
+            what is read so many times or more, of which :meth:`copies` gives all.
     """
 
     size: int
@@ -190,13 +190,24 @@ class BlockSparse(Pattern):
         """Whether a text of so many tokens is read whole."""
         return tokens <= (5 + 2 * self.number) * self.size
 
-    def counts(self, tokens: int) -> list[int]:
-        """How many times a block may read another, in a text of so many tokens: 1, and others."""
+    def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
+        """What is read of texts of so many tokens: patterns, and how many times more each counts.
+
+        The first is of all that is read, once.
+        """
+        counts = sorted({1}.union(*(self._counts(tokens) for tokens in lengths)))
+        more = (count - before for before, count in pairwise([0, *counts]))
+        return [
+            (replace(self, copy=count), times) for count, times in zip(counts, more, strict=True)
+        ]
+
+    def _counts(self, tokens: int) -> list[int]:
+        """How many times blocks read others, in a text of so many tokens."""
         if self.is_whole(tokens):
             return [1]
         pairs = self._pairs(-(-tokens // self.size))
         found: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
-        return sorted({1, *found})
+        return found
 
     def members(self, tokens: int, real: int) -> list[Graph]:
         """The graph of each head, of the first ``real`` of so many tokens; the rest is padding."""
@@ -337,7 +348,7 @@ class BigBirdReader(nn.Module):
             return self._run(x, [(size, size) for size in sizes])
         _check_padding_is_last(layout)
         states = self._run(x.flatten(0, 1)[rows], [(layout.count, size) for size in sizes])
-        return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+        return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
         """Of a packed batch ``texts`` are the length of each, with padding and without."""
@@ -348,15 +359,12 @@ class BigBirdReader(nn.Module):
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
             if all(graph.is_whole(tokens) for tokens in lengths):
                 graph = replace(graph, heads=1)  # noqa: PLW2901
-            counts = sorted({1}.union(*(graph.counts(tokens) for tokens in lengths)))
-            patterns = [replace(graph, copy=count) for count in counts]
-            more = [count - before for before, count in pairwise(counts)]
-            nodes = graph.heads * count
+            copies, nodes = graph.copies(lengths), graph.heads * count
             if texts is None:
-                reads = [bound(one, nodes, nodes, x.device) for one in patterns]
+                reads = [(bound(one, nodes, nodes, x.device), times) for one, times in copies]
             else:
-                reads = [_of_texts(one, texts).to(x.device) for one in patterns]
-            x = layer(x, reads[0], again=list(zip(reads[1:], more, strict=True)))
+                reads = [(_of_texts(one, texts).to(x.device), times) for one, times in copies]
+            x = layer(x, reads[0][0], again=reads[1:])
         return x
 
 

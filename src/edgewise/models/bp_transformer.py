@@ -34,6 +34,7 @@ from edgewise.layers.sequences import (
     refuse_cache,
     refuse_graph,
     refuse_memory,
+    with_padding,
 )
 
 MOST_LEVELS = 40
@@ -226,7 +227,7 @@ class SpanReader(nn.Module):
         if rows is None:
             return self._run(x, sizes)
         states = self._run(x.flatten(0, 1)[rows], sizes)
-        return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+        return with_padding(states, rows, x)
 
     def _continue(self, x: Tensor, layout: SequenceLayout) -> Tensor:
         """States of tokens after those of the cache, which keeps every node that is whole."""

@@ -37,7 +37,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_joint
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache
+from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
 
 
 @checked(padding=0, types=0, depth=0, radius=0)
@@ -247,7 +247,7 @@ class LongformerReader(nn.Module):
         states = self._run(packed, patterns, hubs_of_texts, sizes)
         if rows is None:
             return states.view_as(x)
-        return torch.zeros_like(x).flatten(0, 1).index_copy(0, rows, states).view_as(x)
+        return with_padding(states, rows, x)
 
     def _run(
         self,

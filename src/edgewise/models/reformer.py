@@ -32,7 +32,13 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+from edgewise.layers.sequences import (
+    Memory,
+    SequenceLayout,
+    refuse_cache,
+    refuse_graph,
+    with_padding,
+)
 from edgewise.ragged import runs_and_positions, starts
 from edgewise.scores import Dot
 
@@ -558,9 +564,7 @@ class ReformerReader(nn.Module):
         if rows is None:
             return self._run(x, Texts([self._whole(size) for size in sizes], sizes, packed=True))
         texts = Texts([self._whole(layout.count)] * len(sizes), sizes, packed=True)
-        states = self._run(x.flatten(0, 1)[rows], texts)
-        empty = states.new_zeros(*x.shape[:-1], states.shape[-1])
-        return empty.flatten(0, 1).index_copy(0, rows, states).view_as(empty)
+        return with_padding(self._run(x.flatten(0, 1)[rows], texts), rows, x)
 
     def _whole(self, count: int) -> int:
         return count if count <= self.least else -(-count // self.common) * self.common

@@ -270,11 +270,12 @@ class SegmentReader(nn.Module):
         refuse_memory(self.name, memory)
         layout = SequenceLayout(x[..., 0]) if layout is None else layout
         pattern = self.stack.graph if graph is None else check_graph(graph)
+        mask = layout.padding_mask
         if layout.cache is None:
-            own, mask = layout.bind(pattern), layout.padding_mask
+            own = layout.bind(pattern)
         else:  # which remembers less than has been read
             sources = self.memory.held(layout.past) + layout.count
-            own, mask = bound(pattern, layout.count, sources, layout.device), layout.padding_mask
+            own = bound(pattern, layout.count, sources, layout.device)
             if mask is not None:
                 mask = self.memory.mask(mask, layout.past, layout.count)
         states: Tensor = self.stack(

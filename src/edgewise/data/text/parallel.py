@@ -75,15 +75,14 @@ class TextPairs(TextData):
     def load(self) -> TextSplits:
         texts, column = self.parts()
         tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
-        splits, longest = {}, {}
-        for split, lines in texts.items():
-            pairs = Pairs.of(tokenizer, lines)
-            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
-            longest[split] = int(pairs.source.sizes.max())
-            splits[split] = TokenSplit(len(lines[0]), pairs.take, lengths=lengths)
+        pairs = {split: Pairs.of(tokenizer, lines) for split, lines in texts.items()}
+        splits = {}
+        for split, own in pairs.items():
+            lengths = torch.stack([own.source.sizes, own.target.sizes - 1], 1)
+            splits[split] = TokenSplit(len(texts[split][0]), own.take, lengths=lengths)
         data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
         train, val, test = (splits[name] for name in ("train", "val", "test"))
-        fitted = {"text": column, "longest": longest["train"]}
+        fitted = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
         return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
 
 
