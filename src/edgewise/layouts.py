@@ -80,13 +80,15 @@ class GraphFacts(TypedDict):
 
 
 def _edge_layout(graph: Graph) -> EdgeLayout:
-    return EdgeLayout(graph.source, graph.target, graph.num_targets, graph.num_sources)
+    source, target = graph.edge_index
+    return EdgeLayout(source, target, graph.num_targets, graph.num_sources)
 
 
 def _rows_layout(graph: Graph) -> RowsLayout:
     on_cpu = graph.device.type == "cpu" and not triton_rows.INTERPRETED
     kind = RowsLayout if on_cpu or not triton_rows.serves(graph.device) else TritonLayout
-    return kind(graph.source, graph.target, graph.num_targets, graph.num_sources)
+    source, target = graph.edge_index
+    return kind(source, target, graph.num_targets, graph.num_sources)
 
 
 def _grid(graph: Graph) -> tuple[int, bool]:
