@@ -10,8 +10,7 @@ heads, each for four of the queries, beside ``enable_gqa``. ``--lists`` shows wh
 cost beside a plain window: time, operations a second, and time a pair, at several lengths. Outputs
 and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians
 of each round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a
-machine
-that does nothing else.
+machine that does nothing else.
 """
 
 from __future__ import annotations
