@@ -32,6 +32,18 @@ def test_rates_fall_from_the_head_to_the_embedding():
     assert len(training.OptimizerSettings(lr=1.0).build(model).param_groups) == 1
 
 
+@pytest.mark.parametrize(
+    "model",
+    ["adaptive_span", "bigbird", "linformer", "longformer", "lstm", "performer", "reformer"],
+)
+def test_layers_of_every_reader_have_rates_of_their_own(model):
+    trunk = getattr(models, model)(20, width=8, depth=2)
+    built = training.OptimizerSettings(lr=1.0, layer_decay=0.5).build(
+        TextClassifier(trunk, ClassificationHead(8, 2, dropout=0.0))
+    )
+    assert {group["lr"] for group in built.param_groups} == {1.0, 0.5, 0.25, 0.125}
+
+
 def test_rates_that_cannot_be():
     for factor in (0.0, 1.5, float("nan")):
         with refused("optimizer.layer_decay", expected="up to 1", got=repr(factor), remedy="0.9"):
@@ -62,7 +74,15 @@ def test_the_trunk_stays_until_the_head_has_been_trained(tmp_path):
         changed = {name for name in before if not torch.equal(before[name], after[name])}
         assert "head.output.weight" in changed
         assert any(name.startswith("trunk.") for name in changed) is not still
-    assert all(p.requires_grad for p in classifier().parameters())
+
+
+def test_what_was_frozen_before_training_stays_frozen(tmp_path):
+    for epochs in (1, 3):
+        model = classifier()
+        model.trunk.embedding.requires_grad_(False)
+        fitted(tmp_path / str(epochs), model, epochs, head_first=2)
+        frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
+        assert frozen == {n for n, _ in model.named_parameters() if n.startswith("trunk.emb")}
 
 
 def test_a_model_without_a_head_is_refused(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lightning.pytorch as lightning
+from torch import nn
 
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.settings import TrainerSettings
@@ -13,6 +14,8 @@ from edgewise.training.trunk import trunk_names
 class HeadFirst(lightning.Callback):
     """Keeps the trunk of a model as it is in the first epochs.
 
+    What has no gradient before training gets none later.
+
     Args:
         epochs: how many.
 
@@ -20,20 +23,27 @@ class HeadFirst(lightning.Callback):
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
+        self._trained: list[nn.Parameter] = []
+
+    def on_fit_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
+    ) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        parameters = dict(pl_module.model.named_parameters())
+        trunk = trunk_names(parameters)
+        self._trained = [parameters[name] for name in trunk if parameters[name].requires_grad]
 
     def on_train_epoch_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        assert isinstance(pl_module, TrainingModule)
         still = trainer.current_epoch < self.epochs
-        parameters = dict(pl_module.model.named_parameters())
-        for name in trunk_names(parameters):
-            parameters[name].requires_grad_(not still)
+        for parameter in self._trained:
+            parameter.requires_grad_(not still)
             if still:
-                parameters[name].grad = None
+                parameter.grad = None
 
     def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        for parameter in pl_module.parameters():
+        for parameter in self._trained:
             parameter.requires_grad_(True)
 
 

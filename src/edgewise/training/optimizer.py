@@ -18,7 +18,9 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
 }
 
-LAYER = re.compile(r"trunk\.(?:embedding|reader\.stack\.layers\.(\d+))\.")
+EMBEDDING = re.compile(r"trunk\.embedding\.")
+LAYER = re.compile(r"trunk\.reader\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
+"""Those of a recurrent network are numbered at the end of a name."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +117,14 @@ class OptimizerSettings:
         if self.layer_decay == 1:
             return dict.fromkeys(names, self.lr)
         heights = {name: _height(name) for name in names}
-        layers = [height for height in heights.values() if height is not None]
-        if not layers:
+        top = 1 + max((height for height in heights.values() if height is not None), default=0)
+        if top == 1:
             raise ArgumentError(
                 "optimizer.layer_decay",
                 expected="a text model, whose layers have learning rates of their own",
-                got=f"{self.layer_decay}, for a model without trunk.reader.stack.layers",
+                got=f"{self.layer_decay}, for a model without layers of a trunk",
                 remedy="choose 1",
             )
-        top = max(layers) + 1
         return {
             name: self.lr * self.layer_decay ** (top - (top if height is None else height))
             for name, height in heights.items()
@@ -133,4 +134,4 @@ class OptimizerSettings:
 def _height(name: str) -> int | None:
     """How far up in a text model a parameter is: 0 in the embedding; ``None`` in the head."""
     found = LAYER.match(name)
-    return None if found is None else 1 + int(found[1] or -1)
+    return 1 + int(found[1]) if found else 0 if EMBEDDING.match(name) else None
