@@ -75,8 +75,8 @@ def attend(
             ``OffsetBias``; -inf drops an edge (in most engines its weight 0 times a value that is
             NaN or inf is still NaN).
         gain: multiplies the score, likewise.
-        edge_key: added to the key on the edge, ``[E, H, D]`` or ``Projected``.
-        edge_value: added to the value on the edge, ``[E, H, Dv]`` or ``Projected``.
+        edge_key: added to the key on the edge, ``[..., E, H, D]`` or ``Projected``.
+        edge_value: added to the value on the edge, ``[..., E, H, Dv]`` or ``Projected``.
         dropout: probability with which a normalised weight is set to zero; the others grow.
         normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5), or ``Entmax(alpha)``,
             with an α for each head if it is a tensor.

@@ -146,7 +146,7 @@ def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | 
 
 
 GROUP = 8
-"""Targets whose scores are computed together."""
+"""Targets whose scores are computed together, as costs have it: no kernel takes more."""
 
 BROUGHT = 16
 """Pairs that a source costs on its way to a block that reads it, beyond the first."""

@@ -17,7 +17,7 @@ from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers.attention import unbind_joint
+from edgewise.layers.attention import unbind_qkv
 from edgewise.layouts import BROUGHT, GROUP, graph_facts, layout_of
 from tests.engines.cases import GRAPHS
 
@@ -43,7 +43,7 @@ def test_three_in_one_tensor_have_one_gradient(
     joint = torch.randn(*batch, 70, 3, 2, 16, requires_grad=True)
     apart = ew.attend(*joint.unbind(-3), graphs.causal(), engine="tiles")
     (expected,) = torch.autograd.grad(apart.square().sum(), joint)
-    together = ew.attend(*unbind_joint(joint), graphs.causal(), engine="tiles")
+    together = ew.attend(*unbind_qkv(joint.flatten(-3), 2), graphs.causal(), engine="tiles")
     monkeypatch.setattr(torch, "stack", None)
     (got,) = torch.autograd.grad(together.square().sum(), joint)
     assert together.equal(apart)
@@ -58,7 +58,7 @@ def test_three_in_one_tensor_that_others_read_too() -> None:
         return out.square().sum() + (key * query).sum()
 
     (expected,) = torch.autograd.grad(loss(*joint.unbind(1)), joint)
-    (got,) = torch.autograd.grad(loss(*unbind_joint(joint)), joint)
+    (got,) = torch.autograd.grad(loss(*unbind_qkv(joint.flatten(-3), 2)), joint)
     torch.testing.assert_close(got, expected)
 
 

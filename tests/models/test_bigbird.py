@@ -95,7 +95,7 @@ def test_heads_with_one_graph_after_the_other_read_each_its_own() -> None:
     x = torch.randn(3, tokens, 8, dtype=torch.double)
     pattern = BlockSparse(2, 1, 2, 0, 64)
     out = layer(x, pattern.bind(2 * tokens))
-    query, key, value, _ = layer._compared(x, None, None, None)
+    query, key, value, _ = layer._project(x, None, None, None)
     heads = []
     for head, graph in enumerate(pattern.members(tokens, tokens)):
         own = (n[..., head : head + 1, :] for n in (query, key, value))

@@ -1,8 +1,8 @@
 // Attention over the rows of a graph: what its stages share.
 //
 //   attend_forward.h           over rows: scores, softmax, weighted sum of values
-//   attend_backward_rows.h     over rows: query, bias, gain, edge vectors, score weight
-//   attend_backward_columns.h  over rows of the transposed graph: key and value
+//   attend_backward_targets.h  over rows: query, bias, gain, edge vectors, score weight
+//   attend_backward_sources.h  over rows of the transposed graph: key and value
 //
 // A stage goes through rows one at a time. The row's scores and weights are in small buffers
 // [edges, padded heads]; nothing as large as the edges is kept. The backward stages compute the

@@ -3,8 +3,8 @@
 #include "kernels.h"
 
 #include "aggregate.h"
-#include "attend_backward_columns.h"
-#include "attend_backward_rows.h"
+#include "attend_backward_sources.h"
+#include "attend_backward_targets.h"
 #include "attend_forward.h"
 #include "softmax.h"
 #include "tiles.h"
@@ -79,10 +79,10 @@ static i32 attend(const ew_attend_args* args) {
   return run_rows<AttendForward>(*args, *args->by_target);
 }
 static i32 attend_grad_rows(const ew_attend_args* args) {
-  return run_rows<AttendBackwardRows>(*args, *args->by_target, args->groups);
+  return run_rows<AttendBackwardTargets>(*args, *args->by_target, args->groups);
 }
 static i32 attend_grad_columns(const ew_attend_args* args) {
-  return run_rows<AttendBackwardColumns>(*args, *args->by_source);
+  return run_rows<AttendBackwardSources>(*args, *args->by_source);
 }
 static i32 edge_scores(const ew_attend_args* args) {
   return run_rows<EdgeScores>(*args, *args->by_target);

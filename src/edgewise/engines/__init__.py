@@ -1,4 +1,7 @@
-"""Engines: how attention over a graph is computed. ``attention.py`` alone chooses between them."""
+"""Engines: how attention over a graph is computed.
+
+``attention.py`` and ``edge_steps.py`` choose between them.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from edgewise.scores import Score
 
 @dataclass(eq=False)  # frozen takes twice as long to make
 class AttentionCall:
-    """Arguments of ``attend``, checked, in the notation of the design.
+    """Arguments of ``attend``, checked.
 
     Terms and edge vectors have the type of accumulation (:func:`accumulator`); beside 16-bit nodes
     edge vectors may also be of 16 bits. ``batch`` holds the leading dimensions of all arguments,

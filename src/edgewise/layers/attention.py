@@ -130,7 +130,7 @@ class MultiHeadAttention(GraphLayer):
             ArgumentError: a source for self-attention, or none for cross-attention.
         """
         dropout = self.dropout if self.training else 0.0
-        query, key, value, score = self._compared(x, source, positions, cache)
+        query, key, value, score = self._project(x, source, positions, cache)
         heads = attend(
             query,
             key,
@@ -158,7 +158,7 @@ class MultiHeadAttention(GraphLayer):
 
         Takes what a call takes. The weights of a target sum to 1 in each head.
         """
-        query, key, _, score = self._compared(x, source, positions, None)
+        query, key, _, score = self._project(x, source, positions, None)
         by = self._normaliser()
         return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
 
@@ -167,28 +167,27 @@ class MultiHeadAttention(GraphLayer):
         given = self.normaliser
         return given() if isinstance(given, LearnedEntmax) else given
 
-    def _compared(
+    def _project(
         self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor, Score]:
         """Query, key and value of all heads, and how the first two are compared."""
         self._check_source(source)
         if source is None:
-            query, key, value = self._of_self(x, positions, cache)
+            query, key, value = self._project_self(x, positions, cache)
         else:
-            query, key, value = self._of_source(x, source, cache)
+            query, key, value = self._project_source(x, source, cache)
         if isinstance(self.score, LearnedScore):
             key, value = for_each_query(query, key), for_each_query(query, value)
             query, key, score = self.score(query, key)
             return query, key, value, score
         return query, key, value, self.score
 
-    def _of_self(
+    def _project_self(
         self, x: Tensor, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, the cached ones before those of x."""
         if self.qkv is not None and self.key_heads == self.heads:
-            joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
-            query, key, value = unbind_joint(joint)
+            query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:
             parts = self.qkv(x).split(self.qkv.widths, dim=-1)
             query, key, value = (self._heads(part) for part in parts)
@@ -203,7 +202,7 @@ class MultiHeadAttention(GraphLayer):
             key, value = cache.extended(self, (key, value))
         return query, key, value
 
-    def _of_source(
+    def _project_source(
         self, x: Tensor, source: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of cross-attention; a cache keeps what the source gave at first."""
@@ -264,19 +263,20 @@ class JointLinear(nn.Linear):
         return parts
 
 
-def unbind_joint(joint: Tensor) -> tuple[Tensor, ...]:
-    """Query, key and value ``[..., N, H, D]`` from ``[..., N, 3, H, D]``.
+def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Query, key and value ``[..., N, H, D]`` from ``[..., N, 3 * H * D]``.
 
     The gradients of the three are one tensor again without a copy where an engine has written them
     side by side, as ``tiles`` does.
     """
+    joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
     if not torch.is_grad_enabled() or watched((joint,)) or transformed():
         return joint.unbind(-3)
-    parts: tuple[Tensor, ...] = _UnbindJoint.apply(joint)  # type: ignore[no-untyped-call]
+    parts: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
     return parts
 
 
-class _UnbindJoint(torch.autograd.Function):
+class _UnbindQKV(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
         ctx.shape = joint.shape

@@ -34,7 +34,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.penalty import Penalised
 from edgewise.layers.sequences import Memory, SequenceLayout
 
@@ -120,7 +120,7 @@ class SpanAttention(GraphLayer):
                 got=repr(begin),
                 remedy="choose a larger span, or begin with less",
             )
-        self.heads, self.head_width, self.dropout = heads, width // heads, dropout
+        self.heads, self.dropout = heads, dropout
         self.span, self.ramp, self.rotary = span, ramp, rotary
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
@@ -154,8 +154,7 @@ class SpanAttention(GraphLayer):
         """
         if self.training:  # what the last step has moved out of range is taken back
             self.share.data.clamp_(0, 1)  # data: of what a gradient may need nothing changes
-        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
-        query, key, value = unbind_joint(joint)
+        query, key, value = unbind_qkv(self.qkv(x), self.heads)
         query, key = (self.rotary(each, layout.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if layout.cache is not None:

@@ -268,7 +268,7 @@ class BlockAttention(MultiHeadAttention):
             bias: for the edges of ``graph``.
         """
         dropout = self.dropout if self.training else 0.0
-        query, key, value, _ = self._compared(x, None, None, None)
+        query, key, value, _ = self._project(x, None, None, None)
         by_head = graph.num_targets != x.shape[-2]
         if by_head:
             query, key, value = (_head_after_head(nodes) for nodes in (query, key, value))

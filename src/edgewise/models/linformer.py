@@ -31,7 +31,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
 
 Sharing = Literal["heads", "key_values", "layers"]
@@ -112,7 +112,7 @@ class LinformerAttention(GraphLayer):
     ) -> None:
         super().__init__()
         check_divides("heads", heads, width, "the width", "change heads or width")
-        self.heads, self.head_width, self.dropout = heads, width // heads, dropout
+        self.heads, self.dropout = heads, dropout
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
         own, both = sharing != "layers", sharing == "heads"
@@ -135,8 +135,7 @@ class LinformerAttention(GraphLayer):
             real: ``[B, T]``, which of the tokens are not padding.
             shared: E and F of all layers, where this one has none.
         """
-        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
-        query, key, value = unbind_joint(joint)
+        query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
             key, value = (each * real[..., None, None].to(x) for each in (key, value))
         of_keys = shared if self.of_keys is None else self.of_keys

@@ -36,7 +36,7 @@ from edgewise.layers import (
     activation,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
 
 
@@ -147,8 +147,7 @@ class LongformerAttention(GraphLayer):
                 Then no key and value of all nodes is made for them, which pays for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
-        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
-        query, key, value = unbind_joint(joint)
+        query, key, value = unbind_qkv(self.qkv(x), self.heads)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
             rows = self._rows_of_hubs(x, hubs, of_hubs, dropout)

@@ -29,7 +29,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_joint
+from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.sequences import (
     Memory,
     SequenceLayout,
@@ -245,8 +245,7 @@ class PerformerAttention(nn.Module):
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1
-        joint = self.qkv(x).reshape(*x.shape[:-1], 3, self.heads, self.head_width)
-        query, key, value = unbind_joint(joint)
+        query, key, value = unbind_qkv(self.qkv(x), self.heads)
         (query, _), (key, most) = self.mapped(query), self.mapped(key)
         if real is not None:
             most = most.masked_fill(~real[..., None], -torch.inf)

@@ -52,7 +52,8 @@ class TrainingModule(lightning.LightningModule):
     on: to the loggers, to callbacks in ``trainer.callback_metrics``, and in :attr:`measured`. Not
     at every step, which for a small graph costs more than the step.
 
-    Batches are :class:`edgewise.data.Batch`, or tuples ``(input, ..., target)``.
+    Batches are :class:`edgewise.data.Batch`, tuples ``(input, ..., target)``, dictionaries or PyG's
+    graphs, as :func:`edgewise.training.fit` takes them.
 
     Args:
         model: called ``model(*batch.inputs, **batch.keywords)``.

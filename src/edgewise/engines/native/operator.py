@@ -54,6 +54,11 @@ def left_out(_job: Job, _name: str, _value: Any) -> None:
     """For an argument that is put in its place together with others, or that no kernel reads."""
 
 
+def as_it_is(job: Job, name: str, value: float) -> None:
+    """For a number that is a member of the structure by the same name."""
+    job.members[name] = value
+
+
 class Argument(NamedTuple):
     """An argument of an operator: name, type in a schema, and its way into the structure."""
 
@@ -205,7 +210,9 @@ class KernelOperator(ABC):
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
-        self.puts = {a.name: a.put for a in self.arguments if a.put is not left_out}
+        apart = left_out, as_it_is
+        self.puts = {a.name: a.put for a in self.arguments if a.put not in apart}
+        self.numbers = [a.name for a in self.arguments if a.put is as_it_is]
         self.leaves = self.names[: self.differentiable]
         self.outputs = self.results[: self.with_gradient]
         self.kept = len(self.results) - self.with_gradient
@@ -253,6 +260,8 @@ class KernelOperator(ABC):
 
     def fill(self, job: Job, given: Given) -> None:
         """Put the arguments that have a way of their own into the structure."""
+        for name in self.numbers:  # without a call, which costs more than what it does
+            job.members[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
                 put(job, name, given[name])

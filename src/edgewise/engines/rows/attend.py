@@ -23,6 +23,7 @@ from edgewise.engines.native.operator import (
     KernelOperator,
     Members,
     Results,
+    as_it_is,
     left_out,
     members_of,
     node_sizes,
@@ -74,19 +75,15 @@ ARGUMENTS = (
     Argument("gain_index", "Tensor?", put_index),
     Argument("by_target", "Tensor[]", left_out),
     Argument("by_source", "Tensor[]", left_out),
-    Argument("score", "int", left_out),
-    Argument("activation", "int", left_out),
-    Argument("scale", "float", left_out),
-    Argument("slope", "float", left_out),
-    Argument("dropout", "float", left_out),
-    Argument("seed", "int", left_out),
-    Argument("first_edge", "int", left_out),
+    Argument("score", "int", as_it_is),
+    Argument("activation", "int", as_it_is),
+    Argument("scale", "float", as_it_is),
+    Argument("slope", "float", as_it_is),
+    Argument("dropout", "float", as_it_is),
+    Argument("seed", "int", as_it_is),
+    Argument("first_edge", "int", as_it_is),
     Argument("with_lse", "bool", left_out),
 )
-
-
-NUMBERS = ("score", "activation", "scale", "slope", "dropout", "seed", "first_edge")
-"""Arguments that are members of the structure as they are."""
 
 
 class RowsAttend(KernelOperator):
@@ -192,8 +189,6 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
     job = Job("ew_attend_args", value, members)
-    for name in NUMBERS:
-        job.members[name] = given[name]
     operator.fill(job, given)
     return job, side
 
@@ -231,7 +226,7 @@ def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
 def one_sided(given: Given) -> bool:
     """Whether an edge's score cannot be computed from its source's end.
 
-    See ``csrc/attend_backward_columns.h``.
+    See ``csrc/attend_backward_sources.h``.
     """
     if "edge_value" in given or "edge_value_features" in given:
         return True

@@ -20,6 +20,7 @@ from edgewise.engines.native.operator import (
     KernelOperator,
     Members,
     Results,
+    as_it_is,
     left_out,
     members_of,
     node_sizes,
@@ -30,8 +31,6 @@ from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 
 DENSE = torch.contiguous_format
-NUMBERS = ("scale", "dropout", "seed", "first_edge")
-"""Arguments that are members of the structure as they are."""
 COUNTED = {
     "piece": "pieces",
     "reach": "reaches",
@@ -62,10 +61,10 @@ class TilesAttend(KernelOperator):
         Argument("source_place", "Tensor?", _put_place),
         Argument("layout", "Tensor[]", left_out),
         Argument("pairs", "int", left_out),
-        Argument("scale", "float", left_out),
-        Argument("dropout", "float", left_out),
-        Argument("seed", "int", left_out),
-        Argument("first_edge", "int", left_out),
+        Argument("scale", "float", as_it_is),
+        Argument("dropout", "float", as_it_is),
+        Argument("seed", "int", as_it_is),
+        Argument("first_edge", "int", as_it_is),
         Argument("with_lse", "bool", left_out),
     )
     differentiable = 4
@@ -123,8 +122,6 @@ class TilesAttend(KernelOperator):
             lambda: _sizes(query, value, layout),
         )
         job = Job("ew_tiles_args", query, members)
-        for name in NUMBERS:
-            job.members[name] = given[name]
         self.fill(job, given)
         if "target_place" in given:  # the bias of each offset, head by head
             by_offset = given["bias"][0].index_select(0, given["bias_index"])

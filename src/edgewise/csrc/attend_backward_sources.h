@@ -11,10 +11,10 @@
 
 namespace EW_NS {
 
-struct AttendBackwardColumns : Attend {
+struct AttendBackwardSources : Attend {
   const int result_size;  // gradients of key and value [heads, width]
 
-  explicit AttendBackwardColumns(const ew_attend_args& args)
+  explicit AttendBackwardSources(const ew_attend_args& args)
       : Attend(args, *args.by_source), result_size(F + Fv) {}
 
   void compute(const Row& row) {

@@ -8,10 +8,10 @@
 
 namespace EW_NS {
 
-struct AttendBackwardRows : Attend {
+struct AttendBackwardTargets : Attend {
   const int result_size;  // gradient of the query [heads, width]
 
-  explicit AttendBackwardRows(const ew_attend_args& args)
+  explicit AttendBackwardTargets(const ew_attend_args& args)
       : Attend(args, *args.by_target), result_size(args.grad_query.data ? F : 0) {}
 
   void compute(const Row& row) {
