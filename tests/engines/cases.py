@@ -13,12 +13,13 @@ from torch import Tensor
 from edgewise import graphs
 from edgewise.engines.native import library
 from edgewise.engines.rows.layout import PIECE
-from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.graphs import Graph, Intervals, Runs
 from tests.engines import oracle
 from tests.engines.arithmetic import Array
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
+
+TILE = TilesLayout.TILE
 
 Leads = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 CLASSES, FEATURES = 5, 4

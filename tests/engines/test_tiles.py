@@ -13,13 +13,14 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.encodings import Buckets, offsets
 from edgewise.engines.native import library
-from edgewise.engines.tiles import TILE
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers.attention import unbind_qkv
 from edgewise.layouts import BROUGHT, GROUP, graph_facts, layout_of
 from tests.engines.cases import GRAPHS
+
+TILE = TilesLayout.TILE
 
 pytestmark = pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
 

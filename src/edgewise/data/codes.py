@@ -26,7 +26,7 @@ from edgewise.data.files import cache_root
 from edgewise.data.packed import PackedGraphs
 from edgewise.encodings import distances, members
 from edgewise.graphs import Graph
-from edgewise.ragged import ranges, starts
+from edgewise.ragged import boundaries, ranges, starts
 
 AT_ONCE = 500  # graphs of a chunk
 SHOWN_FROM = 2000  # graphs, of which the bar is worth a line
@@ -86,7 +86,7 @@ class Codes:
         sizes = self.graphs.sizes
         for keyword, encoding in encodings.items():
             counts = sizes.square() if encoding.of_pairs else sizes
-            start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+            start = boundaries(counts)
             of_edges = isinstance(encoding, distances.PathEdges)
             self.kept[keyword] = Kept(self._rows(encoding), start, of_edges)
 

@@ -12,7 +12,7 @@ from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Lists, graph_of, lists_of, runs_of_keys
-from edgewise.ragged import runs_and_positions
+from edgewise.ragged import runs_and_positions, starts
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +42,7 @@ class Expand(Pattern):
         lists = _runs_of(blocks)
         number = lists.row.new_zeros(blocks.num_targets)
         number.index_add_(0, lists.row, torch.ones_like(lists.row))
-        begin = number.cumsum(0) - number
+        begin = starts(number)
         row, rank = runs_and_positions(number[block - first])
         run = begin[block[row] - first] + rank
         start, stop = lists.start[run] * self.size, lists.stop[run] * self.size

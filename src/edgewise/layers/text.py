@@ -18,7 +18,7 @@ from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceLayout
-from edgewise.layers.transformer import TransformerStack, dropped
+from edgewise.layers.transformer import TransformerStack, apply_dropout
 
 
 class TextEmbedding(nn.Module):
@@ -80,7 +80,7 @@ class TextEmbedding(nn.Module):
             x = x + self.types(torch.zeros_like(ids) if types is None else types)
         if self.positions is not None:
             x = self.positions(x, self._counted(ids, positions))
-        return dropped(self.dropout, self.norm(x))
+        return apply_dropout(self.dropout, self.norm(x))
 
     def _counted(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
         if self.padding is None:

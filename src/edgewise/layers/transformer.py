@@ -40,7 +40,7 @@ def activation(name: str) -> nn.Module:
     return ACTIVATIONS[name]()
 
 
-def dropped(dropout: nn.Module, x: Tensor) -> Tensor:
+def apply_dropout(dropout: nn.Module, x: Tensor) -> Tensor:
     """``dropout(x)``; in a step of decoding a module that does nothing takes half a product."""
     out: Tensor = dropout(x) if dropout.training and dropout.p else x
     return out
@@ -71,7 +71,7 @@ class FeedForward(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         first, act, dropout, last = self
-        out: Tensor = last(dropped(dropout, act(first(x))))
+        out: Tensor = last(apply_dropout(dropout, act(first(x))))
         return out
 
 
@@ -95,7 +95,7 @@ class GatedFeedForward(nn.Module):
         self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down(dropped(self.dropout, self.act(self.gate(x)) * self.up(x)))
+        out: Tensor = self.down(apply_dropout(self.dropout, self.act(self.gate(x)) * self.up(x)))
         return out
 
 
@@ -165,7 +165,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         inner = self.norm(x) if self.order == "pre" else x
-        out: Tensor = x + dropped(self.dropout, self.sublayer(inner, *args, **kwargs))
+        out: Tensor = x + apply_dropout(self.dropout, self.sublayer(inner, *args, **kwargs))
         return self.norm(out) if self.order == "post" else out
 
 

@@ -21,6 +21,7 @@ from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.layers import GraphLayer, Membership, packed_graph, refuse_edge_attr
+from edgewise.ragged import starts
 
 
 class Level(NamedTuple):
@@ -49,7 +50,7 @@ def levels(graph: Graph) -> list[Level]:
     waiting = graph.in_degree()
     order = (graph.target * graph.num_sources + graph.source).argsort()  # children by number
     source, target = graph.source[order], graph.target[order]
-    first = waiting.cumsum(0) - waiting
+    first = starts(waiting)
     place = torch.arange(len(order), device=order.device) - first[target]
     left = torch.ones_like(waiting, dtype=torch.bool)
     found = []

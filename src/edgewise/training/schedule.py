@@ -27,7 +27,7 @@ class ConstantSchedule(Schedule):
 
 
 @dataclass(frozen=True)
-class Warmed(Schedule):
+class WarmupSchedule(Schedule):
     """A linear warm-up, then what :meth:`after` says.
 
     Attributes:
@@ -38,30 +38,21 @@ class Warmed(Schedule):
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        self._check_share("warmup")
-
-    def _check_share(self, name: str) -> None:
-        if not 0 <= getattr(self, name) <= 1:
-            raise ArgumentError(
-                f"schedule.{name}",
-                expected="a share from 0 to 1",
-                got=repr(getattr(self, name)),
-                remedy="choose for example 0.1",
-            )
+        _check_share("schedule.warmup", self.warmup)
 
     def factor(self, step: int, steps: int) -> float:
-        rising = self.warmup * steps
-        if step < rising:
-            return (step + 1) / math.ceil(rising)
-        return self.after(step, rising, steps)
+        warmup_steps = self.warmup * steps
+        if step < warmup_steps:
+            return (step + 1) / math.ceil(warmup_steps)
+        return self.after(step, warmup_steps, steps)
 
     @abstractmethod
-    def after(self, step: int, rising: float, steps: int) -> float:
-        """The factor at ``step`` of ``steps``, of which the first ``rising`` were the warm-up."""
+    def after(self, step: int, warmup_steps: float, steps: int) -> float:
+        """The factor at ``step`` of ``steps``, after ``warmup_steps`` of them."""
 
 
 @dataclass(frozen=True)
-class Falling(Warmed):
+class DecaySchedule(WarmupSchedule):
     """A linear warm-up, then down to ``floor`` at the last step.
 
     Attributes:
@@ -74,43 +65,53 @@ class Falling(Warmed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_share("floor")
+        _check_share("schedule.floor", self.floor)
 
-    def after(self, step: int, rising: float, steps: int) -> float:
-        done = min(1.0, (step - rising) / max(steps - rising, 1))
-        return self.floor + (1 - self.floor) * self.left(done)
+    def after(self, step: int, warmup_steps: float, steps: int) -> float:
+        done = min(1.0, (step - warmup_steps) / max(steps - warmup_steps, 1))
+        return self.floor + (1 - self.floor) * self.remaining(done)
 
     @abstractmethod
-    def left(self, done: float) -> float:
-        """What is left, from 1 to 0, when this share of the way down is done."""
+    def remaining(self, done: float) -> float:
+        """What remains, from 1 to 0, when this share of the way down is done."""
 
 
 @dataclass(frozen=True)
-class CosineSchedule(Falling):
+class CosineSchedule(DecaySchedule):
     """A linear warm-up, then half a cosine down to ``floor`` (Loshchilov and Hutter, 2017)."""
 
-    def left(self, done: float) -> float:
+    def remaining(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2
 
 
 @dataclass(frozen=True)
-class LinearSchedule(Falling):
+class LinearSchedule(DecaySchedule):
     """A linear warm-up, then a straight line down to ``floor``, as BERT and RoBERTa train."""
 
-    def left(self, done: float) -> float:
+    def remaining(self, done: float) -> float:
         return 1 - done
 
 
 @dataclass(frozen=True)
-class NoamSchedule(Warmed):
+class NoamSchedule(WarmupSchedule):
     r"""A linear warm-up, then :math:`\sqrt{w / t}` at step t after w steps of warm-up.
 
     The first Transformer's, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et al., 2017), in
     units of its peak :math:`(d w)^{-1/2}`, which is the optimizer's ``lr`` here.
     """
 
-    def after(self, step: int, rising: float, steps: int) -> float:  # noqa: ARG002 - no end
-        return math.sqrt(max(math.ceil(rising), 1) / (step + 1))
+    def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - no end
+        return math.sqrt(max(math.ceil(warmup_steps), 1) / (step + 1))
+
+
+def _check_share(argument: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ArgumentError(
+            argument,
+            expected="a share from 0 to 1",
+            got=repr(value),
+            remedy="choose for example 0.1",
+        )
 
 
 SCHEDULES: dict[str, type[Schedule]] = {

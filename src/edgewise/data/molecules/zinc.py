@@ -31,6 +31,7 @@ from edgewise.data.molecules.chem import rdkit
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.errors import ArgumentError, require
+from edgewise.ragged import boundaries
 
 NAME = "ZINC_jtvae12k"
 PARTS = ("train", "val", "test")
@@ -222,6 +223,6 @@ def _joined(parts: list[PackedGraphs]) -> PackedGraphs:
         torch.cat([part.x for part in parts]),
         torch.cat([part.edge_index for part in parts], dim=1),
         torch.cat([part.edges for part in parts]),
-        torch.cat([node_sizes.new_zeros(1), node_sizes.cumsum(0)]),
-        torch.cat([degrees.new_zeros(1), degrees.cumsum(0)]),
+        boundaries(node_sizes),
+        boundaries(degrees),
     )

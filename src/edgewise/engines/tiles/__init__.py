@@ -17,8 +17,6 @@ from edgewise.engines.tiles.flex import FlexLayout, flex_attend
 from edgewise.engines.tiles.layout import TilesLayout
 from edgewise.scores import Dot
 
-TILE = 128  # sources at a time
-
 
 class Tiles:
     """Windows, hubs, blocks, dilated windows, what ``|``, ``&`` and ``-`` make of these, batches.
@@ -36,7 +34,7 @@ class Tiles:
 
     def refuses(self, problem: Problem) -> list[str]:
         """The reasons why this engine cannot serve, none if it can."""
-        largest = max(problem.num_targets, problem.num_sources) + TILE
+        largest = max(problem.num_targets, problem.num_sources) + TilesLayout.TILE
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":

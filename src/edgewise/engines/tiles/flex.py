@@ -29,7 +29,7 @@ from edgewise.engines.tiles import varlen
 from edgewise.engines.tiles.layout import TileRuns
 from edgewise.engines.tiles.varlen import Sequences
 from edgewise.engines.triton_rows import MISSING
-from edgewise.ragged import runs_and_positions, starts
+from edgewise.ragged import boundaries, runs_and_positions, starts
 from edgewise.scores import Dot
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Pairs that are sorted by the first, as FlexAttention has them: numbers, and padded rows."""
     count = torch.zeros(size, dtype=torch.long, device=of.device)
     count.index_add_(0, of, torch.ones_like(of))
-    begin = count.cumsum(0) - count
+    begin = starts(count)
     rank = torch.arange(of.numel(), device=of.device) - begin[of]
     widest = max(int(count.max()), 1)
     listed = torch.zeros(size, widest, dtype=torch.int32, device=of.device)
@@ -198,7 +198,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
             return (start[row] <= column) & (column < stop[row])
 
         return in_run
-    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)]).int()
+    pointer = boundaries(count).int()
     steps = (most - 1).bit_length()
 
     def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ MISSING: str = _why_missing()
 
 def serves(device: torch.device) -> bool:
     """Whether tensors on this device are for these kernels."""
-    return device.type in ("cuda", "cpu" if INTERPRETED else "cuda") and not MISSING
+    return (device.type == "cuda" or (INTERPRETED and device.type == "cpu")) and not MISSING
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:

@@ -12,6 +12,7 @@ from edgewise.engines.native.operator import BAD_CLASS, LARGEST
 from edgewise.engines.rows.layout import RowsLayout, Sides, SortedEdges, bad_layout, too_large
 from edgewise.errors import ArgumentError
 from edgewise.modes import kept_on
+from edgewise.ragged import starts
 
 SHORT = 8
 """Edges of a row that shares its program with others."""
@@ -109,7 +110,7 @@ class Side(SortedEdges):
         """An item for each piece of each of these rows; the first ``slots`` of them have slots."""
         number = torch.arange(count, device=row.device)
         of = torch.repeat_interleave(pieces, output_size=count)
-        rank = number - (pieces.cumsum(0) - pieces)[of]
+        rank = number - starts(pieces)[of]
         pointer = self.tensors[0]
         begin = pointer[row[of]] + rank * PIECE
         end = pointer[row[of] + 1].long()
