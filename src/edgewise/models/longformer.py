@@ -189,6 +189,8 @@ class LongformerReader(nn.Module):
         heads: of the layers.
     """
 
+    caches = False
+
     def __init__(
         self,
         layers: Sequence[nn.Module],
