@@ -178,6 +178,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
 PACKAGES = {
     "docs/encodings.md": ["matplotlib"],
     "docs/graphs.md": ["matplotlib"],
+    "docs/hugging_face_data.md": ["datasets", "lightning", "transformers", "PIL"],
     "docs/pyg.md": ["torch_geometric"],
     "docs/text.md": ["tokenizers"],
     "docs/training.md": ["lightning", "torch_geometric"],
@@ -233,6 +234,11 @@ def check_hugging_face(scope: dict[str, Any], _folder: Path) -> None:
     assert scope["states"].shape == (1, 2000, 8)
 
 
+def check_hugging_face_data(scope: dict[str, Any], _folder: Path) -> None:
+    for metrics in ("metrics", "of_texts", "of_images"):
+        assert scope[metrics]["test/accuracy"] > 0.8
+
+
 def check_training(scope: dict[str, Any], folder: Path) -> None:
     assert scope["metrics"]["test/accuracy"] > 0.8
     for name in ("mine", "rings"):
@@ -259,6 +265,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "docs/encodings.md": check_encodings,
     "docs/graphs.md": check_graphs,
     "docs/huggingface.md": check_hugging_face,
+    "docs/hugging_face_data.md": check_hugging_face_data,
     "docs/training.md": check_training,
     "docs/your_data.md": check_own_data,
 }

@@ -50,6 +50,7 @@ def test_every_key_of_a_dictionary_is_answered_as_by_the_model(dictionary: Path)
     found = torch.tensor([row["probability"] for row in rows])
     torch.testing.assert_close(found, wanted.values)
     assert len({row["answer"] for row in rows}) > 1
+    assert answers[0]["input"] == " ".join(map(str, values[0]))
 
 
 def test_the_leaf_of_the_roots_key_is_answered_as_by_the_model(leaves: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import edgewise
-from edgewise import data, models, recipes, tasks, training
+from edgewise import data, graphs, models, recipes, tasks, training
 from edgewise.cli import main
 from edgewise.inference.hidden_words import answered
 from edgewise.inference.summaries import sentences_of
@@ -325,6 +325,29 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
     greedy = capsys.readouterr().out
     assert main([*command, "--temperature", "0"]) == 0
     assert capsys.readouterr().out == greedy
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        partial(models.reformer, chunk=4, local_chunk=4),
+        partial(models.bigbird, graph=graphs.causal()),
+        partial(models.performer, one_way=True),
+    ],
+    ids=lambda model: model.func.__name__,
+)
+def test_models_write_with_and_without_a_cache(model: Any, tmp_path: Path) -> None:
+    """The likeliest token after all before it, also where each step reads them anew."""
+    (tmp_path / "mine.txt").write_text("\n".join(sentences(200)))
+    source = data.text_files(paths=(str(tmp_path / "mine.txt"),), kind="words", context=12)
+    what = recipe("writer", source, tasks.LanguageModeling(), model)
+    run = edgewise.load(trained(tmp_path, what))
+    (answer,) = run.predict("the cat", tokens=6, temperature=0)
+    ids = run.recipe.data.encode(run.predictor.tokenizer, "the cat")
+    for _ in range(6):
+        logits = run.model.trunk.logits(run.model.trunk(ids[None])[0, -1])
+        ids = torch.cat([ids, logits.argmax(-1, keepdim=True)])
+    assert answer["text"] == run.recipe.data.decode(run.predictor.tokenizer, ids)
 
 
 def test_a_model_of_words_reads_and_writes_line_ends(writer: Path) -> None:

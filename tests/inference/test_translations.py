@@ -6,6 +6,7 @@ import io
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +107,29 @@ def test_a_text_far_longer_than_any_of_training_is_named_at_once(run: Path) -> N
     long, good = loaded.predict(["the cat " * 5 * longest, "the cat"])
     assert f"at most {4 * longest} tokens" in long["error"]
     assert good["translation"]
+
+
+class Counting:
+    """A tokenizer that keeps what it was asked to read."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.read = tokenizer, []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+    def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
+        self.read += [text for text in texts if text]
+        return self.tokenizer.encode_batch_fast(texts, **options)
+
+
+def test_a_text_is_made_tokens_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, texts = edgewise.load(run), ["the cat", "a dog"]
+    counting = Counting(loaded.predictor.tokenizer)
+    wanted = loaded.predict(texts)
+    monkeypatch.setattr(loaded.predictor, "tokenizer", counting)
+    assert loaded.predict(texts) == wanted
+    assert counting.read == texts
 
 
 def test_a_run_of_another_kind_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

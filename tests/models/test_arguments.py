@@ -78,3 +78,14 @@ def test_numbers_of_numpy_are_sizes() -> None:
     ours.load_state_dict(plain.state_dict())
     x, graph = torch.randn(6, 5), graphs.window(1)
     assert ours.eval()(x, graph).equal(plain.eval()(x, graph))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_model_takes_by_default_it_takes_by_name(name: str) -> None:
+    """A run records all of its fields, and is loaded with them."""
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    sizes = needed(name)
+    if "patch" in defaults and "image_size" in sizes:
+        sizes["image_size"] = 8 * defaults["patch"]
+    MODELS[name](**sizes, **defaults)

@@ -12,6 +12,7 @@ from edgewise.models.longformer import LongformerAttention, LongformerModel
 from tests.errors import refused
 
 VOCABULARY = 11
+HEADS = 2
 
 
 def small(**options: object) -> LongformerModel:
@@ -28,9 +29,11 @@ def ids(count: int = 9, batch: int = 3) -> Tensor:
     return torch.randint(2, VOCABULARY, (batch, count))
 
 
-def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs() -> None:
+@pytest.mark.parametrize("by_head", [False, True])
+def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs(by_head: bool) -> None:
+    """Whether keys and values of all tokens are made for the hub, or each head reads the tokens."""
     torch.manual_seed(0)
-    layer, count, hub = LongformerAttention(4, 1).double(), 7, 5
+    layer, count, hub = LongformerAttention(4, HEADS).double(), 7, 5
     x = torch.randn(count, 4, dtype=torch.double)
     local = (graphs.window(1) | graphs.hubs([hub], reads=False)).bind(count)
     maps = layer.qkv.weights()
@@ -44,10 +47,13 @@ def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs() -
         else:
             query, key, value = (x @ m.T + b for m, b in zip(*own, strict=True))
             seen = [j for j in range(count) if abs(i - j) <= 1 or j == hub]
-        weights = (query[i] @ key[seen].T / 2).softmax(-1)
-        rows.append(weights @ value[seen])
+        heads = (x.chunk(HEADS, -1) for x in (query[i], key[seen], value[seen]))
+        read = [(q @ k.T / 2**0.5).softmax(-1) @ v for q, k, v in zip(*heads, strict=True)]
+        rows.append(torch.cat(read))
     assert bias.numel() == 12
-    out = layer(x, local, hubs=torch.tensor([hub]), of_hubs=graphs.complete())
+    # With several heads their number says which of the two it is; one would be either.
+    of_hubs = graphs.complete().bind(HEADS if by_head else 1, count)
+    out = layer(x, local, hubs=torch.tensor([hub]), of_hubs=of_hubs)
     torch.testing.assert_close(out, layer.output(torch.stack(rows)))
 
 

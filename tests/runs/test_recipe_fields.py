@@ -243,8 +243,22 @@ def test_bad_records(spoil):
         from_record(record)
 
 
-def test_a_model_without_descriptors_says_how_molecules_are_read_without_them():
-    recipe = replace(find("molecules"), model=partial(models.exphormer))
+@pytest.mark.parametrize(
+    ("model", "remedy"),
+    [
+        (models.exphormer, "read: --data.descriptors false"),
+        (models.graph_gin, "read: --data.bonds false --data.descriptors false"),
+    ],
+)
+def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy):
+    recipe = replace(find("molecules"), model=partial(model))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "descriptor_width": 5}
-    with refused("model", expected="descriptor_width", got="exphormer", remedy="descriptors false"):
+    with refused("model", expected="descriptor_width", got=model.__name__, remedy=remedy):
+        build_model(recipe, Fitted(sizes, None, {}))
+
+
+def test_conditions_have_no_switch_that_leaves_them_out():
+    recipe = replace(find("molecules"), model=partial(models.graph_gin))
+    sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "global_width": 2}
+    with refused("model", expected="global_width", got="graph_gin", remedy="of one kind"):
         build_model(recipe, Fitted(sizes, None, {}))

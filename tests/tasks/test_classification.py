@@ -38,3 +38,11 @@ def test_accuracy_is_the_share_of_right_answers_over_batches():
 def test_smoothing_out_of_range(share):
     with refused("task.label_smoothing", expected="from 0", got=str(share), remedy="0.1"):
         Classification(label_smoothing=share)
+
+
+def test_several_rows_of_scores_for_a_target_are_refused() -> None:
+    """Such as the views that GRAND has in training, which Consistency is for."""
+    outputs, target = torch.randn(5, 2, 3), torch.zeros(5).long()
+    remedy = "tasks.Consistency"
+    with refused("model", expected="[M, classes]", got="shape [5, 2, 3]", remedy=remedy):
+        Classification().loss(outputs, target)

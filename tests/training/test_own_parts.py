@@ -155,9 +155,10 @@ class Stream(IterableDataset):
 
 def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     given = loaders()
-    with refused("loaders['test']", expected="a length", got="NoneType", remedy="a list of"):
+    got = "none, but 'train', 'val'"
+    with refused("loaders['test']", expected="a length", got=got, remedy="batches, as 'test'"):
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
-    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="a list of"):
+    with refused("loaders['train']", expected="a length", got="DataLoader", remedy="list(...)"):
         go(tmp_path / "run", {**given, "train": DataLoader(Stream())})
     for batch, kind in (
         (5, "int"),
@@ -197,15 +198,57 @@ def test_a_loader_of_dicts(tmp_path: Path, target: str) -> None:
 
 def test_dicts_that_say_no_target_or_hold_texts_are_named(tmp_path: Path) -> None:
     x, y = torch.ones(4, 3), torch.zeros(4).long()
+    words = ["a", "b", "c", "d"]
     wrong = [
-        (Columns(input=x), "input (Tensor)"),
-        (Columns(input=x, label=y, y=y), "label (Tensor), y (Tensor)"),
-        (Columns(text=["a", "b", "c", "d"], label=y), "text (list)"),
+        (Columns(input=x), "input (Tensor)", "rename_column('class', 'label')"),
+        (Columns(input=x, label=y, y=y), "label (Tensor), y (Tensor)", "remove_columns('y')"),
+        (Columns(text=words, label=y), "text (list of str)", "remove_columns(['text'])"),
+        (Columns(input=x, label=words), "label (list of str)", "class_encode_column('label')"),
+        (Columns(input=x.tolist(), label=y), "input (list of Tensor)", "with_format('torch')"),
     ]
-    for number, (dataset, got) in enumerate(wrong):
+    for number, (dataset, got, remedy) in enumerate(wrong):
         given = {name: DataLoader(dataset, batch_size=2) for name in ("train", "val", "test")}
-        with refused("loaders", expected="label, target or y", got=got, remedy="with_format"):
+        with refused("loaders", expected="label, target or y", got=got, remedy=remedy):
             go(tmp_path / str(number), given)
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_columns_that_the_model_does_not_read_are_named(split: str, tmp_path: Path) -> None:
+    """In whichever split they are."""
+    x, y = torch.ones(4, 3), torch.zeros(4).long()
+    given = dict.fromkeys(("train", "val", "test"), DataLoader(Columns(input=x, label=y)))
+    given[split] = DataLoader(Columns(input=x, label=y, number=y))
+    remedy = "leave out number, or rename to one of input "
+    with refused("loaders", expected="Linear and Class", got="number int64 [1]", remedy=remedy):
+        go(tmp_path / "run", given, model=nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("examples", "got"),
+    [
+        ([[1, 2], [1]], "each element in list of batch should be of equal size"),
+        ([torch.ones(2), torch.ones(1)], "size"),
+        ([None, None], "found <class 'NoneType'>"),
+    ],
+)
+def test_examples_that_make_no_batch_are_explained(
+    examples: list[Any], got: str, workers: int, tmp_path: Path
+) -> None:
+    given = loaders()
+    one = DataLoader(Columns(input=examples, label=[0, 1]), batch_size=2, num_workers=workers)
+    with refused("loaders", expected="of one size", got=got, remedy="DataCollatorWithPadding"):
+        go(tmp_path / "run", {**given, "train": one})
+
+
+class Broken(Columns):
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        raise RuntimeError("of the user's own")
+
+
+def test_what_goes_wrong_in_a_data_set_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="of the user's own"):
+        go(tmp_path / "run", {**loaders(), "train": DataLoader(Broken(input=[0]))})
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -261,8 +304,12 @@ class Rows(IterableDataset):
         return iter(zip(X, Y, strict=True))
 
 
-class WithFormat:
-    """As a data set of Hugging Face's looks from outside."""
+class WithFormat(Columns):
+    """As a data set of Hugging Face looks from outside; test_hugging_face_data.py has real ones."""
+
+    def __init__(self, kind: str | None = None) -> None:
+        super().__init__(input=X, label=Y)
+        self.format = {"type": kind}
 
     def with_format(self) -> None:
         """Theirs gives tensors."""
@@ -271,13 +318,14 @@ class WithFormat:
 @pytest.mark.parametrize(
     ("wrong", "got", "remedy"),
     [
-        (iter(GOOD), "list_iterator, which has none", "a list of batches"),
+        (iter(GOOD), "list_iterator, which has none", "list(...) of it"),
         (DataLoader(Rows(), batch_size=8), "DataLoader of Rows, which has none", "a DataLoader of"),
         (TensorDataset(X, Y), "TensorDataset, whose parts are single", "DataLoader(dataset"),
-        (WithFormat(), "a data set of Hugging Face", "with_format('torch')"),
+        (WithFormat(), "a data set of Hugging Face", "DataLoader(dataset.with_format('torch')"),
+        (WithFormat("torch"), "a data set of Hugging Face", "give DataLoader(dataset, batch"),
         (X, "a Tensor", "TensorDataset(x, y)"),
         ([], "no batch", "more examples"),
-        (None, "NoneType", "a list of batches"),
+        (None, "none, but 'train', 'val', 'test'", "a list of batches"),
         (DataLoader(TensorDataset(X[:4], Y[:4]), 8, drop_last=True), "no batch", "smaller"),
     ],
     ids=lambda value: type(value).__name__,

@@ -78,11 +78,13 @@ class Continuations(OfTexts):
         data, model = self.recipe.data, self.model
         assert isinstance(data, TextStream)
         assert isinstance(model, LanguageModel)
-        text, context = ids[None], data.context
+        trunk, text, context = model.trunk, ids[None], data.context
         wanted = text.shape[1] + tokens
         while text.shape[1] < wanted:
             start = text[:, -max(1, context // 2) :] if text.shape[1] >= context else text
             new = min(wanted - text.shape[1], context - start.shape[1] + 1)
-            longer = decoding.generate(model.trunk, start, max_new_tokens=new, choose=choose)
+            longer = decoding.generate(
+                trunk, start, max_new_tokens=new, choose=choose, cached=trunk.caches
+            )
             text = torch.cat([text, longer[:, start.shape[1] :]], dim=1)
         return data.decode(self.tokenizer, text[0])

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.data.text.drawn_texts import DrawnTexts
-from edgewise.inference.predictor import Answer, as_words, whole_numbers
+from edgewise.inference.predictor import Answer, whole_numbers
 from edgewise.inference.texts import OfTexts
 from edgewise.layers import Tokens
 from edgewise.tasks import MaskedLanguageModeling
@@ -47,6 +47,3 @@ class DrawnTextAnswers(OfTexts):
         return [
             {"answer": " ".join(map(str, tokens)), "probability": each} for tokens, each in found
         ]
-
-    def show(self, value: Any) -> str:
-        return as_words(value)

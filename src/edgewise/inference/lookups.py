@@ -47,9 +47,6 @@ class DictionaryAnswers(Predictor):
             for numbers, chances in found
         ]
 
-    def show(self, value: Any) -> str:
-        return as_words(value)
-
 
 class LeafAnswers(Predictor):
     """The value that the root of a tree takes for that of the leaf with its key."""
@@ -74,6 +71,3 @@ class LeafAnswers(Predictor):
         best = self.model(*batch.inputs, **batch.keywords).softmax(-1).max(-1)
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [{"answer": number, "probability": chance} for number, chance in found]
-
-    def show(self, value: Any) -> str:
-        return as_words(value)

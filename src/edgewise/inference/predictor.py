@@ -141,7 +141,7 @@ class Predictor(ABC):
 
     def show(self, value: Any) -> str:
         """An input as the answer repeats it."""
-        return str(value)
+        return as_words(value)
 
     def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
         """A picture of some answers.
@@ -274,5 +274,6 @@ def whole_numbers(value: Any, what: str) -> list[int]:
 
 
 def as_words(value: Any) -> str:
-    """A text as it is, or the parts of a list with spaces between them."""
-    return value if isinstance(value, str) else " ".join(map(str, value))
+    """The parts of a list with spaces between them; anything else, such as a text, as it is."""
+    listed = isinstance(value, Iterable) and not isinstance(value, str)
+    return " ".join(map(str, value)) if listed else str(value)

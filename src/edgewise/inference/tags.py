@@ -12,7 +12,7 @@ from edgewise.data.reading import read_own_text
 from edgewise.data.text.conllu import blocks, words_of
 from edgewise.data.text.tagged_words import TaggedWords, encode_words
 from edgewise.errors import ArgumentError
-from edgewise.inference.predictor import Answer, as_words
+from edgewise.inference.predictor import Answer
 from edgewise.inference.rows import form_of
 from edgewise.inference.texts import OfTexts
 from edgewise.tasks import Tagging
@@ -69,9 +69,6 @@ class WordTags(OfTexts):
             }
             for words in examples
         ]
-
-    def show(self, value: Any) -> str:
-        return as_words(value)
 
 
 def _parts(counts: list[int], sizes: list[int], longest: int) -> list[int]:

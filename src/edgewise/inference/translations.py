@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.text.parallel import Pairs, TextPairs
-from edgewise.data.text.tokenizer import encode_all
+from edgewise.data.text.packed_texts import PackedTexts
+from edgewise.data.text.parallel import Pairs, TextPairs, sources_of
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, check_text
 from edgewise.inference.texts import OfTexts
@@ -26,27 +27,27 @@ class Translations(OfTexts):
     written = "translation"
     batch_size = 32
 
-    def prepare(self, value: Any) -> str:
-        text = check_text(value, self.input)
+    def prepare(self, value: Any) -> Tensor:
+        """The tokens of the text, ``[T]``."""
+        read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
         trained = self.fitted.values.get("longest")  # runs of before did not keep it
-        tokens = len(encode_all(self.tokenizer, [text], last="eos")[0])
-        if trained is not None and tokens > FURTHEST * trained:
+        if trained is not None and len(read) > FURTHEST * trained:
             raise ArgumentError(
                 "input",
                 expected=f"a text of at most {FURTHEST * trained} tokens, {FURTHEST} times the "
                 "longest that was trained on",
-                got=f"{tokens} tokens",
+                got=f"{len(read)} tokens",
                 remedy="give it sentence by sentence",
             )
-        return text
+        return read
 
     def answer(
-        self, examples: list[str], *, beams: int | None = None, tokens: int | None = None
+        self, examples: list[Tensor], *, beams: int | None = None, tokens: int | None = None
     ) -> list[Answer]:
         """The texts.
 
         Args:
-            examples: the texts to read.
+            examples: the tokens of the texts to read.
             beams: beginnings that are kept; as in the recipe by default, and 1 is greedy.
             tokens: the most that are written; by default twice those of the longest text read.
         """
@@ -57,7 +58,8 @@ class Translations(OfTexts):
             task = replace(task, beams=beams)
         if tokens is not None:
             check_least("tokens", tokens, 1, "choose for example 50")
+        source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
         unknown = [""] * len(examples)  # nothing is known of what is to be written
-        pairs = Pairs.of(self.tokenizer, (examples, unknown))
+        pairs = Pairs.of_sources(self.tokenizer, source, unknown)
         texts = task.write(self.model, pairs.take(torch.arange(len(examples))), tokens)
         return [{"translation": text} for text in texts]

@@ -212,6 +212,11 @@ class TextModel(nn.Module):
         self.embedding, self.reader, self.head, self.pooler = embedding, reader, head, pooler
         self.width = embedding.tokens.embedding_dim if width is None else width
 
+    @property
+    def caches(self) -> bool:
+        """Whether tokens can be read with a cache of those before: not where those change too."""
+        return bool(getattr(self.reader, "caches", True))
+
     def forward(
         self,
         input_ids: Tensor,

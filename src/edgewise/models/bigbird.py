@@ -301,6 +301,8 @@ class BigBirdReader(nn.Module):
         graph: who reads whom, in place of every layer's own, where a call gives no other.
     """
 
+    caches = False
+
     def __init__(
         self,
         layers: Sequence[nn.Module],

@@ -192,7 +192,7 @@ class SpanReader(nn.Module):
     ) -> None:
         super().__init__()
         self.layers, self.near, self.length = nn.ModuleList(layers), near, length
-        self.one_way = one_way
+        self.one_way = self.caches = one_way
         self.table = nn.Parameter(torch.randn(kinds(length, near), heads) * 0.02)
 
     def forward(

@@ -121,7 +121,7 @@ class EdgeTransformer(GraphLayer):
         return x, edge_attr
 
 
-@checked(depth=0)
+@checked(edge_width=0, depth=0)
 def edge_transformer(
     in_width: int,
     out_width: int,

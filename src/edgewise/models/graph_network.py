@@ -205,7 +205,7 @@ def _copied(
     return x[..., members.source, :], copies, edge_attr[..., edge, :], own_members
 
 
-@checked()
+@checked(edge_width=0, global_width=0)
 def graph_network(
     in_width: int,
     out_width: int,

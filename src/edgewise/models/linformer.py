@@ -160,6 +160,8 @@ class LinformerReader(nn.Module):
         shared: E and F of all layers, or none.
     """
 
+    caches = False
+
     def __init__(
         self, layers: Sequence[nn.Module], length: int, shared: nn.Parameter | None = None
     ) -> None:

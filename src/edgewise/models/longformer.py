@@ -188,6 +188,8 @@ class LongformerReader(nn.Module):
         heads: of the layers.
     """
 
+    caches = False
+
     def __init__(
         self,
         layers: Sequence[nn.Module],

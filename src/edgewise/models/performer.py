@@ -297,6 +297,7 @@ class PerformerReader(nn.Module):
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, one_way: bool) -> None:
         super().__init__()
         self.layers, self.norm, self.one_way = nn.ModuleList(layers), norm, one_way
+        self.caches = one_way
 
     def forward(
         self,

@@ -524,6 +524,8 @@ class ReformerReader(nn.Module):
         sizes: of the chunks; a text longer than the smallest has whole chunks of all.
     """
 
+    caches = False
+
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, sizes: set[int]) -> None:
         super().__init__()
         self.layers, self.norm = nn.ModuleList(layers), norm

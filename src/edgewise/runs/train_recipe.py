@@ -34,6 +34,9 @@ from edgewise.training import RunFolder, evaluate, fit, rank_and_world_size, see
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
+"""Of what data decide, the parts that a field of theirs leaves out."""
+
 
 def train(
     recipe: Recipe, path: Path, *, resume: bool = False, title: str | None = None
@@ -172,13 +175,15 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
     if strange:
-        optional = strange == ["descriptor_width"]
+        fields = [SWITCHES[n] for n in strange if n in SWITCHES]
+        optional = [field for field in fields if hasattr(recipe.data, field)]
+        switched = " ".join(f"--data.{field} false" for field in optional)
         raise ArgumentError(
             "model",
             expected=f"a model with {', '.join(arguments)}, which the data decide",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
-            remedy="leave the descriptors out: --data.descriptors false"
-            if optional
+            remedy=f"leave out what it does not read: {switched}"
+            if len(optional) == len(strange)
             else "combine models and data of one kind",
         )
     missing = [

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.arguments import check_share
 from edgewise.base_task import Task
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -23,6 +23,8 @@ class Classification(Task):
     Attributes:
         label_smoothing: the share of a target's weight that is spread over all classes.
 
+    Its loss raises an ``ArgumentError`` where a target has several rows of scores.
+
     """
 
     label_smoothing: float = 0.0
@@ -31,6 +33,14 @@ class Classification(Task):
         check_share("task.label_smoothing", self.label_smoothing, "choose for example 0.1")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if outputs.dim() > target.dim() + 1:
+            raise ArgumentError(
+                "model",
+                expected="one row of scores for each target, [M, classes]",
+                got=f"shape {list(outputs.shape)} for targets {list(target.shape)}",
+                remedy="pool what is more; several views of a node, as grand has in training, are "
+                "for tasks.Consistency, as in the recipe grand-cora",
+            )
         return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
     def metrics(self) -> dict[str, Metric]:

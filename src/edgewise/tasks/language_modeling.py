@@ -61,8 +61,9 @@ class LanguageModeling(Task):
                 "model",
                 expected="one in which no token reads a later one, which is what it is to say",
                 got=f"one whose {first} on token {late + 1}",
-                remedy="choose one that reads backwards alone, such as gpt, or a graph such as "
-                '"causal()"; to read both ways, hide words: tasks.MaskedLanguageModeling',
+                remedy="choose one that reads backwards alone, such as gpt, a graph such as "
+                '"causal()", or one_way=True of those that have it; to read both ways, hide '
+                "words: tasks.MaskedLanguageModeling",
             )
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:

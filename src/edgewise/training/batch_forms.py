@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -46,38 +48,67 @@ class Listed:
         )
 
 
-def as_loader(split: str, value: Any) -> Any:
-    """A loader with a length, from that or from a list of batches.
+def as_loaders(given: Mapping[str, Any], *splits: str) -> dict[str, Any]:
+    """A loader with a length for each of these splits.
 
     Args:
-        split: ``train``, ``val`` or ``test``.
-        value: what was given for it.
+        given: by split a loader, or a list of batches.
+        splits: of ``train``, ``val`` and ``test``.
 
     Raises:
-        ArgumentError: it is a data set without batches, has no length, or no batch.
+        ArgumentError: a split is missing, or what is given for it is a data set without batches,
+            has no length, or no batch.
 
     """
+    return {split: _as_loader(split, given) for split in splits}
+
+
+def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
+    value = given.get(split)
+    if value is None:
+        names = ", ".join(map(repr, given)) or "nothing"
+        raise _no_loader(split, f"none, but {names}", f"one, or a list of batches, as {split!r}")
     if isinstance(value, (list, tuple)):
         if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
             raise _no_loader(split, "a list of graphs", "DataLoader(graphs, batch_size=32) of PyG")
         value = Listed(value)
+    if hasattr(value, "with_format"):  # Hugging Face's, whose rows are examples
+        raise _no_loader(split, *_of_hugging_face(split, value))
     if isinstance(value, (Tensor, str, Mapping)):
         raise _no_loader(split, f"a {type(value).__name__}", "DataLoader(TensorDataset(x, y), 32)")
-    if hasattr(value, "with_format"):  # Hugging Face's, whose rows are examples
-        columns = "DataLoader(dataset.with_format('torch'), batch_size=32)"
-        raise _no_loader(split, "a data set of Hugging Face, without batches", columns)
+    examples = getattr(value, "dataset", None)
+    if hasattr(examples, "with_format") and isinstance(examples, Mapping):
+        raise _no_loader(split, "a loader of all splits", _of_hugging_face(split, examples)[1])
     if isinstance(value, Dataset):
         got = f"a {type(value).__name__}, whose parts are single examples"
         raise _no_loader(split, got, "DataLoader(dataset, batch_size=32)")
     try:
         count = len(value)
     except TypeError as error:
-        of = f" of {type(value.dataset).__name__}" if hasattr(value, "dataset") else ""
+        of = f" of {type(examples).__name__}" if examples is not None else ""
         got = f"{type(value).__name__}{of}, which has none"
-        raise _no_loader(split, got, "a list of batches, or a DataLoader of a Dataset") from error
+        remedy = "list(...) of it, which is a list of batches, or a DataLoader of a Dataset"
+        raise _no_loader(split, got, remedy) from error
     if not count:
         raise _no_loader(split, "no batch", "more examples, or smaller batches with drop_last=True")
     return value
+
+
+def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
+    """What one of their data sets is, and the line that makes a loader of it."""
+    if isinstance(dataset, Mapping):
+        names = ", ".join(map(repr, dataset))
+        chosen = split if split in dataset else next(iter(dataset), split)
+        line = f"DataLoader(dataset[{chosen!r}].with_format('torch'), batch_size=32)"
+        return f"a {type(dataset).__name__} of {names}", line
+    what = "a data set of Hugging Face, without batches"
+    if not hasattr(dataset, "__len__"):
+        line = "list(dataset.with_format('torch').iter(batch_size=32)), where that fits in memory"
+        return f"{what} or a length", line
+    # A transform is a format, too, and another would take its place.
+    own = (getattr(dataset, "format", None) or {}).get("type")
+    tensors = "" if own else ".with_format('torch')"
+    return what, f"DataLoader(dataset{tensors}, batch_size=32)"
 
 
 def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
@@ -88,6 +119,32 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
         got=got,
         remedy=f"give {remedy}",
     )
+
+
+@contextmanager
+def explaining_loaders() -> Iterator[None]:
+    """Say what to write where PyTorch cannot put examples into a batch.
+
+    Raises:
+        ArgumentError: in the place of what its ``default_collate`` says, of sizes that differ, of
+            images and of nothing. Other errors of a loader are those of its own parts.
+
+    """
+    try:
+        yield
+    except (RuntimeError, TypeError) as error:
+        # Also in the text of what a worker process has raised.
+        if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
+            raise
+        said = str(error).strip().splitlines()[-1]
+        raise ArgumentError(
+            "loaders",
+            expected="tensors or numbers of one size, example by example",
+            got=said.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
+            remedy="for texts give it collate_fn=DataCollatorWithPadding(tokenizer) of "
+            "transformers; make tensors of one size of images, for example in the "
+            "with_transform of a data set; anything else is for a collate_fn of your own",
+        ) from error
 
 
 @contextmanager
@@ -103,12 +160,26 @@ def explaining(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
     except (EdgewiseError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        known = _arguments(model)
+        strange = [name for name in batch.keywords if known and name not in known]
         raise ArgumentError(
             "loaders",
             expected=f"batches that {type(model).__name__} and {type(task).__name__} take",
             got=f"{_described(batch)} ({' '.join(str(error).split())[:200]})",
-            remedy="compare these with what the model reads, and its outputs with the target",
+            remedy=f"leave out {', '.join(strange)}, or rename to one of {', '.join(known)} (a "
+            "data set of Hugging Face has remove_columns and rename_column), or make an "
+            "edgewise.data.Batch in the loader's collate_fn"
+            if strange
+            else "compare these with what the model reads, and its outputs with the target",
         ) from error
+
+
+def _arguments(model: nn.Module) -> list[str]:
+    """What it can be given by name; none where that is anything."""
+    arguments = inspect.signature(model.forward).parameters.values()
+    if any(a.kind is a.VAR_KEYWORD for a in arguments):
+        return []
+    return [a.name for a in arguments if a.kind in (a.POSITIONAL_OR_KEYWORD, a.KEYWORD_ONLY)]
 
 
 def _described(batch: Batch) -> str:
@@ -159,16 +230,39 @@ def _of_columns(columns: Mapping[str, Any]) -> Batch:
     targets = [name for name in TARGETS if name in columns]
     strange = [name for name, value in columns.items() if not isinstance(value, Tensor)]
     if len(targets) != 1 or strange:
-        kinds = (f"{name} ({type(value).__name__})" for name, value in columns.items())
+        kinds = (f"{name} ({_kind(value)})" for name, value in columns.items())
         raise ArgumentError(
             "loaders",
             expected=f"dicts of tensors, one of them {', '.join(TARGETS[:-1])} or {TARGETS[-1]}",
             got=f"a dict of {', '.join(kinds)}",
-            remedy="give a DataLoader of dataset.with_format('torch'), with the columns that the "
-            "model is called with, and a target",
+            remedy=_remedy_of_columns(columns, targets, strange),
         )
     others = {name: value for name, value in columns.items() if name not in targets}
     return Batch((), columns[targets[0]], keywords=others)
+
+
+def _kind(value: Any) -> str:
+    """Such as ``list of str``."""
+    of = {type(one).__name__ for one in value} if isinstance(value, (list, tuple)) else set()
+    return f"{type(value).__name__}{f' of {of.pop()}' if len(of) == 1 else ''}"
+
+
+def _remedy_of_columns(
+    columns: Mapping[str, Any], targets: Sequence[str], strange: Sequence[str]
+) -> str:
+    texts = [name for name in strange if _kind(columns[name]).endswith("of str")]
+    if set(texts) & set(targets):
+        return f"number the classes: dataset.class_encode_column({targets[0]!r})"
+    if texts:
+        return (
+            f"leave out what is text, dataset.remove_columns({texts}), once it is tokens, and give "
+            "a DataLoader of dataset.with_format('torch')"
+        )
+    if strange:
+        return "give a DataLoader of dataset.with_format('torch')"
+    if targets:
+        return f"leave out all but one of them, such as dataset.remove_columns({targets[1]!r})"
+    return "name the target so, such as dataset.rename_column('class', 'label')"
 
 
 def _of_pyg(graphs: Any) -> Batch:

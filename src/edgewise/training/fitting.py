@@ -15,7 +15,7 @@ from torch import nn
 
 from edgewise.base_task import Task
 from edgewise.errors import require
-from edgewise.training.batch_forms import as_loader
+from edgewise.training.batch_forms import as_loaders, explaining_loaders
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
 from edgewise.training.folder import RunFolder
@@ -88,8 +88,8 @@ def fit(
 
     Raises:
         RunExistsError: the folder holds a run that has finished.
-        ArgumentError: no such metric to monitor, batches of another kind or that the model cannot
-            take, or the loss became NaN or infinite.
+        ArgumentError: no such metric to monitor, examples that make no batch, batches of another
+            kind or that the model cannot take, or the loss became NaN or infinite.
         Interrupted: Ctrl-C or SIGTERM; a checkpoint has been left.
         MissingExtraError: Lightning is not installed.
 
@@ -109,7 +109,7 @@ def fit(
     trainer.check(task.metrics(), model)
     check_world_size(trainer)
     rank, world_size = rank_and_world_size()
-    loaders = {split: as_loader(split, loaders.get(split)) for split in ("train", "val", "test")}
+    loaders = as_loaders(loaders, "train", "val", "test")
     if world_size > 1:
         _share(loaders, rank, world_size)
     batches = len(loaders["train"])
@@ -144,7 +144,8 @@ def fit(
         start = str(folder.checkpoint) if folder.checkpoint.is_file() else None
         if start:
             folder.check_checkpoint()
-        with _as_interrupted(), _restoring(folder, checkpoint) if start else nullcontext():
+        restoring = _restoring(folder, checkpoint) if start else nullcontext()
+        with _as_interrupted(), explaining_loaders(), restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
@@ -179,9 +180,9 @@ def evaluate(
 
     from edgewise.training.lightning_module import TrainingModule
 
-    loaders = {split: as_loader(split, loaders.get(split)) for split in ("val", "test")}
+    loaders = as_loaders(loaders, "val", "test")
     module = TrainingModule(model, task)
-    with _quiet(), _as_interrupted():
+    with _quiet(), _as_interrupted(), explaining_loaders():
         trainer = lightning.Trainer(
             accelerator=accelerator,
             logger=logger or False,

@@ -100,13 +100,11 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        if self.checked:
-            loss = self._measured(batch, "train")
-        else:
-            with explaining(batch, self.model, self.task):
+        with explaining(batch, self.model, self.task):
+            if not self.checked:
                 self.task.check(self.model, batch)
-                loss = self._measured(batch, "train")
-            self.checked = True
+                self.checked = True
+            loss = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
@@ -120,10 +118,12 @@ class TrainingModule(lightning.LightningModule):
         return loss if scale == 1 else loss * scale
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self._measured(batch, "val")
+        with explaining(batch, self.model, self.task):
+            self._measured(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        self._measured(batch, "test")
+        with explaining(batch, self.model, self.task):
+            self._measured(batch, "test")
         if self.written and len(batch.target):  # else another process has all of this batch
             texts = self.task.write(self.model, batch)
             for _, metric in _each(self.written):

@@ -309,3 +309,12 @@ def test_a_row_without_a_target_is_refused_or_skipped(tmp_path: Path) -> None:
 def test_an_epoch_draws_some_of_the_rows(tmp_path: Path) -> None:
     loaded = data(tmp_path, epoch_rows=3, batch_size=2).load()
     assert [len(batch.target) for batch in loaded.loaders(0)["train"]] == [2, 1]
+
+
+def test_a_target_that_does_not_vary_is_refused(tmp_path: Path) -> None:
+    """Its scale would be 0, and whatever the network says the right answer."""
+    path = tmp_path / "flat.csv"
+    path.write_text("\n".join(["smiles,y", *(f"{smiles},1.5" for smiles in ROWS)]) + "\n")
+    got = "1.5 in each of the 6 rows"
+    with refused("data.target", expected="differ in column 'y'", got=got, remedy="--data.target"):
+        molecule_table(path=str(path), val=0.25).load()

@@ -77,3 +77,11 @@ def test_sentences_are_dealt_and_the_tags_kept(tmp_path):
     splits = tag_file(path=str(path), kind="words", vocabulary_size=None).load()
     assert [part.count for part in (splits.train, splits.val, splits.test)] == [33, 3, 4]
     assert splits.fitted == {"labels": ["A", "B"]}
+
+
+def test_one_tag_for_all_words_is_refused(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("Dogs\tX\nbark\tX\n\nCats\tX\nsleep\tX\n\n")
+    got = "'X' for each of its words"
+    with refused("data.tag", expected="two tags in words.txt", got=got, remedy="--data.tag"):
+        tag_file(path=str(path)).parts()

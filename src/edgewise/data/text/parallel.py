@@ -148,9 +148,13 @@ class Pairs:
     @classmethod
     def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
         """From the lines of two files."""
-        source = PackedTexts(*encode_all(tokenizer, lines[0], last="eos"))
-        target = PackedTexts(*encode_all(tokenizer, lines[1], first="bos", last="eos"))
-        return cls(source, target, lines[1], tokenizer)
+        return cls.of_sources(tokenizer, sources_of(tokenizer, lines[0]), lines[1])
+
+    @classmethod
+    def of_sources(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
+        """Likewise of sources that are ids already."""
+        target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
+        return cls(source, target, targets, tokenizer)
 
     def take(self, which: Tensor) -> Batch:
         """The batch of these pairs."""
@@ -168,6 +172,11 @@ class Pairs:
             references=tuple(self.references[i] for i in which.tolist()),
             decode=decoder(self.tokenizer),
         )
+
+
+def sources_of(tokenizer: Tokenizer, texts: Sequence[str]) -> PackedTexts:
+    """Texts as a model reads them: each ends with ``<eos>``."""
+    return PackedTexts(*encode_all(tokenizer, texts, last="eos"))
 
 
 def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:

@@ -49,6 +49,14 @@ class TagFile(TaggedWords, OwnFiles):
     def parts(self) -> TaggedParts:
         files = self.files("a file of words and tags")
         read = {split: self._read(path) for split, path in files.items()}
+        found = {tag for sentence in read["train"] for _, tag in sentence}
+        if len(found) == 1:
+            raise ArgumentError(
+                "data.tag",
+                expected=f"at least two tags in {files['train'].name}",
+                got=f"{found.pop()!r} for each of its words",
+                remedy="add sentences with others, or name another column with --data.tag",
+            )
         parts = self.dealt(read)
         return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
 
