@@ -20,7 +20,7 @@ from edgewise.engines.tiles.flex import FlexLayout
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
-from edgewise.graphs import Edges, Graph, Intervals, Runs
+from edgewise.graphs import Edges, Graph, Intervals, Reordered, Runs
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.runs import MOST_STEPS, lists_of
 from edgewise.ragged import boundaries, runs_and_positions, starts
@@ -159,6 +159,8 @@ def _tiled(graph: Graph) -> tuple[int | None, bool]:
     """
     if isinstance(graph, Edges):
         return None, False
+    if isinstance(graph, Reordered):
+        return graph.graph.derived(_tiled)[0], False
     one_run = isinstance(graph, Intervals) and graph.step == 1
     if one_run and graph.num_targets == 1:  # each step of decoding has a graph of its own
         return GROUP * graph.num_edges, False
@@ -192,6 +194,9 @@ def _steps(graph: Graph) -> int | None:
 
 
 def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
+    if isinstance(graph, Reordered):
+        by_place: TilesLayout | FlexLayout = layout_of(graph.graph, TilesLayout)
+        return by_place.reordered(graph.target_at, graph.source_at)
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),
@@ -269,10 +274,12 @@ def _by_place(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
         ends = start, start + length
         runs.append(torch.stack([row_place[row], *ends, edge, torch.full_like(row, finer)]))
     row, *rest = torch.cat(runs, 1).unbind()
-    order = row.argsort(stable=True)
     counts = torch.zeros_like(remainder)
     pointer = boundaries(counts.index_add_(0, row, torch.ones_like(row)))
-    start, stop, edge, step = (x[order] for x in rest)
+    if not bool((row[1:] >= row[:-1]).all()):  # as they are in a part without steps
+        order = row.argsort(stable=True)
+        rest = [x[order] for x in rest]
+    start, stop, edge, step = (x.contiguous() for x in rest)
     numbered = pointer, start, stop, edge, step
     at = _unless_in_order(row_at), _unless_in_order(column_at)
     return TileRuns(*at, *numbered, block, tile, unit, graph.num_edges)

@@ -14,7 +14,7 @@ from edgewise import graphs
 from edgewise.engines.native import library
 from edgewise.engines.rows.layout import PIECE
 from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.graphs import Graph, Intervals, Runs
+from edgewise.graphs import Graph, Intervals, Reordered, Runs
 from tests.engines import oracle
 from tests.engines.arithmetic import Array
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
@@ -199,7 +199,7 @@ def serving(call: Call | Aggregation, graph: Graph, reduce: str = "sum") -> set[
         return engines
     if score != "own":
         engines.add("rows")
-    runs = all(isinstance(part, Intervals | Runs) for part in graph.parts)
+    runs = all(isinstance(part, Intervals | Runs | Reordered) for part in graph.parts)
     if score == "dot" and not gain and not vectors and runs:
         engines.add("tiles")
     return engines
@@ -230,6 +230,13 @@ def any_runs(targets: int, sources: int) -> Graph:
     ends = torch.randint(sources + 1, (targets, 2), generator=generator).sort(1).values
     ends[::5, 1] = ends[::5, 0]
     return runs(ends.tolist(), sources)
+
+
+def shuffled(graph: Graph) -> Graph:
+    """The same under other numbers of its targets and of its sources."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = graph.num_targets, graph.num_sources
+    return Reordered(graph, *(torch.randperm(size, generator=generator) for size in sizes))
 
 
 def long_rows(count: int) -> Iterator[tuple[str, Graph]]:
@@ -304,6 +311,11 @@ LISTS: dict[str, Graph] = {  # each target reads several runs, or one with a ste
     "packed runs": graphs.batch([BLOCKS.bind(50), BLOCKS.bind(100)]),
     "decoding a list": (graphs.window(20) | graphs.hubs([0, 60])).bind(2, TILE + 40),
     "class token before runs": graphs.virtual(graphs.window(2, 2) | graphs.blocks(7)).bind(90),
+    "sorted": shuffled(graphs.blocks(20).bind(BLOCK + 21)),
+    "sorted, a step": shuffled((graphs.window(3, 4) | graphs.hubs([1])).bind(TILE + 5)),
+    "sorted, packed pairs": shuffled(
+        graphs.batch(graphs.window(4) | graphs.hubs([0]), [5, 66, 2], [70, 66, 5])
+    ),
     "many chunks": (graphs.window(8) | graphs.hubs([5]) | graphs.expand(graphs.random(1), 64)).bind(
         18 * BLOCK + 7
     ),

@@ -59,6 +59,8 @@ def fresh(graph: Graph) -> Graph:
     """The same without the layouts that other tests have left on it."""
     graph = copy.copy(graph)
     graph._cache = {}
+    if isinstance(graph, graphs.Reordered):
+        graph.graph = fresh(graph.graph)
     return graph
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,3 +114,14 @@ def test_nested_compositions(spec: Spec, sizes: tuple[int, int]) -> None:
     check(spec, *sizes)
     pattern = spec.pattern(*sizes)
     assert graphs.parse(repr(pattern)) == pattern
+
+
+def test_a_graph_under_other_numbers_has_all_views() -> None:
+    graph = (graphs.window(2) | graphs.hubs([0])).bind(5, 7)
+    target_at, source_at = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([6, 2, 0, 1, 5, 4, 3])
+    matrix = torch.zeros(5, 7, dtype=torch.bool)
+    matrix[target_at[:, None], source_at] = graph.dense()
+    check_graph(graphs.Reordered(graph, target_at, source_at), matrix)
+    twice = graphs.edges(torch.tensor([[1, 1], [0, 0]]), 2)
+    copies = graphs.Reordered(twice, torch.tensor([1, 0]), torch.tensor([0, 1]))
+    check_graph(copies, torch.tensor([[False, False], [False, True]]), copies=True)

@@ -14,9 +14,10 @@ from edgewise.models.reformer import (
     Chunks,
     Hashing,
     LSHAttention,
+    SortedGraphs,
     Texts,
     hash_buckets,
-    sorted_graph,
+    sorted_graphs,
 )
 from tests.errors import refused
 
@@ -77,8 +78,8 @@ def test_the_graph_is_that_of_the_definition(
     texts = [(8, 3, size), (2, 1, 2), (5, 3, size)]  # the last with an empty chunk at its end
     count = sum(tokens for tokens, _, _ in texts)
     bucket = torch.randint(4, (rounds, count))
-    order, graph = sorted_graph(bucket, texts, chunks)
-    assert sorted(order.tolist()) == list(range(rounds * count))
+    found = sorted_graphs(bucket, texts, chunks)
+    assert [sorted(row) for row in found.node.tolist()] == [list(range(count))] * rounds
     # By hand: the ring of each text's chunks, each a list of (round, token).
     reads, first = {}, 0
     for tokens, chunk_count, chunk_size in texts:
@@ -95,10 +96,27 @@ def test_the_graph_is_that_of_the_definition(
                     (r, t) for r, t in seen if t != token and not (one_way and t > token)
                 }
         first += tokens
-    matrix = graph.dense()
-    for place, node in enumerate(order.tolist()):
-        found = {divmod(order[j].item(), count) for j in matrix[place].nonzero().flatten()}
-        assert found == reads[divmod(node, count)]
+    alone = {t for t in range(count) if not any(reads[r, t] for r in range(rounds))}
+    assert bool(alone) == one_way
+    for token in alone:
+        reads[0, token] = {(0, token)}
+    assert read_by_node(found) == reads
+
+
+def read_by_node(found: SortedGraphs) -> dict[tuple[int, int], set[tuple[int, int]]]:
+    """Of each round and token, the rounds and tokens that it reads; nothing is read twice."""
+    names = [[(number, token) for token in row] for number, row in enumerate(found.node.tolist())]
+    reads: dict[tuple[int, int], set[tuple[int, int]]] = {
+        name: set() for row in names for name in row
+    }
+    everyone = [name for row in names for name in row]
+    reader, read = ([everyone[i] for i in x.tolist()] for x in (found.reader, found.read))
+    of_rounds = [(graph, row, row) for graph, row in zip(found.within, names, strict=True)]
+    for graph, targets, sources in [*of_rounds, (found.across, reader, read)]:
+        for j, i in graph.edge_index.T.tolist():
+            assert sources[j] not in reads[targets[i]]
+            reads[targets[i]].add(sources[j])
+    return reads
 
 
 def test_the_graph_grows_with_the_text_and_not_with_its_square() -> None:
@@ -106,8 +124,9 @@ def test_the_graph_grows_with_the_text_and_not_with_its_square() -> None:
         chunk = 16
         bucket = torch.randint(2 * tokens // chunk, (2, tokens))
         text = (tokens, tokens // chunk, chunk)
-        graph = sorted_graph(bucket, [text], Chunks(chunk, 1, 0, True))[1]
-        return len(graph.start), graph.num_edges
+        found = sorted_graphs(bucket, [text], Chunks(chunk, 1, 0, True))
+        graphs = [*found.within, found.across]
+        return sum(len(graph.start) for graph in graphs), sum(graph.num_edges for graph in graphs)
 
     torch.manual_seed(0)
     (few, edges), (many, more) = runs(1024), runs(16384)
@@ -125,16 +144,14 @@ def test_attention_by_the_formula_over_all_rounds() -> None:
     generator = torch.Generator().manual_seed(7)
     turns = torch.randn(1, 6, rounds, 2, dtype=torch.double, generator=generator)
     bucket = torch.stack([hash_buckets(query, turns[0, :, r], (4,)) for r in range(rounds)])
-    order, graph = sorted_graph(bucket, [(count, 5, 4)], chunks)
     times = torch.zeros(count, count, dtype=torch.double)  # in how many rounds i reads j
-    node = order % count
-    times.index_put_((node[graph.target], node[graph.source]), torch.ones(1).double(), True)
+    for (_, i), read in read_by_node(sorted_graphs(bucket, [(count, 5, 4)], chunks)).items():
+        for _, j in read:
+            times[i, j] += 1
     assert times.max() > 1
     scores = query @ normalize(query, dim=-1).T
     weights = times * scores.exp()
-    alone = weights.sum(1) == 0
-    assert alone[0]
-    weights[alone, alone.nonzero().flatten()] = 1
+    assert times[0].tolist() == [1] + [0] * (count - 1), "the first token is alone"
     expected = layer.output((weights / weights.sum(1, keepdim=True)) @ value)
     out = layer(x, Texts([count], [count], packed=False))[0]
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-5)  # 1e-6 is under their root

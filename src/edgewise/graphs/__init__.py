@@ -26,6 +26,7 @@ from edgewise.graphs.hubs import Hubs as hubs
 from edgewise.graphs.incidence import incidence
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.random import Random as random
+from edgewise.graphs.reordered import Reordered
 from edgewise.graphs.runs import Runs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual
@@ -59,6 +60,7 @@ __all__ = [
     "Graph",
     "Intervals",
     "Pattern",
+    "Reordered",
     "Runs",
     "batch",
     "blocks",

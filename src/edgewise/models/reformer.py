@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise import attend_with_lse, merge_attention
+from edgewise import attend_with_lse
 from edgewise.arguments import check_choice, check_count, check_given, checked
 from edgewise.encodings import Learned
+from edgewise.engines.merge import softmax_with_lse
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, Runs, batch, causal, complete, edges, expand
+from edgewise.graphs import Graph, Pattern, Reordered, Runs, batch, causal, complete, edges, expand
 from edgewise.layers import (
     FeedForward,
     LanguageModelHead,
@@ -40,11 +42,8 @@ from edgewise.layers.sequences import (
     with_padding,
 )
 from edgewise.ragged import runs_and_positions, starts
-from edgewise.scores import Dot
 
 KINDS = ("local", "lsh")
-ALONE = -1e5
-"""The score of a token with itself, which counts where it has nothing else to read."""
 
 
 @checked(depth=0, before=0, after=0, hash_seed=0)
@@ -250,105 +249,191 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     return bucket
 
 
+class Places:
+    """The places of each round, which are ranks in its order: texts and chunks have the same.
+
+    Args:
+        texts: of each how many tokens it has, how many chunks, and how many tokens one of them
+            has; the last chunks may be short, or empty. Chunks of all rounds are one ring.
+        rounds: of hashes.
+        chunks: which chunks read which.
+        device: of the numbers.
+
+    Attributes:
+        size, first: how many places each text has, and the first of these.
+        text, rank, chunk: of each place its text, and its rank and chunk in this.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[tuple[int, int, int]],
+        rounds: int,
+        chunks: Chunks,
+        device: torch.device,
+    ) -> None:
+        described = torch.tensor(texts, dtype=torch.long, device=device).view(-1, 3)
+        self.size, self.chunk_count, self.chunk_size = described.unbind(1)
+        self.rounds, self.chunks, self.first = rounds, chunks, starts(self.size)
+        self.text, self.rank = runs_and_positions(self.size)
+        self.chunk = torch.div(self.rank, self.chunk_size[self.text], rounding_mode="floor")
+        self.steps = torch.arange(-chunks.before, chunks.after + 1, device=device)
+
+    def in_line(self) -> Ends:
+        """What each place reads where chunks of a round lie in a row."""
+        place = torch.arange(len(self.text), device=self.text.device)
+        last = self.chunk_count[self.text] - 1
+        low = (self.chunk + self.steps[0]).clamp(min=0)
+        high = torch.minimum(self.chunk + self.steps[-1], last)
+        return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
+
+    def over_ends(self) -> tuple[Tensor, Ends]:
+        """What places at the ends of a row read of other rounds, and around the ring.
+
+        Returns:
+            Places as ``round * N + place``, and of each the stretches of such, by their rank.
+        """
+        count, chunk_count = len(self.text), self.chunk_count[self.text]
+        near, far = self.chunk + self.steps[0] < 0, self.chunk + self.steps[-1] >= chunk_count
+        number = torch.arange(self.rounds * count, device=near.device).view(self.rounds, count)
+        reader = number[:, near | far].flatten()
+        text, chunk = self.text[reader % count], self.chunk[reader % count]
+        ahead, ring = reader // count * self.chunk_count[text], self.rounds * self.chunk_count[text]
+        there = chunk[:, None] + self.steps
+        over = (there < 0) | (there >= self.chunk_count[text][:, None])
+        # Each chunk is read once, and those in the row are read as such.
+        there = (2 * ((ahead[:, None] + there) % ring[:, None]) + over).sort(1).values
+        new = there % 2 == 1
+        new[:, 1:] &= there[:, 1:] // 2 != there[:, :-1] // 2
+        row, column = new.nonzero(as_tuple=True)
+        there, text = there[row, column] // 2, text[row]
+        begin, end = self._ends(there % self.chunk_count[text], text)
+        ahead = there // self.chunk_count[text] * count
+        some = begin < end
+        return reader, (row[some], (ahead + begin)[some], (ahead + end)[some])
+
+    def _ends(self, chunk: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The first place of a chunk, and the one behind its last."""
+        begin = torch.minimum(chunk * self.chunk_size[text], self.size[text])
+        end = torch.minimum(begin + self.chunk_size[text], self.size[text])
+        return self.first[text] + begin, self.first[text] + end
+
+
+@dataclass(frozen=True)
+class SortedGraphs:
+    """Who reads whom, by places.
+
+    Attributes:
+        node: the token at each place, ``[rounds, N]``.
+        within: of each round, its places that read one another.
+        across: who reads whom in other rounds, or around the ring: its targets and its sources
+            are the places ``reader`` and ``read``, each as ``round * N + place``.
+    """
+
+    node: Tensor
+    within: Sequence[Graph]
+    across: Graph
+    reader: Tensor
+    read: Tensor
+
+
 @torch.no_grad()
-def sorted_graph(
+def sorted_graphs(
     bucket: Tensor, texts: Sequence[tuple[int, int, int]], chunks: Chunks
-) -> tuple[Tensor, Graph]:
-    """The order of the tokens by bucket, and who reads whom in that order, without itself.
+) -> SortedGraphs:
+    """The tokens sorted by bucket, and who reads whom then.
+
+    Nobody reads itself, but for a token that would read nothing in any round.
 
     Args:
         bucket: ``[rounds, N]``, of the tokens of all texts, one text after the other.
-        texts: of each how many tokens it has, how many chunks, and how many tokens one of them
-            has; the last chunks may be short, or empty. Chunks of all rounds are one ring.
+        texts: as of :class:`Places`.
         chunks: which chunks read which.
 
     Returns:
-        Of each place of the order the token, as ``round * N + token``, ``[rounds * N]``; and the
-        graph of these places. Sorting takes ``n log n``, and the graph a few runs a token.
+        Sorting takes ``n log n``, and the graphs a few runs a token.
     """
     (rounds, count), device = bucket.shape, bucket.device
-    described = torch.tensor(texts, dtype=torch.long, device=device).view(-1, 3)
-    size, chunk_count, chunk_size = described.unbind(1)
-    text, position = runs_and_positions(size)
-    # Round after round lies in a text, so that a text is one ring.
-    group = text * rounds + torch.arange(rounds, device=device)[:, None]
+    places = Places(texts, rounds, chunks, device)
     most = int(bucket.max()) + 1 if bucket.numel() else 1
-    order = (group * most + bucket).flatten().argsort(stable=True)
-    group, bucket = group.flatten()[order], bucket.flatten()[order]
-    token, text = position.repeat(rounds)[order], text.repeat(rounds)[order]
-    first = starts(size.repeat_interleave(rounds))
-    rank = torch.arange(len(order), device=device) - first[group]
-    chunk = torch.div(rank, chunk_size[text], rounding_mode="floor")
-
-    ring = (rounds * chunk_count)[text]
-    here = (group % rounds) * chunk_count[text] + chunk
-    steps = torch.arange(-chunks.before, chunks.after + 1, device=device)
-    row, there = _each_once((here[:, None] + steps) % ring[:, None])
-    owner = text[row]
-    begin = there % chunk_count[owner] * chunk_size[owner]
-    end = torch.minimum(begin + chunk_size[owner], size[owner])
-    in_round = torch.div(there, chunk_count[owner], rounding_mode="floor")
-    ahead = first[owner * rounds + in_round]
-    full = begin < end
-    stretches = row[full], (begin + ahead)[full], (end + ahead)[full]
+    key = places.text * most + bucket
+    node = torch.stack([of_round.argsort(stable=True) for of_round in key])
+    line, (reader, stretches) = places.in_line(), places.over_ends()
+    place = torch.arange(count, device=device)
+    place_of = torch.empty_like(node).scatter_(1, node, place.expand_as(node))
     if chunks.one_way:
-        pieces = torch.ones_like(order, dtype=torch.bool)
-        pieces[1:] = (here[1:] != here[:-1]) | (text[1:] != text[:-1]) | (bucket[1:] != bucket[:-1])
-        return order, _runs(*_to_earlier(stretches, pieces, token), places=len(order))
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=device)
-    itself = place[(in_round * count + order[row] % count)[full]]
-    return order, _runs(*_to_others(stretches, itself), places=len(order))
+        token, bucket = places.rank[node], bucket.gather(1, node)
+        pieces = torch.ones_like(node, dtype=torch.bool)
+        pieces[:, 1:] = bucket[:, 1:] != bucket[:, :-1]
+        pieces[:, 1:] |= places.chunk[1:] != places.chunk[:-1]
+        pieces[:, places.first[places.size > 0]] = True
+        found = [_to_earlier(line, *each, each[1]) for each in zip(pieces, token, strict=True)]
+        token = token.flatten()
+        ends = _to_earlier(stretches, pieces.flatten(), token, token[reader])
+    else:
+        found = [_to_others(line, place)]
+        row, begin, _ = stretches
+        in_round = begin // max(count, 1)
+        itself = place_of[in_round, node.flatten()[reader[row]]]
+        ends = _to_others(stretches, in_round * count + itself)
+    sizes = places.size, places.size
+    within = [Runs(*_joined(each), count, count, segments=sizes) for each in found]
+    within *= rounds // len(within)
 
-
-def _each_once(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows and values of a matrix, each value once a row."""
-    numbers = numbers.sort(1).values
-    new = torch.ones_like(numbers, dtype=torch.bool)
-    new[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
-    row, column = new.nonzero(as_tuple=True)
-    return row, numbers[row, column]
+    row, begin, end = _joined(ends)
+    reads = torch.zeros(count, dtype=torch.bool, device=device)
+    reads[node.flatten()[reader[row]]] = True
+    for each, graph in zip(node, within, strict=True):
+        reads[each[graph.row]] = True
+    alone = place_of[0, ~reads]
+    row = torch.cat([row, len(reader) + torch.arange(len(alone), device=device)])
+    begin, end = torch.cat([begin, alone]), torch.cat([end, alone + 1])
+    reader = torch.cat([reader, alone])
+    row_at, row = row.unique_consecutive(return_inverse=True)
+    step = torch.zeros(rounds * count + 1, dtype=torch.long, device=device)
+    step.index_add_(0, begin, torch.ones_like(begin)).index_add_(0, end, -torch.ones_like(end))
+    is_read = step.cumsum(0)[:-1] > 0
+    number = is_read.cumsum(0) - 1
+    reader, read = reader[row_at], is_read.nonzero().flatten()
+    across = Runs(row, number[begin], number[end - 1] + 1, len(reader), len(read))
+    return SortedGraphs(node, within, across, reader, read)
 
 
 Ends = tuple[Tensor, Tensor, Tensor]
-"""The rows of runs, where these start and where they stop."""
+"""The rows of runs, where these start and where they stop; sorted."""
 
 
 def _to_others(stretches: Ends, itself: Tensor) -> Ends:
-    """Each place reads its stretches but for ``itself``, where its own token stands there."""
+    """Each row reads its stretches but for ``itself``, where its own token stands there."""
     row, begin, end = stretches
-    inside = (begin <= itself) & (itself < end)
-    before = torch.where(inside, itself, end)
-    row = torch.cat([row, row[inside]])
-    return row, torch.cat([begin, itself[inside] + 1]), torch.cat([before, end[inside]])
+    cut = itself.where((begin <= itself) & (itself < end), end)
+    start, stop = torch.stack([begin, cut + 1], 1), torch.stack([cut, end], 1)
+    return row.repeat_interleave(2), start.flatten(), stop.flatten()
 
 
-def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor) -> Ends:
-    """The same, of tokens that stand earlier in the text.
+def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> Ends:
+    """Each row reads those of its stretches that stand earlier in the text than its ``own`` token.
 
     A piece, where the tokens of one bucket and chunk stand in the text's order, has a run of them.
     """
     row, begin, end = stretches
-    places = len(token)
     piece_start = pieces.nonzero().flatten()
-    number = pieces.cumsum(0) - 1
-    line = number * (places + 1) + token  # ascends from place to place
+    number, most = pieces.cumsum(0) - 1, len(token) + 1
+    line = number * most + token  # ascends from place to place
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
-    return row, piece_start[piece], torch.searchsorted(line, piece * (places + 1) + token[row])
+    return row, piece_start[piece], torch.searchsorted(line, piece * most + own[row])
 
 
-def _runs(row: Tensor, start: Tensor, stop: Tensor, *, places: int) -> Graph:
-    """The graph of these runs, neighbours as one."""
+def _joined(ends: Ends) -> Ends:
+    """Runs that are not empty, neighbours as one."""
+    row, start, stop = ends
     some = start < stop
     row, start, stop = row[some], start[some], stop[some]
-    sort = (row * (places + 1) + start).argsort()
-    row, start, stop = row[sort], start[sort], stop[sort]
-    first = torch.ones_like(row, dtype=torch.bool)
+    first = torch.ones_like(some[some])
     first[1:] = (row[1:] != row[:-1]) | (start[1:] != stop[:-1])
     last = torch.ones_like(first)
     last[:-1] = first[1:]
-    return Runs(row[first], start[first], stop[last], places, places)
+    return row[first], start[first], stop[last]
 
 
 class LSHAttention(nn.Module):
@@ -387,21 +472,19 @@ class LSHAttention(nn.Module):
         """``[B, T, width]``, or ``[N, width]`` of a packed batch, from x of that shape."""
         shape = x.shape
         x = x.reshape(-1, shape[-1])
-        query = self._heads(self.query_key(x))  # [N, H, D]
-        value = self._heads(self.value(x))
-        square = query.square().mean(-1, keepdim=True)
-        key = query * (square + 1e-6).rsqrt() / self.head_width**0.5
-        out = self._read(query, key, value, texts)
-        projected: Tensor = self.output(
-            out.flatten(-2).reshape(*shape[:-1], out.shape[-2:].numel())
+        # A head lies in one piece, of which caches hold more than of rows that are apart.
+        query, value = (
+            each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
+            for each in (self.query_key, self.value)
         )
-        return projected
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[:-1], self.heads, self.head_width)
+        key = F.rms_norm(query, (self.head_width,), eps=1e-6)  # whose products are scaled
+        out = self._read(query, key, value, texts)
+        projected: Tensor = self.output(out.transpose(0, 1).flatten(1))
+        return projected.view(shape)
 
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
-        count, size = len(query), self.chunks.size
+        """``[H, N, D]``, from such."""
+        count, size = query.shape[1], self.chunks.size
         whole = [length <= size for length in texts.lengths]
         rounds = 1 if all(whole) else self.hashing.rounds
         # A head is as many texts again: tokens of head after head on one axis.
@@ -412,34 +495,42 @@ class LSHAttention(nn.Module):
         for length, tokens in zip(texts.lengths, texts.sizes, strict=True):
             chunk_count = 1 if length <= size else -(-length // size)
             described.append((tokens, chunk_count, length if chunk_count == 1 else size))
-        order, graph = sorted_graph(bucket.flatten(1), described * self.heads, self.chunks)
-        places = order % (self.heads * count)
-        query, key, value = (x.transpose(0, 1).flatten(0, 1)[:, None] for x in (query, key, value))
+        graphs = sorted_graphs(bucket.flatten(1), described * self.heads, self.chunks)
+        query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
+        parts = [
+            attend_with_lse(query, key, value, Reordered(graph, node, node), dropout=dropout)
+            for graph, node in zip(graphs.within, graphs.node, strict=True)
+        ]
         # index_select and its gradient take less time than brackets
-        query, key, read = (x.index_select(0, places) for x in (query, key, value))
-        out, lse = attend_with_lse(query, key, read, graph, score=Dot(1.0), dropout=dropout)
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order), device=order.device)
-        out, lse = (x.index_select(0, back).unflatten(0, (rounds, -1)) for x in (out, lse))
-        itself = value, torch.full_like(lse[0], ALONE + math.log(rounds))
-        merged, _ = merge_attention([*zip(out, lse, strict=True), itself])
-        return merged.view(self.heads, count, self.head_width).transpose(0, 1)
+        reader, read = (graphs.node.flatten()[place] for place in (graphs.reader, graphs.read))
+        some = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
+        out, lse = attend_with_lse(*some, graphs.across, dropout=dropout)
+        in_round = graphs.reader // (self.heads * count)
+        nothing = lse.new_full((rounds, len(query)), -torch.inf)
+        across = nothing.index_put((in_round, reader), lse[:, 0])
+        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in parts]), across])
+        weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
+        merged = weight[0] * parts[0][0]
+        for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
+            merged = torch.addcmul(merged, by, each)
+        merged = merged.index_add(0, reader, weight[rounds:][in_round, reader] * out)
+        return merged.view(self.heads, count, self.head_width)
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:
         """``[rounds, H, N]``; a text that is read whole has one bucket."""
-        parts, drawn = [], {}
-        for part, length in zip(query.split(texts.sizes), texts.lengths, strict=True):
+        parts, drawn, rounds = [], {}, self.hashing.rounds
+        for part, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
             if length <= self.chunks.size:
-                one = torch.zeros(self.hashing.rounds, self.heads, len(part), device=part.device)
-                parts.append(one.long())
+                parts.append(part.new_zeros(rounds, *part.shape[:2], dtype=torch.long))
                 continue
             factors = self.hashing.factors(length, self.chunks.size)
             if factors not in drawn:
                 drawn[factors] = self.hashing.rotations(self.heads, factors, query, self.training)
-            turns = drawn[factors].permute(2, 0, 1, 3)  # [rounds, H, D, ...]
-            parts.append(hash_buckets(part.transpose(0, 1), turns, factors))
+            # A round at a time: memory for all of them takes longer to get than to fill.
+            turns = drawn[factors].unbind(2)
+            parts.append(torch.stack([hash_buckets(part, turn, factors) for turn in turns]))
         return torch.cat(parts, -1)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -99,6 +99,12 @@ class FlexLayout:
     spanned: int
     sequences: Sequences | None
     brought: int = 0
+
+    def reordered(self, target_at: Tensor, source_at: Tensor) -> FlexLayout:
+        """The same, with these nodes in the place of the first, the second and so on."""
+        row = target_at if self.row is None else target_at[self.row]
+        column = source_at if self.column is None else source_at[self.column]
+        return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:

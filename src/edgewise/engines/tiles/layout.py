@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_int64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -93,6 +93,11 @@ class TilesLayout:
         """How many tiles of gradients chunks compute of sources that they share."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
+    def reordered(self, target_at: Tensor, source_at: Tensor) -> TilesLayout:
+        """The same, with these nodes in the place of the first, the second and so on."""
+        row, column = _at(target_at, self.row), _at(source_at, self.column)
+        return replace(self, row=row, column=column, members={})
+
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:
         """Pieces, and the order of the backward pass, by the native library."""
@@ -126,6 +131,10 @@ class TilesLayout:
             raise library.NativeError(library.STATUS[status])
         parts = runs.row, runs.column, runs.block, block_piece, piece, reach, runs.tile
         return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
+
+
+def _at(node: Tensor, place: Tensor) -> Tensor:
+    return (node[place] if place.numel() else node).int()
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:

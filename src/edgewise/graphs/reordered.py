@@ -1,0 +1,68 @@
+"""A graph under other numbers of its nodes, such as attention over tokens that have been sorted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs.graph import Graph
+from edgewise.modes import lasting
+
+
+class Reordered(Graph):
+    """Target ``target_at[i]`` reads ``source_at[j]`` where i reads j in ``graph``.
+
+    What is a run of places there stays one for engines, which take the node at each place: neither
+    are features sorted, nor edges listed. The edges are in the order of ``graph``.
+
+    Args:
+        graph: who reads whom by place.
+        target_at, source_at: the node at each place; each node has one.
+    """
+
+    def __init__(self, graph: Graph, target_at: Tensor, source_at: Tensor) -> None:
+        super().__init__(graph.num_targets, graph.num_sources, graph.device)
+        self.graph = graph
+        self.target_at, self.source_at = lasting(target_at), lasting(source_at)
+
+    @property
+    def num_edges(self) -> int:
+        return self.graph.num_edges
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self.derived(_renumbered)
+
+    @property
+    def has_duplicates(self) -> bool:
+        return self.graph.has_duplicates
+
+    def in_degree(self) -> Tensor:
+        return self.cached("in_degree", lambda: _at(self.graph.in_degree(), self.target_at))
+
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        source_place, target_place = self.derived(_places)
+        return self.graph.contains(source_place[source], target_place[target])
+
+    def _moved(self, device: torch.device) -> Graph:
+        return Reordered(
+            self.graph.to(device), self.target_at.to(device), self.source_at.to(device)
+        )
+
+
+def _at(values: Tensor, node: Tensor) -> Tensor:
+    """By node what there is by place."""
+    return torch.empty_like(values).index_copy_(0, node, values)
+
+
+def _renumbered(graph: Graph) -> Tensor:
+    assert isinstance(graph, Reordered)
+    source, target = graph.graph.edge_index
+    return torch.stack([graph.source_at[source], graph.target_at[target]])
+
+
+def _places(graph: Graph) -> tuple[Tensor, Tensor]:
+    """The place of each source and of each target."""
+    assert isinstance(graph, Reordered)
+    place = [torch.arange(len(x), device=x.device) for x in (graph.source_at, graph.target_at)]
+    return _at(place[0], graph.source_at), _at(place[1], graph.target_at)
