@@ -144,13 +144,38 @@ BESIDE = {
     **{
         name: {
             f"{name}-chain": (
-                what,
-                f"edgewise train {name} --data.links chain --out {name}-chain",
-            )
+                f"on a chain of the words, at a rate of {rate}: {chain}; at it the tree has"
+                f" {there} %",
+                f"edgewise train {name} --data.links chain --optimizer.lr {rate}"
+                f" --out {name}-chain",
+            ),
+            f"{kind}-words": (
+                f"{words} ({weights} weights beside {of_trees}), the same"
+                " pieces of words, tuned alike",
+                f"python examples/words_beside_trees.py {kind} {name} {kind}-words",
+            ),
         }
-        for name, what in (
-            ("tree-lstm-ewt", "the same on a chain of the words: an LSTM"),
-            ("tree-transformer-ewt", "the same on a chain: a Transformer with relative positions"),
+        for name, chain, rate, there, kind, words, weights, of_trees in (
+            (
+                "tree-lstm-ewt",
+                "an LSTM from left to right",
+                "3e-3",
+                "74.30",
+                "lstm",
+                "no tree: an LSTM that reads both ways",
+                "256,163",
+                "274,211",
+            ),
+            (
+                "tree-transformer-ewt",
+                "a Transformer with relative positions",
+                "2e-3",
+                "67.79",
+                "bert",
+                "no tree: BERT, small, with learned positions",
+                "399,011",
+                "349,963",
+            ),
         )
     },
     "transformer-multi30k": {

@@ -396,6 +396,8 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
 def check_fields(arguments: argparse.Namespace, fields: dict[str, str]) -> None:
     """The recipe has these fields, and they take these values."""
     recipe = recipes.find(arguments.recipe)
+    if model := getattr(arguments, "model", None):
+        recipe = runs.with_values(recipe, {"model": model})
     given = {name: value for name, value in fields.items() if "mypatterns" not in value}
     runs.with_values(recipe, given)
     for value in getattr(arguments, "values", []):

@@ -77,7 +77,7 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
         "--from", expected="masked-molecules: gps", got="model.width 16", remedy="--model.width 8"
     ):
         train(wider, tmp_path / "wider")
-    norm = solubility(tmp_path, **start, **{"model.position": "none"})
+    norm = solubility(tmp_path, **start, **{"model.position": "random_walk"})
     with refused("--from", expected="gps", got="weights that differ: ", remedy="sizes"):
         train(norm, tmp_path / "norm")
     other = solubility(tmp_path, **start, **{"model.heads": 4})

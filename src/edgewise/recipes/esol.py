@@ -39,10 +39,10 @@ attentive_esol = Recipe(
 gps_esol = Recipe(
     name="gps-esol",
     summary="GPS on ESOL, as wide and deep as masked-molecules, which --from may name",
-    model=partial(trunk, dropout=0.1, pool="mean"),
+    model=partial(trunk, dropout=0.05, pool="sum"),
     data=data.esol(),
     task=tasks.Regression(),
-    optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
+    optimizer=training.OptimizerSettings("adamw", lr=3e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
     trainer=training.TrainerSettings(
         epochs=40, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
