@@ -65,5 +65,6 @@ def predictor_of(recipe: Recipe) -> type[Predictor]:
         "run",
         expected=f"one that answers on {', '.join(sorted({kind.input for kind in PREDICTORS}))}",
         got=f"a run of {recipe.name}: {type(recipe.data).__name__}, {type(recipe.task).__name__}",
-        remedy="use run.model of `edgewise.runs`, or train one of these kinds",
+        remedy="read its weights into your model with edgewise.training.RunFolder(path)"
+        ".load_weights(model), or write a Predictor for it, as CONTRIBUTING.md shows",
     )
