@@ -318,6 +318,22 @@ class Places:
         return self.first[text] + begin, self.first[text] + end
 
 
+@dataclass(frozen=True, repr=False)
+class OthersInLine(Pattern):
+    """Each place reads the others of its chunks, of a round that is by itself; see :class:`Places`.
+
+    It is the same in every round, and in every call with texts of these sizes.
+    """
+
+    texts: tuple[tuple[int, int, int], ...]
+    chunks: Chunks
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        places = Places(self.texts, 1, self.chunks, torch.device("cpu"))
+        ends = _joined(_to_others(places.in_line(), torch.arange(num_targets)))
+        return Runs(*ends, num_targets, num_sources, segments=(places.size, places.size))
+
+
 @dataclass(frozen=True)
 class SortedGraphs:
     """Who reads whom, by places.
@@ -357,33 +373,33 @@ def sorted_graphs(
     most = int(bucket.max()) + 1 if bucket.numel() else 1
     key = places.text * most + bucket
     node = torch.stack([of_round.argsort(stable=True) for of_round in key])
-    line, (reader, stretches) = places.in_line(), places.over_ends()
+    reader, stretches = places.over_ends()
     place = torch.arange(count, device=device)
     place_of = torch.empty_like(node).scatter_(1, node, place.expand_as(node))
+    within: Sequence[Graph]
     if chunks.one_way:
+        line, sizes = places.in_line(), (places.size, places.size)
         token, bucket = places.rank[node], bucket.gather(1, node)
         pieces = torch.ones_like(node, dtype=torch.bool)
         pieces[:, 1:] = bucket[:, 1:] != bucket[:, :-1]
         pieces[:, 1:] |= places.chunk[1:] != places.chunk[:-1]
         pieces[:, places.first[places.size > 0]] = True
         found = [_to_earlier(line, *each, each[1]) for each in zip(pieces, token, strict=True)]
+        within = [Runs(*_joined(each), count, count, segments=sizes) for each in found]
         token = token.flatten()
         ends = _to_earlier(stretches, pieces.flatten(), token, token[reader])
     else:
-        found = [_to_others(line, place)]
+        within = [OthersInLine(tuple(texts), chunks).bind(count).to(device)] * rounds
         row, begin, _ = stretches
         in_round = begin // max(count, 1)
         itself = place_of[in_round, node.flatten()[reader[row]]]
         ends = _to_others(stretches, in_round * count + itself)
-    sizes = places.size, places.size
-    within = [Runs(*_joined(each), count, count, segments=sizes) for each in found]
-    within *= rounds // len(within)
 
     row, begin, end = _joined(ends)
     reads = torch.zeros(count, dtype=torch.bool, device=device)
     reads[node.flatten()[reader[row]]] = True
     for each, graph in zip(node, within, strict=True):
-        reads[each[graph.row]] = True
+        reads[each] |= graph.in_degree() > 0
     alone = place_of[0, ~reads]
     row = torch.cat([row, len(reader) + torch.arange(len(alone), device=device)])
     begin, end = torch.cat([begin, alone]), torch.cat([end, alone + 1])
@@ -513,8 +529,8 @@ class LSHAttention(nn.Module):
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
         merged = weight[0] * parts[0][0]
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
-            merged = torch.addcmul(merged, by, each)
-        merged = merged.index_add(0, reader, weight[rounds:][in_round, reader] * out)
+            merged = merged.addcmul_(by, each)  # in place, which gradients allow here
+        merged = merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.view(self.heads, count, self.head_width)
 
     @torch.no_grad()
@@ -528,9 +544,10 @@ class LSHAttention(nn.Module):
             factors = self.hashing.factors(length, self.chunks.size)
             if factors not in drawn:
                 drawn[factors] = self.hashing.rotations(self.heads, factors, query, self.training)
-            # A round at a time: memory for all of them takes longer to get than to fill.
-            turns = drawn[factors].unbind(2)
-            parts.append(torch.stack([hash_buckets(part, turn, factors) for turn in turns]))
+            # A head at a time: memory for all of them takes longer to get than to fill.
+            turns = drawn[factors].permute(0, 2, 1, 3).contiguous()
+            each = [hash_buckets(*of_head, factors) for of_head in zip(part, turns, strict=True)]
+            parts.append(torch.stack(each, 1))
         return torch.cat(parts, -1)
 
 
