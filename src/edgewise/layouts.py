@@ -36,12 +36,11 @@ def layout_of(graph: Graph, kind: type[L]) -> L:
 
 def graph_facts(graph: Graph) -> GraphFacts:
     """What the planner wants to know of a graph."""
-    grid, full = graph.derived(_grid)
-    tiled, packed = graph.derived(_tiled)
+    num_edges, grid, full, tiled, packed = graph.derived(_facts)
     return GraphFacts(
         num_targets=graph.num_targets,
         num_sources=graph.num_sources,
-        num_edges=graph.num_edges,
+        num_edges=num_edges,
         grid=grid,
         full=full,
         tiled=tiled,
@@ -91,11 +90,12 @@ def _rows_layout(graph: Graph) -> RowsLayout:
     return kind(source, target, graph.num_targets, graph.num_sources)
 
 
-def _grid(graph: Graph) -> tuple[int, bool]:
-    """The places of the dense form, and whether they need no mask."""
+def _facts(graph: Graph) -> tuple[int, int, bool, int | None, bool]:
+    """How many edges; places of the dense form, and whether they need no mask; :func:`_tiled`."""
     blocks, rows, columns = _shape(graph)
-    grid = blocks * rows * columns
-    return grid, isinstance(graph, Intervals) and (grid == graph.num_edges or graph.is_causal)
+    num_edges, grid = graph.num_edges, blocks * rows * columns
+    full = isinstance(graph, Intervals) and (grid == num_edges or graph.is_causal)
+    return num_edges, grid, full, *_tiled(graph)
 
 
 def _shape(graph: Graph) -> tuple[int, int, int]:
@@ -217,9 +217,9 @@ def _in_order(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
     tile, tiles = _divided(sources, TilesLayout.TILE)
     unit = _units(blocks, tiles, sources)
     ends = graph.start.long().contiguous(), graph.stop.long().contiguous()
-    first = starts(graph.in_degree())
-    nothing = block.new_empty(0)
-    return TileRuns(nothing, nothing, None, *ends, first, None, block, tile, unit, graph.num_edges)
+    edge = boundaries(graph.in_degree())
+    nothing, pairs = block.new_empty(0), int(edge[-1])
+    return TileRuns(nothing, nothing, None, *ends, edge[:-1], None, block, tile, unit, pairs)
 
 
 def _units(*sizes: Tensor) -> Tensor:

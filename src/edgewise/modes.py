@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
+CPU = torch.device("cpu")
 
 
 def outside_modes() -> AbstractContextManager[object]:
@@ -23,17 +24,7 @@ def outside_modes() -> AbstractContextManager[object]:
     ``torch.device("meta")``, in a FakeTensorMode or while ``torch.export`` traces has no numbers,
     one of ``torch.func`` belongs to a transform that is over, and ``torch.autocast`` rounds.
     """
-    if torch.compiler.is_dynamo_compiling():  # its tensors are real when the code runs
-        return nullcontext()
-    inside = (
-        torch.is_inference_mode_enabled()
-        or torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._ops._len_torch_dispatch_stack_pre_dispatch()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._is_any_autocast_enabled()
-    )
-    return _outside() if inside else torch.no_grad()  # to leave none takes far less time
+    return kept_on(CPU)
 
 
 def kept_on(device: torch.device) -> AbstractContextManager[object]:
@@ -46,7 +37,19 @@ def kept_on(device: torch.device) -> AbstractContextManager[object]:
         RuntimeError: a CUDA graph is being captured, which cannot wait.
 
     """
-    return _seen_by_all_streams(device) if device.type == "cuda" else outside_modes()
+    if device.type == "cuda":
+        return _seen_by_all_streams(device)
+    if torch.compiler.is_dynamo_compiling():  # its tensors are real when the code runs
+        return nullcontext()
+    inside = (
+        torch.is_inference_mode_enabled()
+        or torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._is_any_autocast_enabled()
+    )
+    return _outside() if inside else torch.no_grad()  # to leave none takes far less time
 
 
 @contextmanager
