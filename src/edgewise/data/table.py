@@ -263,6 +263,22 @@ def as_number(text: str, delimiter: str = ",") -> float:
     return number(text)
 
 
+def check_varies(numbers: Tensor, argument: str, column: str, path: Path) -> None:
+    """Refuse a column to learn from that is the same number everywhere.
+
+    Raises:
+        ArgumentError: it is.
+
+    """
+    if (numbers == numbers[0]).all():
+        raise ArgumentError(
+            argument,
+            expected=f"numbers that differ in column {column!r} of {path.name}",
+            got=f"{float(numbers[0]):g} in each of the {len(numbers)} rows to train on",
+            remedy=f"name another column with --{argument}, or give more rows",
+        )
+
+
 def _form(path: Path, argument: str) -> TextForm:
     if path.suffix.lower() in OTHER_FORMS:
         raise ArgumentError(

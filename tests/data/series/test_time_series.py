@@ -111,6 +111,14 @@ def test_a_series_that_is_too_short_or_has_holes(table: str, tmp_path: Path) -> 
         counted(str(holes)).load()
 
 
+def test_a_series_that_never_varies_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "flat.csv"
+    path.write_text("sales\n" + "3\n" * 80 + "4\n" * 20)
+    expected, got = "differ in column 'sales' of flat.csv", "3 in each of the 70 rows"
+    with refused("data.column", expected=expected, got=got, remedy="another column"):
+        data.time_series(path=str(path), history=4, horizon=2).load()
+
+
 @pytest.mark.parametrize(("name", "length"), [("co2", 2284), ("elnino", 732), ("sunspots", 309)])
 def test_bundled_series(name: str, length: int) -> None:
     pytest.importorskip("statsmodels")

@@ -26,7 +26,7 @@ from edgewise.data.packed import PackedGraphs
 from edgewise.data.scale import Scale
 from edgewise.data.split_column import find_split_column, parts_of
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.data.table import Table, as_number, is_missing, read_table
+from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
 from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
@@ -147,7 +147,7 @@ class MoleculeTable(Data):
         with naming(table.path):
             index = self._index(table, by_column, molecules, number)
         train = index["train"]
-        _check_varies(y[train], target, table.path)
+        check_varies(y[train], "data.target", target, table.path)
         lines = torch.tensor(table.lines)
         fitted: dict[str, Any] = {
             "smiles": smiles,
@@ -315,16 +315,6 @@ class MoleculeTable(Data):
             parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
         check_splits(**parts)
         return parts
-
-
-def _check_varies(y: Tensor, target: str, path: Path) -> None:
-    if (y == y[0]).all():
-        raise ArgumentError(
-            "data.target",
-            expected=f"numbers that differ in column {target!r} of {path.name}",
-            got=f"{float(y[0]):g} in each of the {len(y)} rows to train on",
-            remedy="name another column with --data.target, or give more rows",
-        )
 
 
 def _named(table: Table) -> Table:

@@ -30,7 +30,7 @@ from edgewise.data.series.dates import (
     read_dates,
 )
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.table import Table, as_number, is_missing, read_table
+from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
 from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -145,6 +145,7 @@ class TimeSeries(Data):
                     remedy="choose a shorter history or horizon, or larger shares",
                 )
             parts.append(_split(values, starts, history, horizon, season))
+        check_varies(values[: bounds[0]], "data.column", names["column"], Path(self.path))
         sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
