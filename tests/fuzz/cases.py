@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from edgewise import graphs
+from edgewise.graphs import Graph
 from tests.engines import oracle
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
 from tests.engines.cases import places, spread
@@ -62,7 +64,7 @@ def draw_case(seed: int, number: int) -> Case:
 
 
 def draw_graph(rng: Rng) -> GivenGraph:
-    """Explicit edges, a pattern, a composition of patterns, or a packed batch."""
+    """Explicit edges, a pattern, a composition of patterns, a packed batch, or such reordered."""
     kind = rng.random()
     if kind < 0.5:
         return _draw_edges(rng)
@@ -77,8 +79,19 @@ def draw_graph(rng: Rng) -> GivenGraph:
             continue
         given = spec.pattern(targets, sources)
         text = f"{spec} at {targets} targets, {sources} sources"
+        if rng.random() < 0.15:
+            return _reordered(rng, text, given.bind(targets, sources), matrix)
         return GivenGraph(text, given, given.bind(targets, sources), matrix)
     return _draw_edges(rng)
+
+
+def _reordered(rng: Rng, text: str, graph: Graph, matrix: Tensor) -> GivenGraph:
+    """The same under other numbers of its targets and of its sources."""
+    target_at, source_at = (torch.from_numpy(rng.permutation(size)) for size in matrix.shape)
+    moved = torch.empty_like(matrix)
+    moved[target_at[:, None], source_at] = matrix
+    given = graphs.Reordered(graph, target_at, source_at)
+    return GivenGraph(f"{text}, reordered", given, given, moved)
 
 
 def _draw_edges(rng: Rng) -> GivenGraph:
