@@ -48,7 +48,7 @@ from edgewise.layers import (
     activation,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
+from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
 
 Draws = Literal["always", "training"]
 
@@ -317,7 +317,7 @@ class BigBirdReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -329,27 +329,27 @@ class BigBirdReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: who reads whom, in place of every layer's own.
             memory: none.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("bigbird", layout, memory)
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("bigbird", sequences, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
-            x, layout, back = layout.without_padding(x, graph)
-            own = layout.bind(graph)
-            bias = layout.padding_bias(own, x)
+            x, sequences, back = sequences.without_padding(x, graph)
+            own = sequences.bind(graph)
+            bias = sequences.padding_bias(own, x)
             for layer in self.layers:
                 x = layer(x, own, bias=bias)
             return back(x)
-        if layout.sizes is None and not layout.has_padding:
+        if sequences.sizes is None and not sequences.has_padding:
             return self._run(x, None)
-        rows, sizes = layout.packed()
+        rows, sizes = sequences.packed()
         if rows is None:
             return self._run(x, [(size, size) for size in sizes])
-        _check_padding_is_last(layout)
-        states = self._run(x.flatten(0, 1)[rows], [(layout.count, size) for size in sizes])
+        _check_padding_is_last(sequences)
+        states = self._run(x.flatten(0, 1)[rows], [(sequences.count, size) for size in sizes])
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
@@ -376,8 +376,8 @@ def _of_texts(pattern: BlockSparse, texts: list[tuple[int, int]]) -> Graph:
     return batch([members[head] for head in range(pattern.heads) for members in of_text])
 
 
-def _check_padding_is_last(layout: SequenceLayout) -> None:
-    if any(extent.size and extent.first for extent in layout.extents):
+def _check_padding_is_last(sequences: SequenceBatch) -> None:
+    if any(extent.size and extent.first for extent in sequences.extents):
         raise ArgumentError(
             "attention_mask",
             expected="padding after the tokens of a text, as its blocks are counted from the start",

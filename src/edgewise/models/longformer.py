@@ -37,7 +37,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_qkv
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
+from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
 
 
 @checked(padding=0, types=0, depth=0, radius=0)
@@ -204,7 +204,7 @@ class LongformerReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -214,13 +214,13 @@ class LongformerReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: who reads whom beside the hubs, in place of every layer's window.
             memory: none.
             global_attention_mask: 1 where a token is a hub, ``[B, T]`` or ``[N]``.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("longformer", layout, memory)
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("longformer", sequences, memory)
         mask = global_attention_mask
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
@@ -232,19 +232,19 @@ class LongformerReader(nn.Module):
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
             mask = mask.cpu()  # where the hubs' graphs are made
-            mask = mask[None] if mask.dim() == 1 and layout.sizes is None else mask
+            mask = mask[None] if mask.dim() == 1 and sequences.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
-        if layout.sizes is None and shared and not layout.has_padding:
+        if sequences.sizes is None and shared and not sequences.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
             nodes = nodes if x.shape[-2] else ()
             return self._run(x, patterns, [nodes], None)
-        rows, sizes = layout.packed()
+        rows, sizes = sequences.packed()
         packed = x.flatten(0, -2)
         packed = packed if rows is None else packed[rows]
         if mask is None:
             hubs_of_texts = [list(self.hubs) if size else [] for size in sizes]
         else:
-            hubs_of_texts = [_places(part) for part in _of_texts(mask, layout)]
+            hubs_of_texts = [_places(part) for part in _of_texts(mask, sequences)]
         states = self._run(packed, patterns, hubs_of_texts, sizes)
         if rows is None:
             return states.view_as(x)
@@ -279,14 +279,14 @@ class LongformerReader(nn.Module):
         return x
 
 
-def _of_texts(mask: Tensor, layout: SequenceLayout) -> Sequence[Tensor]:
+def _of_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
     """What a mask like the tokens says of the tokens of each text, without those of padding."""
-    if layout.sizes is not None:
-        parts: Sequence[Tensor] = mask.split(layout.packed()[1])
+    if sequences.sizes is not None:
+        parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
         return parts
-    if not layout.has_padding:
+    if not sequences.has_padding:
         return mask.unbind()
-    rows = zip(mask, layout.extents, strict=True)
+    rows = zip(mask, sequences.extents, strict=True)
     return [row[e.first : e.first + e.size] for row, e in rows]
 
 
@@ -339,15 +339,15 @@ class LongformerModel(TextModel):
             ArgumentError: as :class:`edgewise.layers.TextModel`; a mask of hubs of another shape,
                 padding within a text, or a text that is shorter than its hubs' positions.
         """
-        layout = SequenceLayout(
+        sequences = SequenceBatch(
             input_ids,
             attention_mask,
             sizes=sizes,
             positions=positions,
             cache=other.pop("cache", None),
         )
-        x = self.embedding(input_ids, layout.positions, token_type_ids)
+        x = self.embedding(input_ids, sequences.positions, token_type_ids)
         states: Tensor = self.reader(
-            x, layout, graph=graph, global_attention_mask=global_attention_mask, **other
+            x, sequences, graph=graph, global_attention_mask=global_attention_mask, **other
         )
         return states
