@@ -7,6 +7,7 @@ In the order of a forward pass: :class:`TextEmbedding`, :class:`Reader` (the Tra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceBatch
-from edgewise.layers.transformer import TransformerStack, apply_dropout
+from edgewise.layers.transformer import TransformerStack, activation, apply_dropout
 
 
 class TextEmbedding(nn.Module):
@@ -162,7 +163,7 @@ class LanguageModelHead(nn.Module):
         width: of the states; for a head that is not tied, or has f.
         tied: E is the embedding's own matrix (Press and Wolf, 2017), else one of its own.
         bias: whether there is b.
-        transform: f; BERT's is a linear map, GELU and a norm.
+        transform: f; see :meth:`for_masked_tokens` for BERT's.
         scale: T5's is width^-0.5.
     """
 
@@ -183,6 +184,14 @@ class LanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
         self.transform = nn.Identity() if transform is None else transform
         self.scale = scale
+
+    @classmethod
+    def for_masked_tokens(
+        cls, vocabulary: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
+    ) -> LanguageModelHead:
+        """BERT's, for its masked language model: f is a linear map, ``act`` and ``norm(width)``."""
+        transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
+        return cls(vocabulary, width, bias=True, transform=transform)
 
     def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
         """``[..., vocabulary]`` from states ``[..., width]`` and the embedding's matrix."""

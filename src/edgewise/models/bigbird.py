@@ -45,7 +45,6 @@ from edgewise.layers import (
     MultiHeadAttention,
     TextEmbedding,
     TextModel,
-    activation,
     init_normal,
 )
 from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
@@ -106,8 +105,7 @@ def bigbird(
     ]
     graphs = [BlockSparse(block, random_blocks, heads, layer, length) for layer in range(depth)]
     reader = BigBirdReader(layers, graphs, draws, graph)
-    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
     return init_normal(TextModel(embedding, reader, head))
 
 

@@ -33,7 +33,6 @@ from edgewise.layers import (
     LanguageModelHead,
     TextEmbedding,
     TextModel,
-    activation,
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_qkv
@@ -92,8 +91,7 @@ def longformer(
         for _ in range(depth)
     ]
     reader = LongformerReader(layers, [window(one) for one in radii], hubs, heads)
-    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
     model = init_normal(LongformerModel(embedding, reader, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
