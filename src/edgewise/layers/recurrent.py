@@ -79,7 +79,7 @@ class RecurrentReader(nn.Module):
                 got="a cache",
                 remedy="leave bidirectional out of a model that writes",
             )
-        rows, sizes = sequences.kept()
+        rows, sizes = sequences.unpadded()
         nodes = x.reshape(-1, x.shape[-1])
         read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, sequences.cache)
         if rows is None:

@@ -145,9 +145,9 @@ class SequenceBatch:
                 got="padding between the tokens of a text",
                 remedy="move the padding to the end",
             )
-        return self.kept()
+        return self.unpadded()
 
-    def kept(self) -> tuple[Tensor | None, list[int]]:
+    def unpadded(self) -> tuple[Tensor | None, list[int]]:
         """As :meth:`packed`, wherever padding is."""
         if self.sizes is not None:
             return None, [int(size) for size in self.sizes]
@@ -155,7 +155,7 @@ class SequenceBatch:
         if mask is None:
             return None, [self.count] * self.shape[:-1].numel()
         sizes = [extent.new for extent in self.extents]
-        return places(mask[..., self.past :].bool(), sum(sizes)), sizes
+        return nonzero_indices(mask[..., self.past :].bool(), sum(sizes)), sizes
 
     def without_padding(
         self, x: Tensor, pattern: Pattern
@@ -185,7 +185,7 @@ class SequenceBatch:
         own = SequenceBatch(flat[:, 0], sizes=sizes, positions=positions)
         return flat, own, lambda states: with_padding(states, rows, x)
 
-    def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
+    def right_padded(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Each text in a row of its own from its first node on, for what is no graph of nodes.
 
         Args:
@@ -293,7 +293,7 @@ def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     return empty.index_copy(0, rows, states).view(shape)
 
 
-def places(marked: Tensor, count: int) -> Tensor:
+def nonzero_indices(marked: Tensor, count: int) -> Tensor:
     """Where the ``count`` marks of a boolean tensor are, flattened: ``nonzero``, without a wait."""
     number = torch.arange(1, count + 1, device=marked.device)
     return torch.searchsorted(marked.flatten().cumsum(0), number)

@@ -253,7 +253,7 @@ class BlockAttention(MultiHeadAttention):
         x: Tensor,
         graph: Graph,
         *,
-        again: Sequence[tuple[Graph, int]] = (),
+        repeats: Sequence[tuple[Graph, int]] = (),
         bias: Tensor | None = None,
     ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
@@ -261,7 +261,7 @@ class BlockAttention(MultiHeadAttention):
         Args:
             x: features.
             graph: who reads whom.
-            again: what is read so many times more, by the merge law; N or H · N nodes, as
+            repeats: what is read so many times more, by the merge law; N or H · N nodes, as
                 ``graph``.
             bias: for the edges of ``graph``.
         """
@@ -270,9 +270,9 @@ class BlockAttention(MultiHeadAttention):
         by_head = graph.num_targets != x.shape[-2]
         if by_head:
             query, key, value = (_head_after_head(nodes) for nodes in (query, key, value))
-        if again:
+        if repeats:
             parts = []
-            for part, times in ((graph, 1), *again):
+            for part, times in ((graph, 1), *repeats):
                 out, lse = attend_with_lse(query, key, value, part, dropout=dropout)
                 parts.append((out, lse + math.log(times)))
             out = merge_attention(parts)[0]
@@ -293,7 +293,7 @@ class BigBirdReader(nn.Module):
     """The layers, each on a graph of its own.
 
     Args:
-        layers: called ``layer(x, graph, again=)``.
+        layers: called ``layer(x, graph, repeats=)``.
         graphs: of each layer.
         draws: when random blocks are read.
         graph: who reads whom, in place of every layer's own, where a call gives no other.
@@ -364,7 +364,7 @@ class BigBirdReader(nn.Module):
                 reads = [(bound(one, nodes, nodes, x.device), times) for one, times in copies]
             else:
                 reads = [(_of_texts(one, texts).to(x.device), times) for one, times in copies]
-            x = layer(x, reads[0][0], again=reads[1:])
+            x = layer(x, reads[0][0], repeats=reads[1:])
         return x
 
 

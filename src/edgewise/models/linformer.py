@@ -187,7 +187,7 @@ class LinformerReader(nn.Module):
         refuse_graph("linformer", graph)
         sequences = sequences or SequenceBatch.of_features(x)
         refuse_cache("linformer", sequences, memory)
-        rows, real, back = sequences.in_rows(x)
+        rows, real, back = sequences.right_padded(x)
         if rows.shape[-2] > self.length:
             raise ArgumentError(
                 "x",

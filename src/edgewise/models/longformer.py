@@ -95,7 +95,7 @@ def longformer(
     model = init_normal(LongformerModel(embedding, reader, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
-            module.begin_alike()  # as the paper begins
+            module.init_hub_projections()  # as the paper begins
     return model
 
 
@@ -126,40 +126,40 @@ class LongformerAttention(GraphLayer):
         self.output = nn.Linear(width, width)
 
     @torch.no_grad()
-    def begin_alike(self) -> None:
-        """Begin with hubs' projections that are the tokens'."""
+    def init_hub_projections(self) -> None:
+        """Let the hubs' projections begin as copies of the tokens'."""
         hub_maps = (self.hub_query, self.hub_key, self.hub_value)
         biases = self.qkv.bias.split(self.qkv.widths)
         for own, weight, bias in zip(hub_maps, self.qkv.weights(), biases, strict=True):
             own.weight.copy_(weight)
             own.bias.copy_(bias)
 
-    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, of_hubs: Pattern) -> Tensor:
+    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, hub_graph: Pattern) -> Tensor:
         """``[..., N, width]`` from x of that shape.
 
         Args:
             x: features.
             graph: the window, and every token reads the hubs.
             hubs: the numbers of the hubs among the N nodes, ``[G]``.
-            of_hubs: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
+            hub_graph: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
                 Then no key and value of all nodes is made for them, which pays for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
-            rows = self._rows_of_hubs(x, hubs, of_hubs, dropout)
+            rows = self._hub_rows(x, hubs, hub_graph, dropout)
             out = out.index_copy(-2, hubs, rows)
         projected: Tensor = self.output(out)
         return projected
 
-    def _rows_of_hubs(self, x: Tensor, hubs: Tensor, of_hubs: Pattern, dropout: float) -> Tensor:
+    def _hub_rows(self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float) -> Tensor:
         """What the hubs read, ``[..., G, width]``."""
         query = self._heads(self.hub_query(x.index_select(-2, hubs)))
-        by_head = isinstance(of_hubs, Graph) and of_hubs.num_targets == len(hubs) * self.heads
+        by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
         if not by_head:
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            return attend(query, key, value, of_hubs, dropout=dropout, layout="NHD").flatten(-2)
+            return attend(query, key, value, hub_graph, dropout=dropout, layout="NHD").flatten(-2)
         # Few hubs read x itself: q·(K x + b) is (Kᵀ q)·x and a number that is the same for all x,
         # and Σ w (V x + b) is V (Σ w x) + b, which dropout leaves whole.
         shape = self.heads, self.head_width, x.shape[-1]
@@ -167,7 +167,12 @@ class LongformerAttention(GraphLayer):
         asked = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
         nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
         read = attend(
-            asked.flatten(-3, -2).unsqueeze(-2), nodes, nodes, of_hubs, score=score, dropout=dropout
+            asked.flatten(-3, -2).unsqueeze(-2),
+            nodes,
+            nodes,
+            hub_graph,
+            score=score,
+            dropout=dropout,
         )
         read = torch.einsum("...ghw,hdw->...ghd", read.view(asked.shape), value_map)
         return read.flatten(-2) + self.hub_value.bias
@@ -180,7 +185,7 @@ class LongformerReader(nn.Module):
     """The layers, each on its window; padding is taken out before the first.
 
     Args:
-        layers: called ``layer(x, graph, hubs=, of_hubs=)``.
+        layers: called ``layer(x, graph, hubs=, hub_graph=)``.
         graphs: the local pattern of each layer.
         hubs: positions of the hubs in each text.
         heads: of the layers.
@@ -267,13 +272,13 @@ class LongformerReader(nn.Module):
         each = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
         targets = [each * count for count in hub_counts]
         everything = complete() if sizes is None else batch(complete(), targets, sizes)
-        of_hubs = bound(everything, each * len(hubs), x.shape[-2], x.device)
+        hub_graph = bound(everything, each * len(hubs), x.shape[-2], x.device)
         local: dict[Pattern, Graph] = {}  # layers with one window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
                 own_graph = _with_columns(pattern, nodes, sizes)
                 local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
-            x = layer(x, local[pattern], hubs=hubs, of_hubs=of_hubs)
+            x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
 
 

@@ -320,7 +320,7 @@ class PerformerReader(nn.Module):
         if not self.one_way or sequences.has_padding:
             refuse_cache("performer", sequences, memory)
         refuse_memory("performer", memory)
-        rows, real, back = sequences.in_rows(x)
+        rows, real, back = sequences.right_padded(x)
         for layer in self.layers:
             rows = layer(rows, real, sequences.cache)
         sequences.advance()
