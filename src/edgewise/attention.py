@@ -25,7 +25,7 @@ from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm, EdgeVector, OffsetBias, TableBias
 from edgewise.checks import (
     NodeLayout,
-    bound,
+    bind_graph,
     check_layout,
     check_nodes,
     checked_call,
@@ -97,7 +97,7 @@ def attend(
         check_layout(layout, query, key)
     if layout == "HND":
         query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
+    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
     call = checked_call(
         query,
         key,
@@ -219,7 +219,7 @@ def aggregate(
     check_nodes(value=value)
     num_sources, heads, width = value.shape[-3:]
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
-    graph = bound(graph, num_targets, num_sources, value.device)
+    graph = bind_graph(graph, num_targets, num_sources, value.device)
     if weight is not None:
         weight = weight[:, None] if weight.dim() == 1 else weight
         checked = checked_term("weight", weight, graph.num_edges, value)
@@ -246,7 +246,7 @@ def prepare(
 ) -> tuple[AttentionCall, Graph]:
     """The checked call and the bound graph; draws a seed where weights are dropped."""
     check_nodes(query=query, key=key, value=value)
-    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
+    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
     options.setdefault("score", DOT)
     return checked_call(query, key, value, graph, **options), graph
 

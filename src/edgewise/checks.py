@@ -26,8 +26,8 @@ NodeLayout = Literal["NHD", "HND"]
 NO_BATCH = torch.Size()
 
 
-def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """The graph of these sizes on this device."""
+def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
+    """The graph on this device, a pattern bound to these sizes; refused where it is neither."""
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.attention import AttendOptions, attend_with_lse, prepare
-from edgewise.checks import bound, checked_term
+from edgewise.checks import bind_graph, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.reference import EdgeLayout
@@ -64,7 +64,7 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
 
     """
     check_sized(graph)
-    graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
+    graph = bind_graph(graph, graph.num_targets, graph.num_sources, scores.device)
     checked_term("scores", scores, graph.num_edges, scores[..., None])
     return _softmax(scores, graph)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import packed_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, complete
@@ -92,7 +92,7 @@ class SequenceBatch:
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
         sources = self.past + self.count if sources is None else sources
-        return bound(pattern, self.count, sources, self.device)
+        return bind_graph(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
         """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
@@ -265,7 +265,7 @@ class Memory:
             )
         packed = sequences.sizes is not None
         pattern = batch(complete(), sequences.sizes, self.sizes) if packed else complete()
-        graph = bound(pattern, sequences.count, self.states.shape[-2], self.states.device)
+        graph = bind_graph(pattern, sequences.count, self.states.shape[-2], self.states.device)
         bias = padding_bias(self.mask, graph, self.states)
         return {"source": self.states, "source_graph": graph, "source_bias": bias}
 

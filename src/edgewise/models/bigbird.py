@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from edgewise import attend, attend_with_lse, merge_attention
 from edgewise.arguments import check_choice, checked
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
 from edgewise.graphs import (
@@ -361,7 +361,7 @@ class BigBirdReader(nn.Module):
                 graph = replace(graph, heads=1)  # noqa: PLW2901
             copies, nodes = graph.copies(lengths), graph.heads * count
             if texts is None:
-                reads = [(bound(one, nodes, nodes, x.device), times) for one, times in copies]
+                reads = [(bind_graph(one, nodes, nodes, x.device), times) for one, times in copies]
             else:
                 reads = [(_of_texts(one, texts).to(x.device), times) for one, times in copies]
             x = layer(x, reads[0][0], repeats=reads[1:])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import attend
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
@@ -37,7 +37,7 @@ class GATLayer(GraphLayer):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.target).sum(-1, keepdim=True)

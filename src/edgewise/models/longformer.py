@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from edgewise import Dot, attend
 from edgewise.arguments import check_divides, checked
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
@@ -272,12 +272,12 @@ class LongformerReader(nn.Module):
         each = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
         targets = [each * count for count in hub_counts]
         everything = complete() if sizes is None else batch(complete(), targets, sizes)
-        hub_graph = bound(everything, each * len(hubs), x.shape[-2], x.device)
+        hub_graph = bind_graph(everything, each * len(hubs), x.shape[-2], x.device)
         local: dict[Pattern, Graph] = {}  # layers with one window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
                 own_graph = _with_columns(pattern, nodes, sizes)
-                local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
+                local[pattern] = bind_graph(own_graph, x.shape[-2], x.shape[-2], x.device)
             x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise.arguments import check_divides, checked
 from edgewise.biases import EdgeTerm
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, causal, check_graph
@@ -275,7 +275,7 @@ class SegmentReader(nn.Module):
             own = sequences.bind(pattern)
         else:  # which remembers less than has been read
             sources = self.memory.held(sequences.past) + sequences.count
-            own = bound(pattern, sequences.count, sources, sequences.device)
+            own = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:
                 mask = self.memory.mask(mask, sequences.past, sequences.count)
         states: Tensor = self.stack(
