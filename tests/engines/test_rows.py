@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import edgewise as ew
-from edgewise.attention import prepare
+from edgewise.checks import checked_call
 from edgewise.engines.native import library
 from edgewise.engines.rows import _arguments as arguments_of
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
@@ -33,7 +33,7 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
     case = changed(name, dtype=torch.float32).over(graph)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = (leaves[name] for name in ("query", "key", "value"))
-    call, bound = prepare(*nodes, graph, **case.options(leaves))
+    call, bound = checked_call(*nodes, graph, **case.options(leaves))
     tensors, others = arguments_of(call, layout_of(bound, RowsLayout))
     given = {**tensors, **others}
     return tuple(

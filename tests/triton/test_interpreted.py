@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _split, _with_lse, prepare
+from edgewise.attention import _split, _with_lse
+from edgewise.checks import checked_call
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.engines.merge import merge_attention
 from edgewise.engines.rows.layout import RowsLayout
@@ -219,7 +220,7 @@ def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     """A part counts its edges from where it begins in the whole."""
     union = graphs.window(1).bind(12) | MIXED_SQUARE
     nodes = [torch.randn(12, 2, 4, device=DEVICE) for _ in range(3)]
-    call, graph = prepare(*nodes, union, dropout=0.5)
+    call, graph = checked_call(*nodes, union, dropout=0.5)
     layout = layout_of(graph, RowsLayout)
     whole = ENGINES["rows"].attend(call, layout)
     shares = _split(call, graph)
