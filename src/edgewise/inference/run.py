@@ -92,8 +92,9 @@ class Run:
         chosen = self.predictor.check_options(options)
         if isinstance(inputs, Path):
             return self._of_file(inputs, size, chosen)
-        given = self.predictor.by_itself() if inputs is None else self.predictor.listed(inputs)
-        return self._of_values(given, size, chosen)
+        if inputs is None:
+            return self._of_values(self.predictor.default_inputs(), size, chosen)
+        return self._of_values(self.predictor.from_python(inputs), size, chosen)
 
     def draw(self, answers: list[Answer]) -> Figure:
         """A picture of answers, where their kind has one; a forecast has."""

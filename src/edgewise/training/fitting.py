@@ -15,7 +15,7 @@ from torch import nn
 
 from edgewise.base_task import Task
 from edgewise.errors import require
-from edgewise.training.batch_forms import as_loaders, explaining_loaders
+from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
 from edgewise.training.folder import RunFolder
@@ -145,7 +145,7 @@ def fit(
         if start:
             folder.check_checkpoint()
         restoring = _restoring(folder, checkpoint) if start else nullcontext()
-        with _as_interrupted(), explaining_loaders(), restoring:
+        with _as_interrupted(), explain_loader_errors(), restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
@@ -182,7 +182,7 @@ def evaluate(
 
     loaders = as_loaders(loaders, "val", "test")
     module = TrainingModule(model, task)
-    with _quiet(), _as_interrupted(), explaining_loaders():
+    with _quiet(), _as_interrupted(), explain_loader_errors():
         trainer = lightning.Trainer(
             accelerator=accelerator,
             logger=logger or False,
