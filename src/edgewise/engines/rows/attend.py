@@ -31,7 +31,7 @@ from edgewise.engines.native.operator import (
     threads_for,
 )
 from edgewise.engines.native.terms import put_index, put_term
-from edgewise.engines.rows.layout import Side, num_edges, num_rows, side_of
+from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
 
 PROJECTIONS = ("edge_key_weight", "edge_value_weight")
 """Arguments ``[H, D, F]`` that the kernels have feature by feature, ``[F, H, D]``."""
@@ -177,11 +177,11 @@ class RowsScores(KernelOperator):
         return made
 
 
-def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
+def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
     """The structure with all arguments, and the side of the targets."""
     value: Tensor = given["value"]
     query: Tensor | None = given.get("query")
-    side = side_of(given["by_target"], value.shape[-3])
+    side = rows_side(given["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
     members = remembered(
         side.members,
@@ -193,7 +193,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
     return job, side
 
 
-def _sizes(value: Tensor, width: int, side: Side) -> Members:
+def _sizes(value: Tensor, width: int, side: RowsSide) -> Members:
     """What follows from the graph and the shapes alone."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
@@ -233,7 +233,7 @@ def one_sided(given: Given) -> bool:
     return given["score"] == 1 and ("edge_key" in given or "edge_key_features" in given)
 
 
-def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
     """Both passes: over rows, then over transposed rows for key and value."""
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
@@ -268,7 +268,7 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
             copies[name] = job.scratch(member, groups, *kept, zeros=True)
     slots = side.slots
     if "key" in needed or "value" in needed:
-        by_source = side_of(given["by_source"], side.rows)
+        by_source = rows_side(given["by_source"], side.rows)
         job.members["by_source"] = by_source.address
         slots = max(slots, by_source.slots)
     _room_for_pieces(job, slots, given)

@@ -19,7 +19,7 @@ from edgewise.engines.native.operator import (
     members_of,
     threads_for,
 )
-from edgewise.engines.rows.layout import side_of
+from edgewise.engines.rows.layout import rows_side
 
 
 class RowsSoftmax(KernelOperator):
@@ -55,7 +55,7 @@ class RowsSoftmax(KernelOperator):
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
-        side = side_of(given["by_target"], given["columns"])
+        side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
         sizes: Members = {
             "threads": threads_for(8 * batch * edges * heads),

@@ -18,7 +18,7 @@ from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
 from edgewise.engines.rows.attend import RowsAttend, RowsScores, one_sided
 from edgewise.engines.triton_rows.aggregate import sum_rows
 from edgewise.engines.triton_rows.launch import Job, Tiles, padded
-from edgewise.engines.triton_rows.layout import Side, classes_of, side_of
+from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_side
 
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
@@ -117,7 +117,7 @@ class _Call:
         self.given = given
         self.members, self.sources, self.heads, self.value_width = node_sizes(value)
         self.width = given["query"].shape[-1] if "query" in given else 1
-        self.side = side_of(given["by_target"], self.sources)
+        self.side = triton_side(given["by_target"], self.sources)
         self.job = job = Job(value)
         self.key_features = self._features("edge_key")
         self.value_features = self._features("edge_value")
@@ -277,7 +277,7 @@ class _Call:
         self, made: dict[str, Tensor], needed: Sequence[str], *, one_sided: bool
     ) -> None:
         job, given = self.job, self.given
-        side = side_of(given["by_source"], self.side.rows)
+        side = triton_side(given["by_source"], self.side.rows)
         results: dict[str, Tensor] = {}
         for name in ("key", "value"):
             if name in needed:
@@ -295,7 +295,7 @@ class _Call:
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
 
-    def _add_pieces(self, side: Side, results: dict[str, Tensor]) -> None:
+    def _add_pieces(self, side: TritonSide, results: dict[str, Tensor]) -> None:
         for name, out in results.items():
             slots = self.job.arguments.get(f"slot_{name}")
             self.job.merge_flat("add_merge", side, self.members, slots, out)
