@@ -97,7 +97,7 @@ def test_heads_with_one_graph_after_the_other_read_each_its_own() -> None:
     out = layer(x, pattern.bind(2 * tokens))
     query, key, value, _ = layer._project(x, None, None, None)
     heads = []
-    for head, graph in enumerate(pattern.members(tokens, tokens)):
+    for head, graph in enumerate(pattern.head_graphs(tokens, tokens)):
         own = (n[..., head : head + 1, :] for n in (query, key, value))
         heads.append(ew.attend(*own, graph))
     torch.testing.assert_close(out, layer.output(torch.cat(heads, -2).flatten(-2)))

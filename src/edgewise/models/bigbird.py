@@ -207,7 +207,7 @@ class BlockSparse(Pattern):
         found: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
         return found
 
-    def members(self, tokens: int, real: int) -> list[Graph]:
+    def head_graphs(self, tokens: int, real: int) -> list[Graph]:
         """The graph of each head, of the first ``real`` of so many tokens; the rest is padding."""
         if self.is_whole(tokens):
             whole = complete() if self.copy == 1 else expand(edges(torch.empty(2, 0).long(), 0), 1)
@@ -225,8 +225,8 @@ class BlockSparse(Pattern):
         if num_targets != num_sources or num_targets % self.heads:
             self._refuse(f"{self.heads} times as many nodes as tokens", num_targets, num_sources)
         tokens = num_targets // self.heads
-        members = self.members(tokens, tokens)
-        return members[0] if self.heads == 1 else batch(members)
+        heads = self.head_graphs(tokens, tokens)
+        return heads[0] if self.heads == 1 else batch(heads)
 
     def _pairs(self, blocks: int) -> list[tuple[Tensor, Tensor]]:
         """Of each head the pairs of blocks as ``target * blocks + source``, and how often."""
@@ -370,8 +370,8 @@ class BigBirdReader(nn.Module):
 
 def _of_texts(pattern: BlockSparse, texts: list[tuple[int, int]]) -> Graph:
     """The graphs of all texts, head by head."""
-    of_text = [pattern.members(tokens, real) for tokens, real in texts]
-    return batch([members[head] for head in range(pattern.heads) for members in of_text])
+    of_text = [pattern.head_graphs(tokens, real) for tokens, real in texts]
+    return batch([heads[head] for head in range(pattern.heads) for heads in of_text])
 
 
 def _check_padding_is_last(sequences: SequenceBatch) -> None:

@@ -15,15 +15,15 @@ from edgewise.engines.call import accumulator
 from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     left_out,
-    members_of,
     node_sizes,
+    structure_fields,
     threads_for,
 )
 from edgewise.engines.rows.layout import RowsSide, num_rows, rows_side
@@ -34,7 +34,7 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 def put_weight(job: Job, name: str, x: Tensor) -> None:
     """A weight an edge and head."""
     job.array(name, x)
-    job.members["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 class RowsAggregate(KernelOperator):
@@ -109,7 +109,7 @@ class RowsAggregate(KernelOperator):
     def _job(self, given: Given, side: RowsSide) -> Job:
         value: Tensor = given["value"]
         batch, _, heads, width = node_sizes(value)
-        sizes: Members = {
+        sizes: Fields = {
             "threads": threads_for(batch * side.edges * heads * width),
             "batch": batch,
             "heads": heads,
@@ -117,7 +117,9 @@ class RowsAggregate(KernelOperator):
             "side": side.address,
             "reduce": given["reduce"],
         }
-        job = Job("ew_aggregate_args", value, members_of("ew_aggregate_args", value, sizes, {}))
+        job = Job(
+            "ew_aggregate_args", value, structure_fields("ew_aggregate_args", value, sizes, {})
+        )
         self.fill(job, given)
         if side.slots:
             job.scratch("slots", batch * side.slots, 2 * heads * width)

@@ -17,17 +17,17 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     as_it_is,
     left_out,
-    members_of,
     node_sizes,
     remembered,
+    structure_fields,
     threads_for,
 )
 from edgewise.engines.native.terms import put_index, put_term
@@ -43,14 +43,14 @@ MOST_GROUPS = 64
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
     """Edge vectors in full."""
     job.array(f"{name}.full", x)
-    job.members[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
     """Features of which edge vectors are projections."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
-    job.members[f"{vectors}.count"] = x.shape[-1]
+    job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
@@ -110,10 +110,10 @@ class RowsAttend(KernelOperator):
 
     def forward(self, given: Given, results: Results) -> None:
         job, side = _job(self, given)
-        job.members["out.data"] = results["out"].data_ptr()
-        job.members["stats"] = results["stats"].data_ptr()
+        job.fields["out.data"] = results["out"].data_ptr()
+        job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
-            job.members["lse"] = results["lse"].data_ptr()
+            job.fields["lse"] = results["lse"].data_ptr()
         _room_for_pieces(job, side.slots, given)
         job.run("ew_attend")
 
@@ -131,10 +131,10 @@ class RowsAttend(KernelOperator):
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
-                job.members["per_edge"] = record.data_ptr()
+                job.fields["per_edge"] = record.data_ptr()
             else:
                 record = results["stats"].new_empty(batch, side.rows, 3, heads)
-                job.members["record"] = record.data_ptr()
+                job.fields["record"] = record.data_ptr()
         return _gradients(job, side, given, needed)
 
 
@@ -183,21 +183,21 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
     query: Tensor | None = given.get("query")
     side = rows_side(given["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
-    members = remembered(
-        side.members,
+    fields = remembered(
+        side.call_fields,
         (*alike, torch.get_num_threads()),
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
-    job = Job("ew_attend_args", value, members)
+    job = Job("ew_attend_args", value, fields)
     operator.fill(job, given)
     return job, side
 
 
-def _sizes(value: Tensor, width: int, side: RowsSide) -> Members:
+def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
     """What follows from the graph and the shapes alone."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
-    sizes: Members = {
+    sizes: Fields = {
         "threads": threads_for(batch * side.edges * (keys + values)),
         "batch": batch,
         "heads": heads,
@@ -211,7 +211,7 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Members:
         "grad_key": (sources, keys),
         "grad_value": (sources, values),
     }
-    return members_of("ew_attend_args", value, sizes, results)
+    return structure_fields("ew_attend_args", value, sizes, results)
 
 
 def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
@@ -239,12 +239,12 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
     edges = side.edges
     made: dict[str, Tensor] = {}
     copies: dict[str, Tensor] = {}  # [members of the batch, or groups of rows, ...], to be summed
-    parameters: dict[str, str] = {}  # names, and the members for the groups' sums
+    parameters: dict[str, str] = {}  # names, and the fields for the groups' sums
     for name in needed:
         x: Tensor = given[name]
         if name in ("query", "key", "value"):
             made[name] = torch.empty_like(x, memory_format=torch.contiguous_format)
-            job.members[f"grad_{name}.data"] = made[name].data_ptr()
+            job.fields[f"grad_{name}.data"] = made[name].data_ptr()
         elif f"{name}_index" in given:
             parameters[name] = f"{name}.grad"
         elif name in ("bias", "gain"):
@@ -253,23 +253,23 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
             copies[name] = x.new_empty(batch, *x.shape[1:])
             job.array(f"{name}.full_grad", copies[name])
         elif name.endswith("_features"):
-            member = name.replace("_features", ".features_grad")
-            copies[name] = job.scratch(member, batch, *x.shape, zeros=True)
+            field = name.replace("_features", ".features_grad")
+            copies[name] = job.scratch(field, batch, *x.shape, zeros=True)
         else:
             holder = name.removesuffix("_weight")
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
     if parameters:  # how many groups follows from sizes, not from threads
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
-        job.members["groups"] = groups
-        for name, member in parameters.items():
+        job.fields["groups"] = groups
+        for name, field in parameters.items():
             shape = given[name].shape
             kept = (*shape[2:], *shape[:2]) if name in PROJECTIONS else shape
-            copies[name] = job.scratch(member, groups, *kept, zeros=True)
+            copies[name] = job.scratch(field, groups, *kept, zeros=True)
     slots = side.slots
     if "key" in needed or "value" in needed:
         by_source = rows_side(given["by_source"], side.rows)
-        job.members["by_source"] = by_source.address
+        job.fields["by_source"] = by_source.address
         slots = max(slots, by_source.slots)
     _room_for_pieces(job, slots, given)
     job.run("ew_attend_grad")

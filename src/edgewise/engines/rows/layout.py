@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.engines.native import library
-from edgewise.engines.native.operator import LARGEST, Members
+from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
 from edgewise.modes import outside_modes, while_tracing
 
@@ -100,7 +100,7 @@ class RowsSide(SortedEdges):
 
     Attributes:
         slots: pieces of rows that are cut, each of which needs room for its part of the result.
-        members: what operators remember of calls on these edges, by their kind.
+        call_fields: what operators remember of calls on these edges, by their kind.
 
     """
 
@@ -112,7 +112,7 @@ class RowsSide(SortedEdges):
 
         """
         pointer, column, edge = self.tensors = list(tensors)
-        self.members: dict[Any, Members] = {}
+        self.call_fields: dict[Any, Fields] = {}
         loaded = library.library()
         assert loaded is not None
         for x in self.tensors:

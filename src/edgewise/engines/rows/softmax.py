@@ -9,14 +9,14 @@ from torch import Tensor
 
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     left_out,
-    members_of,
+    structure_fields,
     threads_for,
 )
 from edgewise.engines.rows.layout import rows_side
@@ -57,13 +57,13 @@ class RowsSoftmax(KernelOperator):
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
         side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
-        sizes: Members = {
+        sizes: Fields = {
             "threads": threads_for(8 * batch * edges * heads),
             "batch": batch,
             "heads": heads,
             "side": side.address,
         }
-        job = Job("ew_softmax_args", scores, members_of("ew_softmax_args", scores, sizes, {}))
+        job = Job("ew_softmax_args", scores, structure_fields("ew_softmax_args", scores, sizes, {}))
         job.array("scores", scores)
         job.array("out", out)
         if grad is not None:
