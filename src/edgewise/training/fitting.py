@@ -18,7 +18,7 @@ from edgewise.errors import require
 from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
-from edgewise.training.folder import RunFolder
+from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
 from edgewise.training.interrupt import Interrupted, interruptible
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
@@ -214,10 +214,10 @@ def _share(loaders: Loaders, rank: int, world_size: int) -> None:
 def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, float]) -> None:
     folder.write_log(history.rows)
     folder.write_weights(history.best_weights)
-    folder.write_figure("curves.png", curves(history.rows, history.best_epoch))
+    folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
     if task.notes():
-        folder.write_json("notes.json", task.notes())
-    folder.write_json("metrics.json", metrics)  # the last: where it is, the run is finished
+        folder.write_json(NOTES, task.notes())
+    folder.write_json(METRICS, metrics)  # the last: where it is, the run is finished
     folder.checkpoint.unlink(missing_ok=True)
 
 
