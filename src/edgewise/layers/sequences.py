@@ -19,7 +19,7 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Of a row of a mask: how many nodes are no padding, those of this call, first and end."""
+    """Where the nodes of a row of a mask are: how many, how many of this call, first and end."""
 
     size: int
     new: int

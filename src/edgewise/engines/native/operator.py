@@ -51,11 +51,11 @@ Fields = dict[str, float]
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """For an argument that is put in its place together with others, or that no kernel reads."""
+    """Put nothing: another argument puts this in its place, or no kernel reads it."""
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
-    """For a number that is a field of the structure by the same name."""
+    """Put a number into the field of its own name."""
     job.fields[name] = value
 
 
@@ -448,7 +448,7 @@ def unflat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def node_sizes(x: Tensor) -> Sequence[int]:
-    """Members, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
+    """Size of the batch, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
     return x.shape if x.dim() == 4 else (1, *x.shape)
 
 

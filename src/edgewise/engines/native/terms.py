@@ -12,14 +12,14 @@ from edgewise.engines.native.operator import Job
 
 
 def put_term(job: Job, name: str, x: Tensor) -> None:
-    """A bias or gain, by edge or by class."""
+    """Put a bias or gain, by edge or by class, into its ``ew_term``."""
     job.array(f"{name}.data", x)
     job.fields[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
     job.fields[f"{name}.rows"], job.fields[f"{name}.width"] = x.shape[1:]
 
 
 def put_index(job: Job, name: str, index: Tensor) -> None:
-    """The class of each edge in a term's table."""
+    """Put the class of each edge in a term's table."""
     term = name.removesuffix("_index")
     job.array(f"{term}.index", index)
     job.fields[f"{term}.index_bits"] = 8 * index.element_size()
@@ -28,7 +28,7 @@ def put_index(job: Job, name: str, index: Tensor) -> None:
 def term_arguments(
     leaves: dict[str, Tensor], others: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size
 ) -> None:
-    """``[B or 1, E, H or 1]``, or ``[1, classes, H or 1]`` and the index."""
+    """Add a term to an operator's arguments: ``[B or 1, E, H or 1]``, or a table and its index."""
     if isinstance(term, TableBias):
         leaves[name], others[f"{name}_index"] = term.table[None], term.index
     else:

@@ -61,11 +61,11 @@ LANES = 8
 
 
 class Rows:
-    """Scores, softmax and sum of a row of edges in one pass, without an E×H×D tensor.
+    """Attention over any edges, row by row: scores, softmax and sum in one pass over a row.
 
-    Every output belongs to one thread: results are bitwise the same for any number of threads.
-    16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
-    reference's are.
+    No tensor of E×H×D is made. Every output belongs to one thread: results are bitwise the same
+    for any number of threads. 16-bit inputs are accumulated in float32. Gradients are not
+    differentiable again; the reference's are.
     """
 
     name = "rows"

@@ -41,20 +41,20 @@ MOST_GROUPS = 64
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Edge vectors in full."""
+    """Put edge vectors in full."""
     job.array(f"{name}.full", x)
     job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Features of which edge vectors are projections."""
+    """Put features of which edge vectors are projections."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
     job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """The projections ``[H, D, F]``, feature by feature."""
+    """Put the projections ``[H, D, F]``, feature by feature."""
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 

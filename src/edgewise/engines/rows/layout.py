@@ -54,7 +54,7 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
 
 
 def too_large(rows: int, columns: int, edges: int) -> ArgumentError:
-    """Kernels count in 32 bits."""
+    """The error of a graph that is too large for kernels that count in 32 bits."""
     return ArgumentError(
         "graph",
         expected="fewer than 2³¹ nodes and edges",
@@ -222,7 +222,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
 
 
 def bad_layout(got: str) -> ArgumentError:
-    """What is wrong with the arrays of a side."""
+    """The error of arrays that are no side."""
     return ArgumentError(
         "layout",
         expected="rows of edges with rising pointers and indices in range",

@@ -13,7 +13,7 @@ from edgewise.engines.triton_rows.layout import TritonSide, triton_side
 
 
 class TritonAggregate(RowsAggregate):
-    """See the base class."""
+    """Sums and extremes over rows by Triton's kernels; see the base class."""
 
     name = "triton_rows_aggregate"
     devices = ("cpu", "cuda")

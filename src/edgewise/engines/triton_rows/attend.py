@@ -31,7 +31,7 @@ FEATURES = 4
 
 
 class TritonAttend(RowsAttend):
-    """See the base class."""
+    """Attention over rows by Triton's kernels; see the base class."""
 
     name = "triton_rows_attend"
     devices = ("cpu", "cuda")
@@ -81,7 +81,7 @@ class TritonAttend(RowsAttend):
 
 
 class TritonScores(RowsScores):
-    """See the base class."""
+    """Scores of edges by Triton's kernels; see the base class."""
 
     name = "triton_rows_scores"
     devices = ("cpu", "cuda")

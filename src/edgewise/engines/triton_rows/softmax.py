@@ -13,7 +13,7 @@ from edgewise.engines.triton_rows.layout import triton_side
 
 
 class TritonSoftmax(RowsSoftmax):
-    """See the base class."""
+    """Softmax over the edges of a target by Triton's kernels; see the base class."""
 
     name = "triton_rows_softmax"
     devices = ("cpu", "cuda")
