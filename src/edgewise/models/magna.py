@@ -72,8 +72,8 @@ class MultiHopAttention(GraphLayer):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.target = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
-        self.source = nn.Parameter(torch.empty(heads, width // heads))  # b
+        self.att_dst = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
+        self.att_src = nn.Parameter(torch.empty(heads, width // heads))  # b
         self.output = nn.Linear(width, width, bias=False)
         for weight in self.parameters():
             nn.init.xavier_normal_(weight)
@@ -85,8 +85,8 @@ class MultiHopAttention(GraphLayer):
         query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
         key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()
         value = self.value(x).unflatten(-1, (self.heads, -1))
-        query = (query * self.target).sum(-1, keepdim=True)
-        key = (key * self.source).sum(-1, keepdim=True)
+        query = (query * self.att_dst).sum(-1, keepdim=True)
+        key = (key * self.att_src).sum(-1, keepdim=True)
         weight = attention_weights(query, key, graph, score=Additive())
         weight = F.dropout(weight, self.dropout, self.training)
         out = diffuse(value, graph, weight, hops=self.hops, alpha=self.alpha)
