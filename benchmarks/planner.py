@@ -34,7 +34,8 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _problem, prepare
+from edgewise.attention import _problem
+from edgewise.checks import checked_call
 from edgewise.engines import ENGINES
 from edgewise.engines.call import Problem
 from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_name
@@ -127,7 +128,7 @@ class Task:
 
         if self.term == "sum":
             return run, aggregation(leaves[2], graph)
-        call, bound = prepare(*leaves[:3], graph, **options)
+        call, bound = checked_call(*leaves[:3], graph, **options)
         return run, _problem(call, bound, lse=self.term == "lse")
 
 

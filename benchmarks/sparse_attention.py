@@ -105,7 +105,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
     mask = torch.where(marks, 10000.0, 0.0)
     places = torch.arange(hubs)
     graph = (graphs.window(RADIUS) | graphs.hubs(range(hubs), reads=False)).bind(tokens)
-    of_hubs = graphs.complete().bind(hubs * HEADS, tokens)  # each head by itself: hubs are few
+    hub_graph = graphs.complete().bind(hubs * HEADS, tokens)  # each head by itself: hubs are few
 
     def run_theirs(x: Tensor) -> Tensor:
         masks = {"is_index_masked": mask < 0, "is_index_global_attn": marks, "is_global_attn": True}
@@ -114,7 +114,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
         return projected
 
     def run_ours(x: Tensor) -> Tensor:
-        out: Tensor = ours(x, graph, hubs=places, of_hubs=of_hubs)
+        out: Tensor = ours(x, graph, hubs=places, hub_graph=hub_graph)
         return out
 
     own = nn.ModuleList([theirs.self, theirs.output.dense])
@@ -139,7 +139,7 @@ def bigbird(tokens: int, *, drawn: bool) -> Pair:
     if not drawn:
         pattern = replace(pattern, heads=1, seed=None)
     nodes = pattern.heads * tokens
-    (first, _), *again = [(one.bind(nodes), times) for one, times in pattern.copies([tokens])]
+    (first, _), *repeats = [(one.bind(nodes), times) for one, times in pattern.copies([tokens])]
     real = torch.ones(1, tokens)
     blocked, band, rows, columns = BigBirdModel.create_masks_for_block_sparse_attn(real, BLOCK)
 
@@ -149,7 +149,7 @@ def bigbird(tokens: int, *, drawn: bool) -> Pair:
         return projected
 
     def run_ours(x: Tensor) -> Tensor:
-        out: Tensor = ours(x, first, again=again)
+        out: Tensor = ours(x, first, repeats=repeats)
         return out
 
     own = nn.ModuleList([theirs.self, theirs.output.dense])

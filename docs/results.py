@@ -24,7 +24,7 @@ from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import fields_of
 from edgewise.runs.record import differences
 from edgewise.training import RunFolder
-from edgewise.training.folder import finite
+from edgewise.training.folder import METRICS, RECIPE, finite
 
 DOCS = Path(__file__).resolve().parent
 MEASURED, PAGE = DOCS / "results.json", DOCS / "results.md"
@@ -261,10 +261,10 @@ Measured = dict[str, dict[str, Any]]
 def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
     """The numbers of a finished run of the recipe as it is now, or None."""
     if train:
-        runs.measure(recipe, folder.path, resume=folder.has("recipe.json"))
-    if not folder.has("metrics.json"):
+        runs.measure(recipe, folder.path, resume=folder.has(RECIPE))
+    if not folder.has(METRICS):
         return None
-    found = {"recipe": folder.read_json("recipe.json"), "metrics": folder.read_metrics()}
+    found = {"recipe": folder.read_json(RECIPE), "metrics": folder.read_metrics()}
     return found if is_current(recipe, found) else None
 
 
@@ -313,7 +313,7 @@ def collect(measured: Measured, runs: Path, names: list[str], train: bool) -> No
         for other in BESIDE.get(name, {}):
             if (runs / f"{other}.json").is_file():
                 measured[other] = json.loads((runs / f"{other}.json").read_text())
-            elif (run := RunFolder(runs / other)).has("metrics.json"):
+            elif (run := RunFolder(runs / other)).has(METRICS):
                 measured[other] = {"metrics": run.read_metrics()}
 
 

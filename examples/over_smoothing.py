@@ -141,14 +141,14 @@ class Layer(GraphLayer):
         self.kind = kind
         self.linear = Linear(HIDDEN, HIDDEN, bias=False)
         self.bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.target, self.source = (nn.Parameter(torch.empty(1, HIDDEN)) for _ in range(2))
-        for weight in (self.linear.weight, self.target, self.source):
+        self.att_dst, self.att_src = (nn.Parameter(torch.empty(1, HIDDEN)) for _ in range(2))
+        for weight in (self.linear.weight, self.att_dst, self.att_src):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
         loops, value = graph.with_self_loops(), self.linear(x).unsqueeze(-2)
         if self.kind.attention:
-            query, key = ((value * w).sum(-1, keepdim=True) for w in (self.target, self.source))
+            query, key = ((value * w).sum(-1, keepdim=True) for w in (self.att_dst, self.att_src))
             weight = attention_weights(query, key, loops, score=Additive())
         else:
             weight = symmetric_weight(loops)

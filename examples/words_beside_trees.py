@@ -24,7 +24,7 @@ from edgewise.graphs.batch import Sizes
 from edgewise.layers import (
     Reader,
     RecurrentReader,
-    SequenceLayout,
+    SequenceBatch,
     TransformerLayer,
     TransformerStack,
 )
@@ -62,11 +62,11 @@ class Words(nn.Module):
 
     def forward(self, x: Tensor, _tree: Pattern, *, batch: Sizes) -> Tensor:
         """``[N, out_width]`` from x ``[N, in_width]`` of sentences of so many words."""
-        layout = SequenceLayout(x[..., 0], sizes=batch)
+        sequences = SequenceBatch.of_features(x, sizes=batch)
         x = self.embed(self.dropout(x))
         if self.positions is not None:
-            x = self.positions(x, layout.positions)
-        out: Tensor = self.head(self.dropout(self.reader(x, layout)))
+            x = self.positions(x, sequences.positions)
+        out: Tensor = self.head(self.dropout(self.reader(x, sequences)))
         return out
 
 

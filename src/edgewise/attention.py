@@ -25,8 +25,7 @@ from edgewise.arguments import check_choice
 from edgewise.biases import EdgeTerm, EdgeVector, OffsetBias, TableBias
 from edgewise.checks import (
     NodeLayout,
-    bound,
-    check_layout,
+    bind_graph,
     check_nodes,
     checked_call,
     checked_term,
@@ -92,17 +91,12 @@ def attend(
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
     """
-    check_nodes(query=query, key=key, value=value)
-    if layout is not None or not isinstance(graph, Graph):
-        check_layout(layout, query, key)
-    if layout == "HND":
-        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
-    call = checked_call(
+    call, graph = checked_call(
         query,
         key,
         value,
         graph,
+        layout,
         score=score,
         bias=bias,
         gain=gain,
@@ -167,7 +161,7 @@ def attend_with_lse(
             log-sum-exp gives.
 
     """
-    call, graph = prepare(query, key, value, graph, **options)
+    call, graph = checked_call(query, key, value, graph, **options)
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
@@ -187,7 +181,7 @@ def explain_plan(
     ``print`` it. For a union of patterns this is the plan for the whole; ``attend`` runs the parts
     on their best engines where that is estimated to be faster.
     """
-    call, graph = prepare(query, key, value, graph, **options)
+    call, graph = checked_call(query, key, value, graph, **options)
     return plan(_problem(call, graph), ENGINES)
 
 
@@ -219,7 +213,7 @@ def aggregate(
     check_nodes(value=value)
     num_sources, heads, width = value.shape[-3:]
     num_targets = graph.num_targets if isinstance(graph, Graph) else num_sources
-    graph = bound(graph, num_targets, num_sources, value.device)
+    graph = bind_graph(graph, num_targets, num_sources, value.device)
     if weight is not None:
         weight = weight[:, None] if weight.dim() == 1 else weight
         checked = checked_term("weight", weight, graph.num_edges, value)
@@ -239,16 +233,6 @@ def aggregate(
     engine = engine_for(engine)
     chosen = ENGINES[choose(problem, ENGINES, engine).engine]
     return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
-
-
-def prepare(
-    query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
-) -> tuple[AttentionCall, Graph]:
-    """The checked call and the bound graph; draws a seed where weights are dropped."""
-    check_nodes(query=query, key=key, value=value)
-    graph = bound(graph, query.shape[-3], key.shape[-3], query.device)
-    options.setdefault("score", DOT)
-    return checked_call(query, key, value, graph, **options), graph
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:

@@ -54,17 +54,17 @@ class Task(ABC):
 
         """
 
-    def writing_metrics(self) -> dict[str, Metric]:
+    def generation_metrics(self) -> dict[str, Metric]:
         """New metrics by name of what the model writes, updated ``(written, batch)``.
 
         Writing takes far longer than reading, so these are of the test split alone.
         """
         return {}
 
-    def write(self, model: nn.Module, batch: Any) -> Any:
-        """What the model makes of the inputs without being shown the targets.
+    def generate(self, model: nn.Module, batch: Any) -> Any:
+        """What the model writes from the inputs, without being shown the targets.
 
-        Only asked for where there are :meth:`writing_metrics`.
+        Only asked for where there are :meth:`generation_metrics`.
         """
         raise NotImplementedError
 

@@ -18,7 +18,7 @@ from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_range
-from edgewise.scores import Additive, Dot, Score
+from edgewise.scores import DOT, Additive, Dot, Score
 
 NodeLayout = Literal["NHD", "HND"]
 """Which axes come last: nodes, heads and width, or (as in PyTorch's attention) heads first."""
@@ -26,8 +26,8 @@ NodeLayout = Literal["NHD", "HND"]
 NO_BATCH = torch.Size()
 
 
-def bound(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """The graph of these sizes on this device."""
+def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
+    """The graph on this device, a pattern bound to these sizes; refused where it is neither."""
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets
@@ -50,11 +50,8 @@ def check_nodes(**nodes: Tensor) -> None:
             )
 
 
-def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor) -> None:
+def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
     """Warn of what looks like ``[B, H, N, D]``, where a pattern would bind to the heads."""
-    if layout is not None:
-        check_choice("layout", layout, get_args(NodeLayout))
-        return
     if query.dim() < 4:
         return
     nodes, heads = query.shape[-3:-1]
@@ -63,7 +60,7 @@ def check_layout(layout: NodeLayout | None, query: Tensor, key: Tensor) -> None:
             f"query {list(query.shape)} is read as [..., nodes, heads, width]: {nodes} nodes with "
             f"{heads} heads each. Pass layout='HND' if the heads come first, as in PyTorch's "
             "scaled_dot_product_attention, or layout='NHD' to say that this is meant.",
-            stacklevel=3,
+            stacklevel=4,  # who called attend
         )
 
 
@@ -71,20 +68,30 @@ def checked_call(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    graph: Graph,
+    graph: Pattern,
+    layout: NodeLayout | None = "NHD",
+    /,
     *,
-    score: Score,
+    score: Score = DOT,
     bias: EdgeTerm | None = None,
     gain: EdgeTerm | None = None,
     edge_key: EdgeVector | None = None,
     edge_value: EdgeVector | None = None,
     dropout: float = 0.0,
     normaliser: Normaliser = "softmax",
-) -> AttentionCall:
-    """The call whose shapes, types and devices agree with each other and with the graph.
+) -> tuple[AttentionCall, Graph]:
+    """A call and its bound graph, whose shapes, types and devices agree with each other.
 
-    Draws a seed where weights are dropped.
+    Draws a seed where weights are dropped. Whatever the layout, nodes come first in the call.
     """
+    check_nodes(query=query, key=key, value=value)
+    if layout is not None:
+        check_choice("layout", layout, get_args(NodeLayout))
+    elif not isinstance(graph, Graph):
+        _warn_of_heads_first(query, key)
+    if layout == "HND":
+        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
     _check_together(query, key, value, score)
     if isinstance(score, Additive):
         _check_additive(score, query)
@@ -120,11 +127,12 @@ def checked_call(
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
     by = None if normaliser == "softmax" else _checked_normaliser(normaliser, query)
     if bare:
-        return AttentionCall(
+        call = AttentionCall(
             query, key, value, batch, score, dropout=dropout, seed=seed, normaliser=by
         )
+        return call, graph
     edges = graph.num_edges
-    return AttentionCall(
+    call = AttentionCall(
         query,
         key,
         value,
@@ -138,6 +146,7 @@ def checked_call(
         seed=seed,
         normaliser=by,
     )
+    return call, graph
 
 
 def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:

@@ -11,8 +11,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from edgewise.attention import AttendOptions, attend_with_lse, prepare
-from edgewise.checks import bound, checked_term
+from edgewise.attention import AttendOptions, attend_with_lse
+from edgewise.checks import bind_graph, checked_call, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.reference import EdgeLayout
@@ -64,7 +64,7 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
 
     """
     check_sized(graph)
-    graph = bound(graph, graph.num_targets, graph.num_sources, scores.device)
+    graph = bind_graph(graph, graph.num_targets, graph.num_sources, scores.device)
     checked_term("scores", scores, graph.num_edges, scores[..., None])
     return _softmax(scores, graph)
 
@@ -97,7 +97,7 @@ def attention_weights(
 def _prepared(
     query: Tensor, key: Tensor, graph: Pattern, options: AttendOptions
 ) -> tuple[AttentionCall, Graph]:
-    call, graph = prepare(query, key, key, graph, **options)
+    call, graph = checked_call(query, key, key, graph, **options)
     return call.ungrouped(), graph
 
 

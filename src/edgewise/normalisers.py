@@ -39,7 +39,7 @@ class Entmax:
 
 
 def alpha_out_of_range(got: str) -> ArgumentError:
-    """What refuses an α below softmax's or above sparsemax's."""
+    """The error of an α below softmax's or above sparsemax's."""
     return ArgumentError(
         "normaliser.alpha",
         expected="from 1 (softmax) to 2 (sparsemax)",

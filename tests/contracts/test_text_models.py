@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.encodings import Learned
-from edgewise.layers import Cache, EncoderDecoderModel, SequenceLayout, TextModel, sequences
+from edgewise.layers import Cache, EncoderDecoderModel, SequenceBatch, TextModel, sequences
 from tests.errors import refused
 
 VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
@@ -163,7 +163,7 @@ def test_padded_texts_are_segments_and_no_edge_is_masked(
         return listed[-1]
 
     monkeypatch.setattr(
-        SequenceLayout, "padding_bias", lambda self, *of: spied(self.attention_mask, *of)
+        SequenceBatch, "padding_bias", lambda self, *of: spied(self.attention_mask, *of)
     )
     out = model(ids, mask, positions=positions)
     close(out[mask.bool()], torch.cat(whole, 1)[0])

@@ -15,7 +15,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import dense, entmax
-from edgewise.engines.triton_rows.layout import Side, TritonLayout
+from edgewise.engines.triton_rows.layout import TritonLayout, TritonSide
 from edgewise.graphs import Graph, Pattern, bound
 from tests.device.simulated import DEVICE, WAITS
 from tests.errors import refused
@@ -161,8 +161,8 @@ def test_sorting_waits_once_a_side() -> None:
     assert waited(lambda: layout.by_source) == []
     on_cpu = TritonLayout(*INDEX, N, N)
     for side, other in ((layout.by_target, on_cpu.by_target), (layout.by_source, on_cpu.by_source)):
-        assert isinstance(side, Side)
-        assert isinstance(other, Side)
+        assert isinstance(side, TritonSide)
+        assert isinstance(other, TritonSide)
         for name in ("short", "long", "merges", "row"):
             made = getattr(side, name)
             assert made.device == DEVICE

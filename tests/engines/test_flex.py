@@ -24,7 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _problem, prepare
+from edgewise.attention import _problem
+from edgewise.checks import checked_call
 from edgewise.engines import ENGINES, dense
 from edgewise.engines.tiles import flex, varlen
 from edgewise.engines.tiles.flex import FlexLayout
@@ -254,7 +255,7 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
     """The reasons against a call on a GPU."""
     x = torch.zeros(300, 2, width, dtype=dtype)
     graph = graphs.window(3).bind(300)
-    call, graph = prepare(x, x, x, graph, **options)
+    call, graph = checked_call(x, x, x, graph, **options)
     problem = replace(_problem(call, graph), device=torch.device("cuda"))
     return ENGINES["tiles"].refuses(problem)
 
@@ -375,7 +376,7 @@ def test_cudnn_comes_first_from_hopper_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 def problem_on(device: str, graph: Graph, dtype: torch.dtype, *, lse: bool = False) -> Any:
     x = torch.zeros(graph.num_targets, 8, 64, dtype=dtype)
-    call, graph = prepare(x, x, x, graph)
+    call, graph = checked_call(x, x, x, graph)
     return replace(_problem(call, graph, lse=lse), device=torch.device(device))
 
 

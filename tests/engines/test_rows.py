@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 import edgewise as ew
-from edgewise.attention import prepare
+from edgewise.checks import checked_call
 from edgewise.engines.native import library
 from edgewise.engines.rows import _arguments as arguments_of
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend
-from edgewise.engines.rows.layout import RowsLayout, side_of
+from edgewise.engines.rows.layout import RowsLayout, rows_side
 from edgewise.errors import ArgumentError
 from edgewise.layouts import layout_of
 from tests.engines.cases import changed, edges
@@ -33,7 +33,7 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
     case = changed(name, dtype=torch.float32).over(graph)
     leaves = {name: leaf.tensor.requires_grad_() for name, leaf in case.leaves.items()}
     nodes = (leaves[name] for name in ("query", "key", "value"))
-    call, bound = prepare(*nodes, graph, **case.options(leaves))
+    call, bound = checked_call(*nodes, graph, **case.options(leaves))
     tensors, others = arguments_of(call, layout_of(bound, RowsLayout))
     given = {**tensors, **others}
     return tuple(
@@ -125,8 +125,8 @@ def test_a_layout_that_was_written_to_is_checked_again():
     by_target, by_source = hostile()
     value = torch.randn(1, 3, 1, 8)
     rows_aggregate.operator(value, None, by_target, by_source, 0)
-    known = side_of(by_target, 3)
-    assert side_of(by_target, 3) is known
+    known = rows_side(by_target, 3)
+    assert rows_side(by_target, 3) is known
     by_target[1][0] = 99
     with pytest.raises(ArgumentError, match="layout"):
         rows_aggregate.operator(value, None, by_target, by_source, 0)

@@ -113,7 +113,7 @@ def test_what_is_remembered_of_calls_has_an_end() -> None:
     graph = graph_for("rows")
     for width in range(1, 2 * MOST_SIZES):
         ew.attend(*nodes(width=width), graph, engine="rows")
-    assert 0 < len(layout_of(graph, RowsLayout).by_target.members) <= MOST_SIZES
+    assert 0 < len(layout_of(graph, RowsLayout).by_target.call_fields) <= MOST_SIZES
     assert 0 < len(graph.cached("chosen", dict)) <= MOST_SIZES
 
 
@@ -189,8 +189,8 @@ def test_a_copy_of_a_graph_in_use_has_memory_of_its_own(
         mine, theirs = (layout_of(each, RowsLayout).by_target for each in (graph, other))
         assert mine.address != theirs.address
     else:  # addresses are among what is remembered
-        assert layout_of(graph, TilesLayout).members
-        assert not layout_of(other, TilesLayout).members
+        assert layout_of(graph, TilesLayout).call_fields
+        assert not layout_of(other, TilesLayout).call_fields
     del graph
     gc.collect()
     torch.randint(N, (50, 2, 60))  # takes the memory that was given back

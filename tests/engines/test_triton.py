@@ -82,12 +82,13 @@ import torch
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES, triton_rows
-from edgewise.attention import _problem, prepare
+from edgewise.attention import _problem
+from edgewise.checks import checked_call
 
 x = torch.randn(4, 2, 8)
 graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
 print(ew.attend(x, x, x, graph, engine="rows").shape)
-call, bound = prepare(x, x, x, graph)
+call, bound = checked_call(x, x, x, graph)
 problem = _problem(call, bound)
 object.__setattr__(problem, "device", torch.device("cuda"))
 assert not triton_rows.serves(problem.device)

@@ -192,7 +192,7 @@ def test_captions_are_those_of_the_test(tmp_path):
     train(recipe, tmp_path / "run")
     run = edgewise.load(tmp_path / "run")
     batch = recipe.data.load().test.make(torch.arange(8))
-    expected = recipe.task.write(run.model, batch)
+    expected = recipe.task.generate(run.model, batch)
     (tmp_path / "rows").mkdir()
     for i, image in enumerate(batch.inputs[0]):
         values = (image[0] * 255).round().to(torch.uint8).numpy()

@@ -143,4 +143,4 @@ def test_other_runs_need_an_input() -> None:
     from edgewise.inference.sentences import SentenceClasses
 
     with refused("INPUT", expected="inputs", got="neither", remedy="a sentence"):
-        SentenceClasses.by_itself(SentenceClasses)  # type: ignore[arg-type]
+        SentenceClasses.default_inputs(SentenceClasses)  # type: ignore[arg-type]

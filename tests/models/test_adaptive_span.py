@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import graphs, models
-from edgewise.layers import Cache, Memory, SequenceLayout, TextModel
+from edgewise.layers import Cache, Memory, SequenceBatch, TextModel
 from edgewise.models.adaptive_span import SpanAttention, radii_of
 from tests.errors import refused
 
@@ -57,7 +57,7 @@ def test_a_layer_is_the_papers_formula(count: int) -> None:
         shares = mask * scores[:, head].exp()
         weights.append(shares / shares.sum(-1, keepdim=True))
     heads = torch.einsum("bhij,bjhd->bihd", torch.stack(weights, 1), value)
-    own = layer(x, graphs.causal(), layout=SequenceLayout(x[..., 0]))
+    own = layer(x, graphs.causal(), sequences=SequenceBatch.of_features(x))
     torch.testing.assert_close(own, layer.output(heads.flatten(-2)), rtol=0, atol=1e-12)
 
 
@@ -65,12 +65,12 @@ def test_gradients_of_spans_are_those_of_the_formula() -> None:
     model = small(depth=1)
     (layer,) = with_spans(model, 0.3, 2.5, 7.6)
     x = torch.randn(1, 25, 12, dtype=torch.float64)
-    layout = SequenceLayout(x[..., 0])
+    sequences = SequenceBatch.of_features(x)
 
     def run(share: Tensor) -> Tensor:
         with torch.no_grad():
             layer.share.copy_(share)
-        return layer(x, graphs.causal(), layout=layout).square().sum()
+        return layer(x, graphs.causal(), sequences=sequences).square().sum()
 
     share = layer.share.detach().clone()
     run(share).backward()

@@ -97,7 +97,7 @@ def test_heads_with_one_graph_after_the_other_read_each_its_own() -> None:
     out = layer(x, pattern.bind(2 * tokens))
     query, key, value, _ = layer._project(x, None, None, None)
     heads = []
-    for head, graph in enumerate(pattern.members(tokens, tokens)):
+    for head, graph in enumerate(pattern.head_graphs(tokens, tokens)):
         own = (n[..., head : head + 1, :] for n in (query, key, value))
         heads.append(ew.attend(*own, graph))
     torch.testing.assert_close(out, layer.output(torch.cat(heads, -2).flatten(-2)))
@@ -110,10 +110,10 @@ def test_what_is_read_again_counts_twice() -> None:
     once, twice = graphs.causal().bind(tokens), graphs.window(0).bind(tokens)
     edges = torch.cat([once.edge_index, twice.edge_index], 1)
     expected = layer(x, graphs.edges(edges, tokens))
-    torch.testing.assert_close(layer(x, once, again=[(twice, 1)]), expected)
+    torch.testing.assert_close(layer(x, once, repeats=[(twice, 1)]), expected)
     assert not torch.allclose(layer(x, once), expected)
     often = graphs.edges(torch.cat([once.edge_index, *3 * [twice.edge_index]], 1), tokens)
-    torch.testing.assert_close(layer(x, once, again=[(twice, 3)]), layer(x, often))
+    torch.testing.assert_close(layer(x, once, repeats=[(twice, 3)]), layer(x, often))
 
 
 def test_random_blocks_may_be_read_in_training_alone() -> None:

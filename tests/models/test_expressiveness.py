@@ -105,7 +105,7 @@ def test_a_layer_differs_in_residual_and_diffusion_alone(kind: Any) -> None:
     x = torch.randn(graph.num_targets, width, dtype=torch.double)
     value, loops = layer.linear(x), graph.dense() | torch.eye(graph.num_targets, dtype=torch.bool)
     if kind.attention:
-        scores = (value @ layer.target.T) + (value @ layer.source.T).T
+        scores = (value @ layer.att_dst.T) + (value @ layer.att_src.T).T
         weight = F.leaky_relu(scores, 0.2).masked_fill(~loops, -torch.inf).softmax(1)
     else:
         degree = loops.sum(1).double()
@@ -177,10 +177,10 @@ def rankings(layer: GATLayer | GATv2Layer, nodes: int) -> Tensor:
     shape = (layer.heads, -1)
     if isinstance(layer, GATLayer):
         value = layer.linear(x).unflatten(-1, shape)
-        query, key = ((value * a).sum(-1, keepdim=True) for a in (layer.target, layer.source))
+        query, key = ((value * a).sum(-1, keepdim=True) for a in (layer.att_dst, layer.att_src))
         score = ew.Additive()
     else:
-        query, key = (f(x).unflatten(-1, shape) for f in (layer.target, layer.source))
+        query, key = (f(x).unflatten(-1, shape) for f in (layer.query, layer.key))
         score = ew.Additive(weight=layer.score)
     scores = ew.edge_scores(query, key, graphs.complete(), score=score)
     return scores.view(nodes, nodes).argsort(-1)

@@ -76,7 +76,7 @@ def test_jumping_knowledge_keeps_every_depth(x: Tensor, graph: graphs.Graph) -> 
 @pytest.mark.parametrize("average", [True, False])
 def test_gatv2_scores_after_the_activation(x: Tensor, graph: graphs.Graph, average: bool) -> None:
     layer = GATv2Layer(F_IN, 3, HEADS, average=average).double()
-    query, key = (f(x).view(N, HEADS, 3) for f in (layer.target, layer.source))
+    query, key = (f(x).view(N, HEADS, 3) for f in (layer.query, layer.key))
     energy = F.leaky_relu(query[:, None] + key[None], 0.2)  # [target, source, H, D]
     scores = (energy * layer.score).sum(-1).permute(2, 0, 1)
     weights = masked_softmax(scores, graph.dense() | torch.eye(N, dtype=torch.bool))

@@ -52,8 +52,8 @@ def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs(by_
         rows.append(torch.cat(read))
     assert bias.numel() == 12
     # With several heads their number says which of the two it is; one would be either.
-    of_hubs = graphs.complete().bind(HEADS if by_head else 1, count)
-    out = layer(x, local, hubs=torch.tensor([hub]), of_hubs=of_hubs)
+    hub_graph = graphs.complete().bind(HEADS if by_head else 1, count)
+    out = layer(x, local, hubs=torch.tensor([hub]), hub_graph=hub_graph)
     torch.testing.assert_close(out, layer.output(torch.stack(rows)))
 
 
@@ -69,7 +69,7 @@ def test_it_begins_with_maps_of_hubs_that_are_the_tokens() -> None:
 def test_a_window_as_long_as_the_text_with_maps_alike_is_the_complete_graph() -> None:
     model = small(radius=9)
     for layer in model.reader.layers:
-        layer.attention.sublayer.begin_alike()
+        layer.attention.sublayer.init_hub_projections()
     hubs_or_none = [torch.zeros_like(ids()), torch.ones_like(ids()), None]
     one, two, three = (model(ids(), global_attention_mask=mask) for mask in hubs_or_none)
     torch.testing.assert_close(one, two)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs, models
-from edgewise.layers import Cache, SequenceLayout, TextModel
+from edgewise.layers import Cache, SequenceBatch, TextModel
 from edgewise.models.linformer import LinformerAttention
 from edgewise.models.performer import (
     CHUNK,
@@ -205,8 +205,8 @@ def test_one_text_without_a_batch() -> None:
         x = torch.randn(2, 5, 8, dtype=torch.float64)
         whole = model.reader(x)
         torch.testing.assert_close(model.reader(x[0]), whole[0], rtol=0, atol=1e-12)
-        layout = SequenceLayout(x[..., 0].flatten(), sizes=[5, 5])
-        torch.testing.assert_close(model.reader(x.flatten(0, 1), layout).view_as(x), whole)
+        sequences = SequenceBatch.of_features(x.flatten(0, 1), sizes=[5, 5])
+        torch.testing.assert_close(model.reader(x.flatten(0, 1), sequences).view_as(x), whole)
 
 
 def test_bad_input_is_refused() -> None:

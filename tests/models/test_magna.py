@@ -58,8 +58,8 @@ def test_diffusion_uses_one_set_of_weights_for_every_hop(x: torch.Tensor) -> Non
     query, key, value = (
         f(x).view(N, HEADS, -1) for f in (attention.query, attention.key, attention.value)
     )
-    query = (query.tanh() * attention.target).sum(-1, keepdim=True)
-    key = (key.tanh() * attention.source).sum(-1, keepdim=True)
+    query = (query.tanh() * attention.att_dst).sum(-1, keepdim=True)
+    key = (key.tanh() * attention.att_src).sum(-1, keepdim=True)
     matrix = torch.zeros(HEADS, N, N, dtype=torch.double)
     weights = ew.attention_weights(query, key, graph, score=ew.Additive())
     matrix[:, graph.target, graph.source] = weights.T
@@ -79,8 +79,8 @@ def test_one_hop_without_return_is_gat(x: torch.Tensor) -> None:
         attention.output.weight.copy_(torch.eye(WIDTH))
         for projection in (attention.query, attention.key):
             projection.weight.copy_(gat.linear.weight * small)
-        attention.target.copy_(gat.target / small)
-        attention.source.copy_(gat.source / small)
+        attention.att_dst.copy_(gat.att_dst / small)
+        attention.att_src.copy_(gat.att_src / small)
     torch.testing.assert_close(
         attention(x, random_graph()), gat(x, random_graph()), rtol=0, atol=1e-8
     )

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import edgewise
 from edgewise import data, models, tasks, training
 from edgewise.batches import Batch
-from edgewise.data.text.tokenizer import FILE, train_tokenizer, vocabulary_hash
+from edgewise.data.text.tokenizer import TOKENIZER, train_tokenizer, vocabulary_hash
 from edgewise.errors import MissingDataError, RunExistsError
 from edgewise.layers import Tokens
 from edgewise.recipes import Recipe, find
@@ -92,8 +92,8 @@ def pretrained(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
     special = ("pad", "unk", "cls", "sep", "eos")
     text = Path(files["text"]).read_text()
     tokenizer = train_tokenizer([text], "words", special=special)
-    (folder.parent / FILE).write_text(tokenizer.to_str())
-    train(language(files, **{"data.tokenizer": str(folder.parent / FILE)}), folder)
+    (folder.parent / TOKENIZER).write_text(tokenizer.to_str())
+    train(language(files, **{"data.tokenizer": str(folder.parent / TOKENIZER)}), folder)
     return folder
 
 
@@ -120,15 +120,15 @@ def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
 
 def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> None:
     run = RunFolder(pretrained)
-    assert run.has(FILE)
+    assert run.has(TOKENIZER)
     record = run.read_json("recipe.json")
     assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
     metrics = run.read_json("metrics.json")
-    (pretrained.parent / FILE).rename(pretrained.parent / "gone.json")  # the run has its own
+    (pretrained.parent / TOKENIZER).rename(pretrained.parent / "gone.json")  # the run has its own
     try:
         again = evaluate_run(pretrained)
     finally:
-        (pretrained.parent / "gone.json").rename(pretrained.parent / FILE)
+        (pretrained.parent / "gone.json").rename(pretrained.parent / TOKENIZER)
     assert again["test/loss"] == metrics["test/loss"]
     assert again["test/bits"] == pytest.approx(metrics["test/loss"] / 0.693147, rel=1e-4)
 
@@ -140,14 +140,16 @@ def data_tokenizer(folder: Path) -> object:
 
 
 def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
-    kept = (pretrained / FILE).read_text()
+    kept = (pretrained / TOKENIZER).read_text()
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
-    (pretrained / FILE).write_text(other.to_str())
+    (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(FILE, expected="was trained with", got="the vocabulary", remedy=FILE):
+        with refused(
+            TOKENIZER, expected="was trained with", got="the vocabulary", remedy=TOKENIZER
+        ):
             evaluate_run(pretrained)
     finally:
-        (pretrained / FILE).write_text(kept)
+        (pretrained / TOKENIZER).write_text(kept)
 
 
 def test_fine_tuning_starts_from_the_trunk_and_keeps_the_vocabulary(
@@ -160,7 +162,7 @@ def test_fine_tuning_starts_from_the_trunk_and_keeps_the_vocabulary(
     assert len(carried) > 10
     for name in carried:
         assert torch.equal(after[name], before[name]), name
-    assert (tmp_path / "run" / FILE).read_text() == (pretrained / FILE).read_text()
+    assert (tmp_path / "run" / TOKENIZER).read_text() == (pretrained / TOKENIZER).read_text()
     record = RunFolder(tmp_path / "run").read_json("recipe.json")
     assert record["from"] == str(pretrained)
     assert from_record(record).start == str(pretrained)
@@ -288,7 +290,7 @@ def test_another_vocabulary_is_refused(
 ) -> None:
     special = ("pad", "unk", "cls", "sep", "eos")
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
-    (tmp_path / FILE).write_text(other.to_str())
+    (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
     with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
         train(recipe, tmp_path / "run")
@@ -317,7 +319,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
         train_seeds(labels(files, **{"from": str(pretrained), "model.depth": 2}), 2, out)
     assert not out.exists()
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
-    (tmp_path / FILE).write_text(tokenizer.to_str())
+    (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
     with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
         train_seeds(recipe, 2, out)

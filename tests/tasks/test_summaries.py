@@ -132,9 +132,9 @@ def test_the_best_sentences_in_their_order_are_the_summary() -> None:
     two = Article("B", ("g .", "h ."), "g")
     batch = SummaryBatch((), torch.empty(5), articles=(one, two))
     task = tasks.Extraction(chosen=2)
-    written = task.write(lambda: torch.tensor([1.0, -1.0, 3.0, 0.0, 2.0]), batch)
+    written = task.generate(lambda: torch.tensor([1.0, -1.0, 3.0, 0.0, 2.0]), batch)
     assert written == ["a b . e f .", "g . h ."]
-    meters = task.writing_metrics()
+    meters = task.generation_metrics()
     for meter in meters.values():
         meter.update(written, batch)
     values = {name: float(meter.compute()) for name, meter in meters.items()}
@@ -146,7 +146,7 @@ def test_the_best_sentences_in_their_order_are_the_summary() -> None:
 
 def test_an_article_of_fewer_sentences_is_all_of_its_summary() -> None:
     batch = SummaryBatch((), torch.empty(2), articles=(Article("B", ("g .", "h ."), "g"),))
-    written = tasks.Extraction(chosen=3).write(lambda: torch.tensor([0.0, 2.0]), batch)
+    written = tasks.Extraction(chosen=3).generate(lambda: torch.tensor([0.0, 2.0]), batch)
     assert written == ["g . h ."]
 
 

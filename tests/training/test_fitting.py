@@ -193,10 +193,10 @@ def test_what_another_process_has_is_not_written_twice():
             super().update(float(len(texts)))
 
     class Writing(type(Classification())):
-        def writing_metrics(self):
+        def generation_metrics(self):
             return {"texts": Written()}
 
-        def write(self, _model, batch):
+        def generate(self, _model, batch):
             return ["text"] * len(batch.inputs[0])
 
     examples = Loader(lambda i: Batch((torch.ones(len(i), 2),), i % 2), 3, 1)
@@ -204,4 +204,4 @@ def test_what_another_process_has_is_not_written_twice():
     module = TrainingModule(nn.Linear(2, 2).eval(), Writing())
     for number, batch in enumerate(examples):
         module.test_step(batch, number)
-    assert module.written["texts"].compute() == 1
+    assert module.generation_metrics["texts"].compute() == 1

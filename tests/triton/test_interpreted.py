@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention import _split, _with_lse, prepare
+from edgewise.attention import _split, _with_lse
+from edgewise.checks import checked_call
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.engines.merge import merge_attention
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.triton_rows.launch import recorded
-from edgewise.engines.triton_rows.layout import Side, TritonLayout, sort_edges
+from edgewise.engines.triton_rows.layout import TritonLayout, TritonSide, sort_edges
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 from edgewise.layouts import layout_of
@@ -78,7 +79,7 @@ def hold(case: Case) -> None:
 def test_the_graphs_have_rows_of_every_kind() -> None:
     layout = layout_of(MIXED.to(DEVICE), RowsLayout)
     for side in (layout.by_target, layout.by_source):
-        assert isinstance(side, Side)
+        assert isinstance(side, TritonSide)
         assert len(side.short)
         assert len(side.long) > side.slots >= 2
         assert len(side.merges)
@@ -219,7 +220,7 @@ def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     """A part counts its edges from where it begins in the whole."""
     union = graphs.window(1).bind(12) | MIXED_SQUARE
     nodes = [torch.randn(12, 2, 4, device=DEVICE) for _ in range(3)]
-    call, graph = prepare(*nodes, union, dropout=0.5)
+    call, graph = checked_call(*nodes, union, dropout=0.5)
     layout = layout_of(graph, RowsLayout)
     whole = ENGINES["rows"].attend(call, layout)
     shares = _split(call, graph)
@@ -321,7 +322,7 @@ def test_sides_are_sorted_and_divided() -> None:
     pointer, column, edge = sort_edges(target, source, MIXED.num_targets)
     assert pointer.tolist() == [0, *torch.bincount(target, minlength=8).cumsum(0).tolist()]
     assert torch.equal(source[edge.long()].int(), column)
-    side = Side([pointer, column, edge], MIXED.num_sources)
+    side = TritonSide([pointer, column, edge], MIXED.num_sources)
     items = torch.cat([side.long, side.short])
     found = sorted((row, first, last) for row, first, last, _ in items.tolist())
     assert [slot for _, _, _, slot in items.tolist() if slot >= 0] == list(range(side.slots))
@@ -349,11 +350,11 @@ def test_sides_are_sorted_and_divided() -> None:
 )
 def test_a_hostile_layout_is_refused(changes: dict[int, list[int]]) -> None:
     parts = [[0, 2, 2, 3], [0, 1, 2], [0, 1, 2]]
-    Side([torch.tensor(x, dtype=torch.int32) for x in parts], 3)
+    TritonSide([torch.tensor(x, dtype=torch.int32) for x in parts], 3)
     for place, numbers in changes.items():
         parts[place] = numbers
     with pytest.raises(ArgumentError, match="layout"):
-        Side([torch.tensor(x, dtype=torch.int32) for x in parts], 3)
+        TritonSide([torch.tensor(x, dtype=torch.int32) for x in parts], 3)
 
 
 def test_a_table_index_out_of_range_is_refused() -> None:

@@ -229,7 +229,7 @@ def test_all_that_is_kept_of_a_graph_is_made_so(monkeypatch: pytest.MonkeyPatch)
         entered.append(device)
         yield
 
-    for module in (modes, graphs.graph, launch.Side.__module__):
+    for module in (modes, graphs.graph, launch.TritonSide.__module__):
         target = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{target}.kept_on", kept_on)
     graph = graphs.edges(MIXED.edge_index, (9, 8))

@@ -12,6 +12,7 @@ from edgewise.cli.listing import KINDS, listing, shown
 from edgewise.cli.table import metrics_table
 from edgewise.errors import ArgumentError
 from edgewise.training import RunFolder
+from edgewise.training.folder import METRICS, RECIPE
 
 if TYPE_CHECKING:
     from edgewise.inference import Predictor, Run
@@ -59,7 +60,7 @@ def train(arguments: Namespace, fields: Fields) -> int:
         print(metrics_table(summary))
     _print_notes(recipe)
     several = arguments.seeds or arguments.folds
-    print(f"\n{out}: recipe.json, metrics.json" + ("" if several else " and more"))
+    print(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
     return 0
 
 

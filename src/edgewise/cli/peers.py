@@ -78,8 +78,8 @@ def _copy_block(theirs: Any, ours: AttentionBlock | CrossBlock, last_norm: nn.Mo
 def copy_gat(theirs: Any, ours: GATLayer) -> None:
     """From PyTorch Geometric's ``GATConv``."""
     ours.linear.weight.copy_(theirs.lin.weight)
-    ours.source.copy_(theirs.att_src[0])
-    ours.target.copy_(theirs.att_dst[0])
+    ours.att_src.copy_(theirs.att_src[0])
+    ours.att_dst.copy_(theirs.att_dst[0])
     ours.bias.copy_(theirs.bias)
 
 

@@ -74,7 +74,7 @@ def predict(arguments: Namespace) -> int:
         write_answers(arguments.out, answers)
         print(arguments.out)
     else:
-        _print(answers, run.predictor.written)
+        _print(answers, run.predictor.text_key)
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
@@ -119,13 +119,13 @@ def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
             yield answer
 
 
-def _print(answers: Iterable[Any], written: str) -> None:
+def _print(answers: Iterable[Any], text_key: str) -> None:
     from edgewise.inference.rows import flat
 
     good = [answer for answer in answers if "error" not in answer]
-    if written:
+    if text_key:
         for answer in good:
-            print(answer[written])
+            print(answer[text_key])
         return
     rows = [row for answer in good for row in flat(answer)]
     if rows:

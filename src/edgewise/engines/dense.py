@@ -71,7 +71,7 @@ class DenseLayout:
 
 
 class Dense:
-    """``scaled_dot_product_attention`` where it applies, else scores for every pair, then softmax.
+    """Attention over all pairs, by PyTorch's own where it applies, else scores and a softmax.
 
     Dropout follows PyTorch's generator: the same distribution as the other engines, another mask.
     On a GPU a NaN or an infinity may cross where there is no edge: see ``_would_spread``.

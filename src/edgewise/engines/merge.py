@@ -35,7 +35,7 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
 
 
 def merge_work(parts: int, elements: int) -> Work:
-    """Of so many outputs with so many elements each."""
+    """What it takes to merge so many outputs with so many elements each."""
     return "merge", {"call": 1, "element": parts * elements}
 
 

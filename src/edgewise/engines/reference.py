@@ -27,7 +27,7 @@ class EdgeLayout:
 
 
 class Reference:
-    """Serves everything, on every device and in every precision, with E×H×D memory.
+    """Attention edge by edge: every graph, score and type on every device, with E×H×D memory.
 
     16-bit inputs are computed in float32 and rounded once, at the end.
     """

@@ -22,7 +22,7 @@ class Continuations(OfTexts):
     """The beginning of a text and what the model writes after it."""
 
     data, task, input = TextStream, LanguageModeling, "the beginning of a text"
-    written = "text"
+    text_key = "text"
 
     def prepare(self, value: Any) -> Tensor:
         """The ids of the beginning, spaces and line ends as they are."""

@@ -43,8 +43,8 @@ class GraphClasses(Predictor):
         for graph in graphs_in(path, self.fitted.values):
             yield None, {"input": graph.name}, graph
 
-    def listed(self, inputs: Any) -> Any:
-        return [inputs] if hasattr(inputs, "edge_index") else super().listed(inputs)
+    def from_python(self, inputs: Any) -> Any:
+        return [inputs] if hasattr(inputs, "edge_index") else super().from_python(inputs)
 
     def columns(self) -> tuple[str, ...]:
         return needed(self.fitted.values)

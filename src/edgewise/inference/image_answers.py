@@ -79,7 +79,7 @@ class Captions(OnImages):
     def answer(self, examples: list[Tensor]) -> list[Answer]:
         data = self.recipe.data
         assert isinstance(data, CaptionDigits)
-        found = self.recipe.task.write(self.model, data.asked(torch.stack(examples)))
+        found = self.recipe.task.generate(self.model, data.asked(torch.stack(examples)))
         return [{"caption": text} for text in found]
 
 

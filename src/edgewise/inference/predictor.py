@@ -50,7 +50,7 @@ class Predictor(ABC):
     """The task, and no other."""
     input: ClassVar[str]
     """An input in words, with its article: "a sentence"."""
-    written: ClassVar[str] = ""
+    text_key: ClassVar[str] = ""
     """The key of an answer that is a text by itself; a terminal shows nothing else then."""
     batch_size: ClassVar[int] = 64
     """Inputs that are answered side by side."""
@@ -76,7 +76,7 @@ class Predictor(ABC):
         """Whether it answers for runs of this recipe."""
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
 
-    def by_itself(self) -> list[Any]:
+    def default_inputs(self) -> list[Any]:
         """The inputs where none is given.
 
         Raises:
@@ -90,7 +90,7 @@ class Predictor(ABC):
             remedy=f"give {self.input}",
         )
 
-    def listed(self, inputs: Any) -> Iterable[Any]:
+    def from_python(self, inputs: Any) -> Iterable[Any]:
         """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
         if isinstance(inputs, (str, Mapping)):
             return [inputs]

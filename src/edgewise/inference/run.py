@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from edgewise.arguments import check_least
-from edgewise.data.text.tokenizer import FILE, load_tokenizer
+from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
@@ -24,13 +24,12 @@ from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model
 from edgewise.runs.vocabulary import check_vocabulary
 from edgewise.training import RunFolder
+from edgewise.training.folder import CURVES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
-CURVES = "curves.png"
-"""Which picture of a run folder a notebook shows."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,9 @@ class Run:
         chosen = self.predictor.check_options(options)
         if isinstance(inputs, Path):
             return self._of_file(inputs, size, chosen)
-        given = self.predictor.by_itself() if inputs is None else self.predictor.listed(inputs)
-        return self._of_values(given, size, chosen)
+        if inputs is None:
+            return self._of_values(self.predictor.default_inputs(), size, chosen)
+        return self._of_values(self.predictor.from_python(inputs), size, chosen)
 
     def draw(self, answers: list[Answer]) -> Figure:
         """A picture of answers, where their kind has one; a forecast has."""
@@ -186,8 +186,8 @@ def load(path: Path | str) -> Run:
     check_finished(folder, recipe)
     kind = predictor_of(recipe)
     fitted = load_fitted(folder)
-    tokenizer = load_tokenizer(folder.path / FILE) if folder.has(FILE) else None
-    check_vocabulary(folder, tokenizer, FILE)
+    tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
+    check_vocabulary(folder, tokenizer, TOKENIZER)
     model = build_model(recipe, fitted)
     folder.load_weights(model)
     model.eval()

@@ -46,7 +46,7 @@ class Forecasts(Predictor):
     def columns(self) -> tuple[str, ...]:
         return (self.date, self.column) if self.date else (self.column,)
 
-    def by_itself(self) -> list[Any]:
+    def default_inputs(self) -> list[Any]:
         return [self.own]
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
@@ -59,7 +59,7 @@ class Forecasts(Predictor):
         check_columns(path, self.columns(), list(table.columns))
         yield None, {"input": path.name}, table
 
-    def listed(self, inputs: Any) -> list[Any]:
+    def from_python(self, inputs: Any) -> list[Any]:
         """A single history, or several of them."""
         if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
             return [inputs.to_dict("list")]

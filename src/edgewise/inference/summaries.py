@@ -28,7 +28,7 @@ class Summaries(Predictor):
 
     data, task = WikiSummaries, Extraction
     input = "an article, its title in the first line"
-    written = "summary"
+    text_key = "summary"
     batch_size = 2
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
@@ -76,7 +76,7 @@ class Summaries(Predictor):
             task = replace(task, chosen=sentences)
         packed = Articles.of(self.tokenizer, examples, data.longest)
         batch = packed.take(torch.arange(len(examples)), torch.zeros(len(packed.texts)))
-        return [{"summary": text} for text in task.write(self.model, batch)]
+        return [{"summary": text} for text in task.generate(self.model, batch)]
 
     def show(self, value: Any) -> str:
         return str(value).strip().partition("\n")[0]

@@ -24,7 +24,7 @@ class Translations(OfTexts):
     """The text that beam search finds."""
 
     data, task, input = TextPairs, Translation, "a text to translate"
-    written = "translation"
+    text_key = "translation"
     batch_size = 32
 
     def prepare(self, value: Any) -> Tensor:
@@ -61,5 +61,5 @@ class Translations(OfTexts):
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
         unknown = [""] * len(examples)  # nothing is known of what is to be written
         pairs = Pairs.of_sources(self.tokenizer, source, unknown)
-        texts = task.write(self.model, pairs.take(torch.arange(len(examples))), tokens)
+        texts = task.generate(self.model, pairs.take(torch.arange(len(examples))), tokens)
         return [{"translation": text} for text in texts]

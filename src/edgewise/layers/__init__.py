@@ -37,7 +37,7 @@ from edgewise.layers.pooling import (
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentReader
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
-from edgewise.layers.sequences import Memory, SequenceLayout
+from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.sequential import (
     GraphLayer,
     GraphSequential,
@@ -101,7 +101,7 @@ __all__ = [
     "RecurrentReader",
     "Residual",
     "Seq2SeqLanguageModel",
-    "SequenceLayout",
+    "SequenceBatch",
     "TargetScaling",
     "TextClassifier",
     "TextEmbedding",

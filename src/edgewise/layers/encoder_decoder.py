@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceLayout
+from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.text import LanguageModelHead, TextEmbedding
 
 
@@ -34,10 +34,10 @@ class EncoderDecoder(nn.Module):
         target_mask: Tensor | None = None,
     ) -> Tensor:
         """The decoder's states, ``[B, T, width]``; masks are 0 where a node is padding."""
-        layout = SequenceLayout(source[..., 0], source_mask)
-        memory = Memory(self.encoder(source, layout), layout.padding_mask)
+        sequences = SequenceBatch.of_features(source, source_mask)
+        memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(
-            target, SequenceLayout(target[..., 0], target_mask), memory=memory
+            target, SequenceBatch.of_features(target, target_mask), memory=memory
         )
         return out
 
@@ -101,10 +101,10 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
     ) -> Memory:
         """The source as a memory for :meth:`decode`."""
-        layout = SequenceLayout(input_ids, attention_mask, sizes=sizes, positions=positions)
-        x = self.embedding(input_ids, layout.positions)
-        states = self.core.encoder(x, layout, graph=graph)
-        return Memory(states, layout.padding_mask, sizes)
+        sequences = SequenceBatch(input_ids, attention_mask, sizes=sizes, positions=positions)
+        x = self.embedding(input_ids, sequences.positions)
+        states = self.core.encoder(x, sequences, graph=graph)
+        return Memory(states, sequences.padding_mask, sizes)
 
     def decode(
         self,
@@ -118,15 +118,15 @@ class EncoderDecoderModel(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
-        layout = SequenceLayout(
+        sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,
             sizes=sizes,
             positions=positions,
             cache=cache,
         )
-        x = self._target_embedding()(decoder_input_ids, layout.positions)
-        states: Tensor = self.core.decoder(x, layout, graph=graph, memory=memory)
+        x = self._target_embedding()(decoder_input_ids, sequences.positions)
+        states: Tensor = self.core.decoder(x, sequences, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:

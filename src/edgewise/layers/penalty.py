@@ -1,4 +1,4 @@
-"""What a model itself wants to be small, beside the loss of its task."""
+"""Penalties: what a model adds to the loss of its task in training."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
@@ -40,7 +40,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
     """
     count = x.shape[-2]
     if batch is None:
-        return bound(complete(), 1, count, x.device)
+        return bind_graph(complete(), 1, count, x.device)
     graph = batch if isinstance(batch, Graph) else membership(batch)
     if graph.num_sources != count:
         raise ArgumentError(
@@ -70,7 +70,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got="a tensor on the device meta",
             remedy="use a device with memory",
         )
-    graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+    graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
     if batch is None or (graph.segments is not None and isinstance(batch, Graph)):
         return graph
     members = members_of(x, batch)

@@ -12,7 +12,7 @@ from edgewise.arguments import check_divides
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceLayout, with_padding
+from edgewise.layers.sequences import Memory, SequenceBatch, with_padding
 
 
 class RecurrentReader(nn.Module):
@@ -52,7 +52,7 @@ class RecurrentReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -71,22 +71,22 @@ class RecurrentReader(nn.Module):
                     got=type(other).__name__,
                     remedy="use an attention model, such as gpt or transformer",
                 )
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        if self.cell.bidirectional and layout.cache is not None:
+        sequences = sequences or SequenceBatch.of_features(x)
+        if self.cell.bidirectional and sequences.cache is not None:
             raise ArgumentError(
                 "cache",
                 expected="none, as a network that also reads from the end needs all of a text",
                 got="a cache",
                 remedy="leave bidirectional out of a model that writes",
             )
-        rows, sizes = layout.kept()
+        rows, sizes = sequences.unpadded()
         nodes = x.reshape(-1, x.shape[-1])
-        read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, layout.cache)
+        read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, sequences.cache)
         if rows is None:
             states = read.view(*x.shape[:-1], read.shape[-1])
         else:
             states = with_padding(read, rows, x)
-        layout.advance()
+        sequences.advance()
         out: Tensor = self.dropout(states)
         return out
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import packed_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, complete
@@ -19,7 +19,7 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Of a row of a mask: how many nodes are no padding, those of this call, first and end."""
+    """Where the nodes of a row of a mask are: how many, how many of this call, first and end."""
 
     size: int
     new: int
@@ -32,11 +32,11 @@ class Extent(NamedTuple):
         return not self.size or self.end - self.first == self.size
 
 
-class SequenceLayout:
-    """Which nodes of a call belong together, which are padding, and where each stands.
+class SequenceBatch:
+    """The sequences of a call: which nodes are of one, which are padding, and where each stands.
 
-    What a host has to know of a mask it reads once: a layout waits for a GPU at most once, however
-    many layers ask it.
+    What a host has to know of a mask it reads once: it waits for a GPU at most once, however many
+    layers ask.
 
     Args:
         like: the tokens ``[B, T]``, or those of a packed batch ``[N]`` with ``sizes``.
@@ -75,6 +75,13 @@ class SequenceLayout:
             positions = torch.arange(self.past, self.past + self.count, device=like.device)
         self.positions = positions
 
+    @classmethod
+    def of_features(
+        cls, x: Tensor, attention_mask: Tensor | None = None, *, sizes: Sizes | None = None
+    ) -> SequenceBatch:
+        """Those of features ``[B, T, width]`` or ``[N, width]``; without a word none is padding."""
+        return cls(x[..., 0], attention_mask, sizes=sizes)
+
     def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:
         """Who reads whom in this call, each sequence by the pattern.
 
@@ -85,7 +92,7 @@ class SequenceLayout:
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
         sources = self.past + self.count if sources is None else sources
-        return bound(pattern, self.count, sources, self.device)
+        return bind_graph(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
         """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
@@ -138,9 +145,9 @@ class SequenceLayout:
                 got="padding between the tokens of a text",
                 remedy="move the padding to the end",
             )
-        return self.kept()
+        return self.unpadded()
 
-    def kept(self) -> tuple[Tensor | None, list[int]]:
+    def unpadded(self) -> tuple[Tensor | None, list[int]]:
         """As :meth:`packed`, wherever padding is."""
         if self.sizes is not None:
             return None, [int(size) for size in self.sizes]
@@ -148,23 +155,23 @@ class SequenceLayout:
         if mask is None:
             return None, [self.count] * self.shape[:-1].numel()
         sizes = [extent.new for extent in self.extents]
-        return places(mask[..., self.past :].bool(), sum(sizes)), sizes
+        return nonzero_indices(mask[..., self.past :].bool(), sum(sizes)), sizes
 
     def without_padding(
         self, x: Tensor, pattern: Pattern
-    ) -> tuple[Tensor, SequenceLayout, Callable[[Tensor], Tensor]]:
+    ) -> tuple[Tensor, SequenceBatch, Callable[[Tensor], Tensor]]:
         """The same texts as segments of one axis, so that no edge out of padding is listed.
 
-        Where nothing is padded it is x and the layout as they are; and where a text has padding
-        between its nodes, is cached, or has a graph of its own that counts padding, too.
+        Where nothing is padded it is x and these sequences as they are; and where a text has
+        padding between its nodes, is cached, or has a graph of its own that counts padding, too.
 
         Args:
             x: features ``[B, T, width]``, or ``[T, width]`` of one text.
             pattern: who reads whom in a text.
 
         Returns:
-            Features and layout of a packed batch, and what gives states of that form the form of
-            x, 0 for padding.
+            Features and sequences of a packed batch, and what gives states of that form the form
+            of x, 0 for padding.
         """
         fixed = self.cache is not None or isinstance(pattern, Graph)
         if fixed or not self.has_padding or not self._in_one_piece:
@@ -175,10 +182,10 @@ class SequenceLayout:
         if positions is None:
             positions = torch.arange(self.count, device=x.device)
         flat, positions = x.flatten(0, -2)[rows], positions.expand(self.shape).flatten()[rows]
-        own = SequenceLayout(flat[:, 0], sizes=sizes, positions=positions)
+        own = SequenceBatch(flat[:, 0], sizes=sizes, positions=positions)
         return flat, own, lambda states: with_padding(states, rows, x)
 
-    def in_rows(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
+    def right_padded(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Each text in a row of its own from its first node on, for what is no graph of nodes.
 
         Args:
@@ -247,18 +254,18 @@ class Memory:
     mask: Tensor | None = None
     sizes: Sizes | None = None
 
-    def terms(self, layout: SequenceLayout) -> dict[str, Any]:
-        """Arguments of a decoder layer that reads it, for targets that lie so."""
-        if (layout.sizes is None) != (self.sizes is None):
+    def terms(self, sequences: SequenceBatch) -> dict[str, Any]:
+        """Arguments of a decoder layer whose targets, these sequences, read it."""
+        if (sequences.sizes is None) != (self.sizes is None):
             raise ArgumentError(
                 "sizes",
                 expected="source and target both packed, or both padded",
                 got="sizes for one of them",
                 remedy="pass sizes for both, or an attention mask for both",
             )
-        packed = layout.sizes is not None
-        pattern = batch(complete(), layout.sizes, self.sizes) if packed else complete()
-        graph = bound(pattern, layout.count, self.states.shape[-2], self.states.device)
+        packed = sequences.sizes is not None
+        pattern = batch(complete(), sequences.sizes, self.sizes) if packed else complete()
+        graph = bind_graph(pattern, sequences.count, self.states.shape[-2], self.states.device)
         bias = padding_bias(self.mask, graph, self.states)
         return {"source": self.states, "source_graph": graph, "source_bias": bias}
 
@@ -277,7 +284,7 @@ def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
     Args:
         states: ``[N, width]``.
-        rows: ``[N]``, which nodes of the flattened batch they are, as :meth:`SequenceLayout.packed`
+        rows: ``[N]``, which nodes of the flattened batch they are, as :meth:`SequenceBatch.packed`
             says.
         like: ``[..., T, any width]``, features of that batch.
     """
@@ -286,7 +293,7 @@ def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     return empty.index_copy(0, rows, states).view(shape)
 
 
-def places(marked: Tensor, count: int) -> Tensor:
+def nonzero_indices(marked: Tensor, count: int) -> Tensor:
     """Where the ``count`` marks of a boolean tensor are, flattened: ``nonzero``, without a wait."""
     number = torch.arange(1, count + 1, device=marked.device)
     return torch.searchsorted(marked.flatten().cumsum(0), number)
@@ -305,12 +312,12 @@ def refuse_memory(name: str, memory: Memory | None) -> None:
 
 def refuse_cache(
     name: str,
-    layout: SequenceLayout,
+    sequences: SequenceBatch,
     memory: Memory | None,
     why: str = "reads a text as a whole",
 ) -> None:
     """Refuse what only a decoder has, for a model that reads a text as a whole."""
-    for argument, given in (("cache", layout.cache), ("memory", memory)):
+    for argument, given in (("cache", sequences.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(
                 argument,

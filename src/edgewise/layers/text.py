@@ -7,6 +7,7 @@ In the order of a forward pass: :class:`TextEmbedding`, :class:`Reader` (the Tra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceLayout
-from edgewise.layers.transformer import TransformerStack, apply_dropout
+from edgewise.layers.sequences import Memory, SequenceBatch
+from edgewise.layers.transformer import TransformerStack, activation, apply_dropout
 
 
 class TextEmbedding(nn.Module):
@@ -114,7 +115,7 @@ class Reader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -122,33 +123,35 @@ class Reader(nn.Module):
         """States of x, of its shape; those of padding are 0 where a batch is read packed.
 
         Padded texts are, each on the graph of its own length: see
-        :meth:`SequenceLayout.without_padding`.
+        :meth:`SequenceBatch.without_padding`.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing, positions and cache; by default there are none.
+            sequences: padding, packing, positions and cache; by default there are none.
             graph: who reads whom, in place of the stack's own pattern.
             memory: another sequence to read, for decoder layers.
 
         Raises:
             ArgumentError: a graph of other sizes, or a memory that lies otherwise.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
         if memory is not None:
-            return self._run(x, layout, pattern, memory.terms(layout))
-        x, layout, back = layout.without_padding(x, pattern)
-        return back(self._run(x, layout, pattern, {}))
+            return self._run(x, sequences, pattern, memory.terms(sequences))
+        x, sequences, back = sequences.without_padding(x, pattern)
+        return back(self._run(x, sequences, pattern, {}))
 
     def _run(
-        self, x: Tensor, layout: SequenceLayout, pattern: Pattern, terms: dict[str, Any]
+        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]
     ) -> Tensor:
-        own = layout.bind(pattern)
+        own = sequences.bind(pattern)
         if self.relative is not None:
             terms = {**terms, **self.relative(own)}
-        terms["bias"] = add_terms(terms.get("bias"), layout.padding_bias(own, x))
-        states: Tensor = self.stack(x, own, positions=layout.positions, cache=layout.cache, **terms)
-        layout.advance()
+        terms["bias"] = add_terms(terms.get("bias"), sequences.padding_bias(own, x))
+        states: Tensor = self.stack(
+            x, own, positions=sequences.positions, cache=sequences.cache, **terms
+        )
+        sequences.advance()
         return states
 
 
@@ -160,7 +163,7 @@ class LanguageModelHead(nn.Module):
         width: of the states; for a head that is not tied, or has f.
         tied: E is the embedding's own matrix (Press and Wolf, 2017), else one of its own.
         bias: whether there is b.
-        transform: f; BERT's is a linear map, GELU and a norm.
+        transform: f; see :meth:`for_masked_tokens` for BERT's.
         scale: T5's is width^-0.5.
     """
 
@@ -181,6 +184,14 @@ class LanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
         self.transform = nn.Identity() if transform is None else transform
         self.scale = scale
+
+    @classmethod
+    def for_masked_tokens(
+        cls, vocabulary: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
+    ) -> LanguageModelHead:
+        """BERT's, for its masked language model: f is a linear map, ``act`` and ``norm(width)``."""
+        transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
+        return cls(vocabulary, width, bias=True, transform=transform)
 
     def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
         """``[..., vocabulary]`` from states ``[..., width]`` and the embedding's matrix."""
@@ -245,11 +256,11 @@ class TextModel(nn.Module):
             ArgumentError: a mask or sizes that do not fit the tokens, or both; a graph of other
                 sizes; an id that the vocabulary does not have.
         """
-        layout = SequenceLayout(
+        sequences = SequenceBatch(
             input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache
         )
-        x = self.embedding(input_ids, layout.positions, token_type_ids)
-        states: Tensor = self.reader(x, layout, graph=graph, memory=memory)
+        x = self.embedding(input_ids, sequences.positions, token_type_ids)
+        states: Tensor = self.reader(x, sequences, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.penalty import Penalised
-from edgewise.layers.sequences import Memory, SequenceLayout
+from edgewise.layers.sequences import Memory, SequenceBatch
 
 STEP = 16
 """Windows are a multiple of this, so that steps of training share their graphs."""
@@ -141,7 +141,7 @@ class SpanAttention(GraphLayer):
         x: Tensor,
         graph: Pattern,
         *,
-        layout: SequenceLayout,
+        sequences: SequenceBatch,
         radii: Sequence[int] | None = None,
     ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
@@ -149,25 +149,25 @@ class SpanAttention(GraphLayer):
         Args:
             x: features.
             graph: who may read whom, were no span too short.
-            layout: padding, packing, positions and cache.
+            sequences: padding, packing, positions and cache.
             radii: how far each head reads, where :func:`radii_of` all layers are known.
         """
         if self.training:  # what the last step has moved out of range is taken back
             self.share.data.clamp_(0, 1)  # data: of what a gradient may need nothing changes
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        query, key = (self.rotary(each, layout.positions) for each in (query, key))
+        query, key = (self.rotary(each, sequences.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
-        if layout.cache is not None:
-            key, value = layout.cache.extended(self, (key, value))
-        if layout.cache is not None and graph == causal():  # others count from the first token
-            layout.cache.forget(self, max(radii))
+        if sequences.cache is not None:
+            key, value = sequences.cache.extended(self, (key, value))
+        if sequences.cache is not None and graph == causal():  # others count from the first token
+            sequences.cache.forget(self, max(radii))
         by_radius: dict[int, list[int]] = {}
         for head, radius in enumerate(radii):
             by_radius.setdefault(radius, []).append(head)
         parts, order = [], []
         for radius, heads in by_radius.items():
             order += heads
-            own = layout.bind(graph & window(radius), key.shape[-3])
+            own = sequences.bind(graph & window(radius), key.shape[-3])
             table = _log(self.mask(torch.arange(radius + 1, device=x.device)))
             of = query, key, value
             if len(by_radius) > 1:
@@ -177,7 +177,7 @@ class SpanAttention(GraphLayer):
             by_distance = by_offset(
                 own, ("span", radius), partial(_distance, radius), table.to(x.dtype)
             )
-            bias = add_terms(by_distance, layout.padding_bias(own, x))
+            bias = add_terms(by_distance, sequences.padding_bias(own, x))
             dropout = self.dropout if self.training else 0.0
             parts.append(attend(*of, own, bias=bias, dropout=dropout, layout="NHD"))
         out = parts[0]
@@ -245,7 +245,7 @@ class AdaptiveSpanReader(Penalised):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -254,11 +254,11 @@ class AdaptiveSpanReader(Penalised):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing, positions and cache.
+            sequences: padding, packing, positions and cache.
             graph: who may read whom, in place of the reader's own.
             memory: none.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        sequences = sequences or SequenceBatch.of_features(x)
         if memory is not None:
             raise ArgumentError(
                 "memory",
@@ -267,8 +267,8 @@ class AdaptiveSpanReader(Penalised):
                 remedy="use transformer for a pair of texts",
             )
         pattern = self.graph if graph is None else check_graph(graph)
-        x, layout, back = layout.without_padding(x, pattern)
+        x, sequences, back = sequences.without_padding(x, pattern)
         for layer, radii in zip(self.layers, radii_of(self._attentions()), strict=True):
-            x = layer(x, pattern, layout=layout, radii=radii)
-        layout.advance()
+            x = layer(x, pattern, sequences=sequences, radii=radii)
+        sequences.advance()
         return back(self.norm(x))

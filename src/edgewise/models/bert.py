@@ -25,7 +25,6 @@ from edgewise.layers import (
     TextModel,
     TransformerLayer,
     TransformerStack,
-    activation,
     init_normal,
 )
 from edgewise.layers.attention import Projections
@@ -83,6 +82,5 @@ def bert(
         for _ in range(depth)
     ]
     reader = Reader(TransformerStack(layers, nn.Identity(), graph))
-    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
     return init_normal(TextModel(embedding, reader, head), std=init_std)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from edgewise import attend, attend_with_lse, merge_attention
 from edgewise.arguments import check_choice, checked
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
 from edgewise.graphs import (
@@ -45,10 +45,9 @@ from edgewise.layers import (
     MultiHeadAttention,
     TextEmbedding,
     TextModel,
-    activation,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
+from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
 
 Draws = Literal["always", "training"]
 
@@ -106,8 +105,7 @@ def bigbird(
     ]
     graphs = [BlockSparse(block, random_blocks, heads, layer, length) for layer in range(depth)]
     reader = BigBirdReader(layers, graphs, draws, graph)
-    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
     return init_normal(TextModel(embedding, reader, head))
 
 
@@ -209,7 +207,7 @@ class BlockSparse(Pattern):
         found: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
         return found
 
-    def members(self, tokens: int, real: int) -> list[Graph]:
+    def head_graphs(self, tokens: int, real: int) -> list[Graph]:
         """The graph of each head, of the first ``real`` of so many tokens; the rest is padding."""
         if self.is_whole(tokens):
             whole = complete() if self.copy == 1 else expand(edges(torch.empty(2, 0).long(), 0), 1)
@@ -227,8 +225,8 @@ class BlockSparse(Pattern):
         if num_targets != num_sources or num_targets % self.heads:
             self._refuse(f"{self.heads} times as many nodes as tokens", num_targets, num_sources)
         tokens = num_targets // self.heads
-        members = self.members(tokens, tokens)
-        return members[0] if self.heads == 1 else batch(members)
+        heads = self.head_graphs(tokens, tokens)
+        return heads[0] if self.heads == 1 else batch(heads)
 
     def _pairs(self, blocks: int) -> list[tuple[Tensor, Tensor]]:
         """Of each head the pairs of blocks as ``target * blocks + source``, and how often."""
@@ -255,7 +253,7 @@ class BlockAttention(MultiHeadAttention):
         x: Tensor,
         graph: Graph,
         *,
-        again: Sequence[tuple[Graph, int]] = (),
+        repeats: Sequence[tuple[Graph, int]] = (),
         bias: Tensor | None = None,
     ) -> Tensor:
         """``[..., N, width]`` from x of that shape.
@@ -263,7 +261,7 @@ class BlockAttention(MultiHeadAttention):
         Args:
             x: features.
             graph: who reads whom.
-            again: what is read so many times more, by the merge law; N or H · N nodes, as
+            repeats: what is read so many times more, by the merge law; N or H · N nodes, as
                 ``graph``.
             bias: for the edges of ``graph``.
         """
@@ -272,9 +270,9 @@ class BlockAttention(MultiHeadAttention):
         by_head = graph.num_targets != x.shape[-2]
         if by_head:
             query, key, value = (_head_after_head(nodes) for nodes in (query, key, value))
-        if again:
+        if repeats:
             parts = []
-            for part, times in ((graph, 1), *again):
+            for part, times in ((graph, 1), *repeats):
                 out, lse = attend_with_lse(query, key, value, part, dropout=dropout)
                 parts.append((out, lse + math.log(times)))
             out = merge_attention(parts)[0]
@@ -295,7 +293,7 @@ class BigBirdReader(nn.Module):
     """The layers, each on a graph of its own.
 
     Args:
-        layers: called ``layer(x, graph, again=)``.
+        layers: called ``layer(x, graph, repeats=)``.
         graphs: of each layer.
         draws: when random blocks are read.
         graph: who reads whom, in place of every layer's own, where a call gives no other.
@@ -317,7 +315,7 @@ class BigBirdReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -329,27 +327,27 @@ class BigBirdReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: who reads whom, in place of every layer's own.
             memory: none.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("bigbird", layout, memory)
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("bigbird", sequences, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
-            x, layout, back = layout.without_padding(x, graph)
-            own = layout.bind(graph)
-            bias = layout.padding_bias(own, x)
+            x, sequences, back = sequences.without_padding(x, graph)
+            own = sequences.bind(graph)
+            bias = sequences.padding_bias(own, x)
             for layer in self.layers:
                 x = layer(x, own, bias=bias)
             return back(x)
-        if layout.sizes is None and not layout.has_padding:
+        if sequences.sizes is None and not sequences.has_padding:
             return self._run(x, None)
-        rows, sizes = layout.packed()
+        rows, sizes = sequences.packed()
         if rows is None:
             return self._run(x, [(size, size) for size in sizes])
-        _check_padding_is_last(layout)
-        states = self._run(x.flatten(0, 1)[rows], [(layout.count, size) for size in sizes])
+        _check_padding_is_last(sequences)
+        states = self._run(x.flatten(0, 1)[rows], [(sequences.count, size) for size in sizes])
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
@@ -363,21 +361,21 @@ class BigBirdReader(nn.Module):
                 graph = replace(graph, heads=1)  # noqa: PLW2901
             copies, nodes = graph.copies(lengths), graph.heads * count
             if texts is None:
-                reads = [(bound(one, nodes, nodes, x.device), times) for one, times in copies]
+                reads = [(bind_graph(one, nodes, nodes, x.device), times) for one, times in copies]
             else:
                 reads = [(_of_texts(one, texts).to(x.device), times) for one, times in copies]
-            x = layer(x, reads[0][0], again=reads[1:])
+            x = layer(x, reads[0][0], repeats=reads[1:])
         return x
 
 
 def _of_texts(pattern: BlockSparse, texts: list[tuple[int, int]]) -> Graph:
     """The graphs of all texts, head by head."""
-    of_text = [pattern.members(tokens, real) for tokens, real in texts]
-    return batch([members[head] for head in range(pattern.heads) for members in of_text])
+    of_text = [pattern.head_graphs(tokens, real) for tokens, real in texts]
+    return batch([heads[head] for head in range(pattern.heads) for heads in of_text])
 
 
-def _check_padding_is_last(layout: SequenceLayout) -> None:
-    if any(extent.size and extent.first for extent in layout.extents):
+def _check_padding_is_last(sequences: SequenceBatch) -> None:
+    if any(extent.size and extent.first for extent in sequences.extents):
         raise ArgumentError(
             "attention_mask",
             expected="padding after the tokens of a text, as its blocks are counted from the start",

@@ -30,7 +30,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.sequences import (
     Memory,
-    SequenceLayout,
+    SequenceBatch,
     refuse_cache,
     refuse_graph,
     refuse_memory,
@@ -198,7 +198,7 @@ class SpanReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -207,31 +207,31 @@ class SpanReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding and packing; where tokens read to the left, a cache.
+            sequences: padding and packing; where tokens read to the left, a cache.
             graph: none, as spans are not nodes of another.
             memory: none.
         """
         refuse_graph("bp_transformer", graph)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        sequences = sequences or SequenceBatch.of_features(x)
         refuse_memory("bp_transformer", memory)
         if not self.one_way:
-            refuse_cache("bp_transformer", layout, memory)
-        elif layout.has_padding:
+            refuse_cache("bp_transformer", sequences, memory)
+        elif sequences.has_padding:
             why = "counts spans from the first token, which padding would move"
-            refuse_cache("bp_transformer", layout, memory, why=why)
-        if layout.cache is not None:
-            return self._continue(x, layout)
-        if layout.sizes is None and not layout.has_padding:
-            return self._run(x, [layout.count])
-        rows, sizes = layout.packed()
+            refuse_cache("bp_transformer", sequences, memory, why=why)
+        if sequences.cache is not None:
+            return self._continue(x, sequences)
+        if sequences.sizes is None and not sequences.has_padding:
+            return self._run(x, [sequences.count])
+        rows, sizes = sequences.packed()
         if rows is None:
             return self._run(x, sizes)
         states = self._run(x.flatten(0, 1)[rows], sizes)
         return with_padding(states, rows, x)
 
-    def _continue(self, x: Tensor, layout: SequenceLayout) -> Tensor:
+    def _continue(self, x: Tensor, sequences: SequenceBatch) -> Tensor:
         """States of tokens after those of the cache, which keeps every node that is whole."""
-        past, tokens = layout.past, layout.past + layout.count
+        past, tokens = sequences.past, sequences.past + sequences.count
         self._check_length(tokens)
         graph, kind = growth_graph(past, tokens, self.near)
         graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
@@ -240,8 +240,8 @@ class SpanReader(nn.Module):
         nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
         nodes = nodes.index_copy(-2, place, x)
         for layer in self.layers:
-            nodes = layer(nodes, graph, bias=bias, cache=layout.cache)
-        layout.advance()
+            nodes = layer(nodes, graph, bias=bias, cache=sequences.cache)
+        sequences.advance()
         return nodes.index_select(-2, place)
 
     def _check_length(self, tokens: int) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import attend
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
@@ -30,18 +30,18 @@ class GATLayer(GraphLayer):
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
         self.linear = Linear(in_width, heads * width, bias=False)
-        self.target = nn.Parameter(torch.empty(heads, width))  # a
-        self.source = nn.Parameter(torch.empty(heads, width))  # b
+        self.att_dst = nn.Parameter(torch.empty(heads, width))  # a
+        self.att_src = nn.Parameter(torch.empty(heads, width))  # b
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
-        for weight in (self.linear.weight, self.target, self.source):
+        for weight in (self.linear.weight, self.att_dst, self.att_src):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         value = self.linear(x).unflatten(-1, (self.heads, -1))
-        query = (value * self.target).sum(-1, keepdim=True)
-        key = (value * self.source).sum(-1, keepdim=True)
+        query = (value * self.att_dst).sum(-1, keepdim=True)
+        key = (value * self.att_src).sum(-1, keepdim=True)
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

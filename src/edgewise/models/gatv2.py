@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import attend
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
@@ -29,17 +29,17 @@ class GATv2Layer(GraphLayer):
     ) -> None:
         super().__init__()
         self.heads, self.dropout, self.average = heads, dropout, average
-        self.target = Linear(in_width, heads * width)  # W_q
-        self.source = Linear(in_width, heads * width)  # W_k
+        self.query = Linear(in_width, heads * width)  # W_q
+        self.key = Linear(in_width, heads * width)  # W_k
         self.score = nn.Parameter(torch.empty(heads, width))
         self.bias = nn.Parameter(torch.zeros(width if average else heads * width))
-        for weight in (self.target.weight, self.source.weight, self.score):
+        for weight in (self.query.weight, self.key.weight, self.score):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-        query = self.target(x).unflatten(-1, (self.heads, -1))
-        key = self.source(x).unflatten(-1, (self.heads, -1))
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        query = self.query(x).unflatten(-1, (self.heads, -1))
+        key = self.key(x).unflatten(-1, (self.heads, -1))
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, key, graph, score=Additive(weight=self.score), dropout=dropout)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 
@@ -50,7 +50,7 @@ class Grand(GraphLayer):
     ) -> Tensor:
         """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
-        loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
+        loops = bind_graph(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)

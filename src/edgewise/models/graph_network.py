@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, checked
 from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, members_of
@@ -156,7 +156,7 @@ class GraphNetwork(GraphLayer):
         global_attr: Tensor | None = None,
     ) -> GraphState:
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:

@@ -36,7 +36,7 @@ from edgewise.layers import (
     LanguageModelHead,
     Memory,
     MultiHeadAttention,
-    SequenceLayout,
+    SequenceBatch,
     TextEmbedding,
     init_xavier,
 )
@@ -205,7 +205,7 @@ class ConvolutionReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -214,18 +214,18 @@ class ConvolutionReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and cache.
+            sequences: padding, packing and cache.
             graph: none, as the kernels say who reads whom.
             memory: another sequence to read, for the decoder.
         """
         refuse_graph(self.name, graph)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        terms: dict[str, Any] = {} if memory is None else memory.terms(layout)
+        sequences = sequences or SequenceBatch.of_features(x)
+        terms: dict[str, Any] = {} if memory is None else memory.terms(sequences)
         for layer, pattern in zip(self.layers, self.graphs, strict=True):
-            own = layout.bind(pattern)
-            bias = layout.padding_bias(own, x)
-            x = layer(x, own, bias=bias, cache=layout.cache, **terms)
-        layout.advance()
+            own = sequences.bind(pattern)
+            bias = sequences.padding_bias(own, x)
+            x = layer(x, own, bias=bias, cache=sequences.cache, **terms)
+        sequences.advance()
         out: Tensor = self.norm(x)
         return out
 

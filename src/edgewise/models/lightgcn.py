@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Recommender, symmetric_weight
 
@@ -29,7 +29,7 @@ class LightGCN(Recommender):
 
     def embed(self, graph: Pattern) -> Tensor:
         h = self.embedding.weight
-        graph = bound(graph, len(h), len(h), h.device)
+        graph = bind_graph(graph, len(h), len(h), h.device)
         weight = symmetric_weight(graph).to(h.dtype)
         total = h
         for _ in range(self.hops):

@@ -32,7 +32,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_qkv
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, refuse_graph
+from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, refuse_graph
 
 Sharing = Literal["heads", "key_values", "layers"]
 
@@ -171,7 +171,7 @@ class LinformerReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -180,14 +180,14 @@ class LinformerReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: none, as no token reads another by itself.
             memory: none.
         """
         refuse_graph("linformer", graph)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("linformer", layout, memory)
-        rows, real, back = layout.in_rows(x)
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("linformer", sequences, memory)
+        rows, real, back = sequences.right_padded(x)
         if rows.shape[-2] > self.length:
             raise ArgumentError(
                 "x",

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from edgewise import Dot, attend
 from edgewise.arguments import check_divides, checked
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
@@ -33,11 +33,10 @@ from edgewise.layers import (
     LanguageModelHead,
     TextEmbedding,
     TextModel,
-    activation,
     init_normal,
 )
 from edgewise.layers.attention import JointLinear, unbind_qkv
-from edgewise.layers.sequences import Memory, SequenceLayout, refuse_cache, with_padding
+from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
 
 
 @checked(padding=0, types=0, depth=0, radius=0)
@@ -92,12 +91,11 @@ def longformer(
         for _ in range(depth)
     ]
     reader = LongformerReader(layers, [window(one) for one in radii], hubs, heads)
-    transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-    head = LanguageModelHead(vocabulary, width, bias=True, transform=transform)
+    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
     model = init_normal(LongformerModel(embedding, reader, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
-            module.begin_alike()  # as the paper begins
+            module.init_hub_projections()  # as the paper begins
     return model
 
 
@@ -128,40 +126,40 @@ class LongformerAttention(GraphLayer):
         self.output = nn.Linear(width, width)
 
     @torch.no_grad()
-    def begin_alike(self) -> None:
-        """Begin with hubs' projections that are the tokens'."""
+    def init_hub_projections(self) -> None:
+        """Let the hubs' projections begin as copies of the tokens'."""
         hub_maps = (self.hub_query, self.hub_key, self.hub_value)
         biases = self.qkv.bias.split(self.qkv.widths)
         for own, weight, bias in zip(hub_maps, self.qkv.weights(), biases, strict=True):
             own.weight.copy_(weight)
             own.bias.copy_(bias)
 
-    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, of_hubs: Pattern) -> Tensor:
+    def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, hub_graph: Pattern) -> Tensor:
         """``[..., N, width]`` from x of that shape.
 
         Args:
             x: features.
             graph: the window, and every token reads the hubs.
             hubs: the numbers of the hubs among the N nodes, ``[G]``.
-            of_hubs: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
+            hub_graph: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
                 Then no key and value of all nodes is made for them, which pays for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
-            rows = self._rows_of_hubs(x, hubs, of_hubs, dropout)
+            rows = self._hub_rows(x, hubs, hub_graph, dropout)
             out = out.index_copy(-2, hubs, rows)
         projected: Tensor = self.output(out)
         return projected
 
-    def _rows_of_hubs(self, x: Tensor, hubs: Tensor, of_hubs: Pattern, dropout: float) -> Tensor:
+    def _hub_rows(self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float) -> Tensor:
         """What the hubs read, ``[..., G, width]``."""
         query = self._heads(self.hub_query(x.index_select(-2, hubs)))
-        by_head = isinstance(of_hubs, Graph) and of_hubs.num_targets == len(hubs) * self.heads
+        by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
         if not by_head:
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            return attend(query, key, value, of_hubs, dropout=dropout, layout="NHD").flatten(-2)
+            return attend(query, key, value, hub_graph, dropout=dropout, layout="NHD").flatten(-2)
         # Few hubs read x itself: q·(K x + b) is (Kᵀ q)·x and a number that is the same for all x,
         # and Σ w (V x + b) is V (Σ w x) + b, which dropout leaves whole.
         shape = self.heads, self.head_width, x.shape[-1]
@@ -169,7 +167,12 @@ class LongformerAttention(GraphLayer):
         asked = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
         nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
         read = attend(
-            asked.flatten(-3, -2).unsqueeze(-2), nodes, nodes, of_hubs, score=score, dropout=dropout
+            asked.flatten(-3, -2).unsqueeze(-2),
+            nodes,
+            nodes,
+            hub_graph,
+            score=score,
+            dropout=dropout,
         )
         read = torch.einsum("...ghw,hdw->...ghd", read.view(asked.shape), value_map)
         return read.flatten(-2) + self.hub_value.bias
@@ -182,7 +185,7 @@ class LongformerReader(nn.Module):
     """The layers, each on its window; padding is taken out before the first.
 
     Args:
-        layers: called ``layer(x, graph, hubs=, of_hubs=)``.
+        layers: called ``layer(x, graph, hubs=, hub_graph=)``.
         graphs: the local pattern of each layer.
         hubs: positions of the hubs in each text.
         heads: of the layers.
@@ -204,7 +207,7 @@ class LongformerReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -214,13 +217,13 @@ class LongformerReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: who reads whom beside the hubs, in place of every layer's window.
             memory: none.
             global_attention_mask: 1 where a token is a hub, ``[B, T]`` or ``[N]``.
         """
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("longformer", layout, memory)
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("longformer", sequences, memory)
         mask = global_attention_mask
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
@@ -232,19 +235,19 @@ class LongformerReader(nn.Module):
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
             mask = mask.cpu()  # where the hubs' graphs are made
-            mask = mask[None] if mask.dim() == 1 and layout.sizes is None else mask
+            mask = mask[None] if mask.dim() == 1 and sequences.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
-        if layout.sizes is None and shared and not layout.has_padding:
+        if sequences.sizes is None and shared and not sequences.has_padding:
             nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
             nodes = nodes if x.shape[-2] else ()
             return self._run(x, patterns, [nodes], None)
-        rows, sizes = layout.packed()
+        rows, sizes = sequences.packed()
         packed = x.flatten(0, -2)
         packed = packed if rows is None else packed[rows]
         if mask is None:
             hubs_of_texts = [list(self.hubs) if size else [] for size in sizes]
         else:
-            hubs_of_texts = [_places(part) for part in _of_texts(mask, layout)]
+            hubs_of_texts = [_places(part) for part in _of_texts(mask, sequences)]
         states = self._run(packed, patterns, hubs_of_texts, sizes)
         if rows is None:
             return states.view_as(x)
@@ -269,24 +272,24 @@ class LongformerReader(nn.Module):
         each = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
         targets = [each * count for count in hub_counts]
         everything = complete() if sizes is None else batch(complete(), targets, sizes)
-        of_hubs = bound(everything, each * len(hubs), x.shape[-2], x.device)
+        hub_graph = bind_graph(everything, each * len(hubs), x.shape[-2], x.device)
         local: dict[Pattern, Graph] = {}  # layers with one window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
                 own_graph = _with_columns(pattern, nodes, sizes)
-                local[pattern] = bound(own_graph, x.shape[-2], x.shape[-2], x.device)
-            x = layer(x, local[pattern], hubs=hubs, of_hubs=of_hubs)
+                local[pattern] = bind_graph(own_graph, x.shape[-2], x.shape[-2], x.device)
+            x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
 
 
-def _of_texts(mask: Tensor, layout: SequenceLayout) -> Sequence[Tensor]:
+def _of_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
     """What a mask like the tokens says of the tokens of each text, without those of padding."""
-    if layout.sizes is not None:
-        parts: Sequence[Tensor] = mask.split(layout.packed()[1])
+    if sequences.sizes is not None:
+        parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
         return parts
-    if not layout.has_padding:
+    if not sequences.has_padding:
         return mask.unbind()
-    rows = zip(mask, layout.extents, strict=True)
+    rows = zip(mask, sequences.extents, strict=True)
     return [row[e.first : e.first + e.size] for row, e in rows]
 
 
@@ -339,15 +342,15 @@ class LongformerModel(TextModel):
             ArgumentError: as :class:`edgewise.layers.TextModel`; a mask of hubs of another shape,
                 padding within a text, or a text that is shorter than its hubs' positions.
         """
-        layout = SequenceLayout(
+        sequences = SequenceBatch(
             input_ids,
             attention_mask,
             sizes=sizes,
             positions=positions,
             cache=other.pop("cache", None),
         )
-        x = self.embedding(input_ids, layout.positions, token_type_ids)
+        x = self.embedding(input_ids, sequences.positions, token_type_ids)
         states: Tensor = self.reader(
-            x, layout, graph=graph, global_attention_mask=global_attention_mask, **other
+            x, sequences, graph=graph, global_attention_mask=global_attention_mask, **other
         )
         return states

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.edge_steps import attention_weights
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import (
@@ -72,21 +72,21 @@ class MultiHopAttention(GraphLayer):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.target = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
-        self.source = nn.Parameter(torch.empty(heads, width // heads))  # b
+        self.att_dst = nn.Parameter(torch.empty(heads, width // heads))  # a of the score
+        self.att_src = nn.Parameter(torch.empty(heads, width // heads))  # b
         self.output = nn.Linear(width, width, bias=False)
         for weight in self.parameters():
             nn.init.xavier_normal_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[..., N, width]`` from x of that shape."""
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
         key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()
         value = self.value(x).unflatten(-1, (self.heads, -1))
-        query = (query * self.target).sum(-1, keepdim=True)
-        key = (key * self.source).sum(-1, keepdim=True)
+        query = (query * self.att_dst).sum(-1, keepdim=True)
+        key = (key * self.att_src).sum(-1, keepdim=True)
         weight = attention_weights(query, key, graph, score=Additive())
         weight = F.dropout(weight, self.dropout, self.training)
         out = diffuse(value, graph, weight, hops=self.hops, alpha=self.alpha)

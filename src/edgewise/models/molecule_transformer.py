@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_given, checked
 from edgewise.biases import Projected
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
@@ -176,7 +176,7 @@ class MoleculeTransformer(GraphLayer):
         Raises:
             ArgumentError: conditions or descriptors that the model was made for are missing.
         """
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
         if edge_attr is None:
             edge_attr = x.new_ones(graph.num_edges, self.edge_width)

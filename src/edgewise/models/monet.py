@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear
 
@@ -36,7 +36,7 @@ class MoNetLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
-        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
         u = self.coordinates(edge_attr).tanh()

@@ -32,7 +32,7 @@ from edgewise.layers import (
 from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.sequences import (
     Memory,
-    SequenceLayout,
+    SequenceBatch,
     refuse_cache,
     refuse_graph,
     refuse_memory,
@@ -302,7 +302,7 @@ class PerformerReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -311,17 +311,17 @@ class PerformerReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: none, as no pair of tokens has a score of its own.
             memory: none.
         """
         refuse_graph("performer", graph)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        if not self.one_way or layout.has_padding:
-            refuse_cache("performer", layout, memory)
+        sequences = sequences or SequenceBatch.of_features(x)
+        if not self.one_way or sequences.has_padding:
+            refuse_cache("performer", sequences, memory)
         refuse_memory("performer", memory)
-        rows, real, back = layout.in_rows(x)
+        rows, real, back = sequences.right_padded(x)
         for layer in self.layers:
-            rows = layer(rows, real, layout.cache)
-        layout.advance()
+            rows = layer(rows, real, sequences.cache)
+        sequences.advance()
         return back(self.norm(rows))

@@ -36,7 +36,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.sequences import (
     Memory,
-    SequenceLayout,
+    SequenceBatch,
     refuse_cache,
     refuse_graph,
     with_padding,
@@ -642,7 +642,7 @@ class ReformerReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -654,7 +654,7 @@ class ReformerReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and positions.
+            sequences: padding, packing and positions.
             graph: none, as the graph is computed from x.
             memory: none.
 
@@ -663,17 +663,17 @@ class ReformerReader(nn.Module):
                 it to another chunk, so that what these have read changes.
         """
         refuse_graph("reformer", graph)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
-        refuse_cache("reformer", layout, memory, why="sorts all tokens anew for each one more")
-        if layout.sizes is None and not layout.has_padding:
+        sequences = sequences or SequenceBatch.of_features(x)
+        refuse_cache("reformer", sequences, memory, why="sorts all tokens anew for each one more")
+        if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()
-            lengths = [self._whole(layout.count)] * members
-            texts = Texts(lengths, [layout.count] * members, packed=False)
+            lengths = [self._whole(sequences.count)] * members
+            texts = Texts(lengths, [sequences.count] * members, packed=False)
             return self._run(x, texts)
-        rows, sizes = layout.packed()
+        rows, sizes = sequences.packed()
         if rows is None:
             return self._run(x, Texts([self._whole(size) for size in sizes], sizes, packed=True))
-        texts = Texts([self._whole(layout.count)] * len(sizes), sizes, packed=True)
+        texts = Texts([self._whole(sequences.count)] * len(sizes), sizes, packed=True)
         return with_padding(self._run(x.flatten(0, 1)[rows], texts), rows, x)
 
     def _whole(self, count: int) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise.arguments import check_divides, checked
 from edgewise.biases import EdgeTerm
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, causal, check_graph
@@ -30,7 +30,7 @@ from edgewise.layers import (
     GraphLayer,
     LanguageModelHead,
     Memory,
-    SequenceLayout,
+    SequenceBatch,
     TextEmbedding,
     TextModel,
     TransformerStack,
@@ -254,7 +254,7 @@ class SegmentReader(nn.Module):
     def forward(
         self,
         x: Tensor,
-        layout: SequenceLayout | None = None,
+        sequences: SequenceBatch | None = None,
         *,
         graph: Pattern | None = None,
         memory: Memory | None = None,
@@ -263,28 +263,28 @@ class SegmentReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            layout: padding, packing and cache.
+            sequences: padding, packing and cache.
             graph: who reads whom, in place of the stack's own pattern.
             memory: none, as it reads no other sequence.
         """
         refuse_memory(self.name, memory)
-        layout = SequenceLayout(x[..., 0]) if layout is None else layout
+        sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
-        mask = layout.padding_mask
-        if layout.cache is None:
-            own = layout.bind(pattern)
+        mask = sequences.padding_mask
+        if sequences.cache is None:
+            own = sequences.bind(pattern)
         else:  # which remembers less than has been read
-            sources = self.memory.held(layout.past) + layout.count
-            own = bound(pattern, layout.count, sources, layout.device)
+            sources = self.memory.held(sequences.past) + sequences.count
+            own = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:
-                mask = self.memory.mask(mask, layout.past, layout.count)
+                mask = self.memory.mask(mask, sequences.past, sequences.count)
         states: Tensor = self.stack(
             x,
             own,
             preferences=self.preferences,
             memory=self.memory,
-            cache=layout.cache,
+            cache=sequences.cache,
             bias=padding_bias(mask, own, x),
         )
-        layout.advance()
+        sequences.advance()
         return states

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bound
+from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.layers import GraphLayer, Membership, packed_graph, refuse_edge_attr
@@ -194,7 +194,7 @@ class TreeLSTM(GraphLayer):
 
     def states(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[N, width]``, h of every node; that of a root knows its whole tree."""
-        graph = bound(graph, len(x), len(x), x.device)
+        graph = bind_graph(graph, len(x), len(x), x.device)
         x = self.embed(self.dropout(x))
         h = c = torch.zeros_like(x)
         for level in graph.derived(levels):

@@ -23,6 +23,7 @@ from edgewise.runs.seeds import mean_and_std, train_seeds
 from edgewise.runs.side_by_side import Job, side_by_side
 from edgewise.runs.train_recipe import check_same, prepare, train
 from edgewise.training import RunFolder
+from edgewise.training.folder import RECIPE
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def compare(
     bound = []
     for one, value, folder in zip(recipes, read, folders, strict=True):
         bound.append(_bind(value, prepare(one)[0]))
-        if resume and RunFolder(folder).has("recipe.json"):
+        if resume and RunFolder(folder).has(RECIPE):
             check_same(one, load_recipe(RunFolder(folder)), folder)
     about: dict[str, Any] = {"recipe": recipe.name, "field": field}
     about["values"] = [show_value(one) for one in read]
@@ -159,7 +160,7 @@ def compare(
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
     """Train one value, in this process or, from what its record says, in another."""
-    recipe, started = from_record(record), RunFolder(folder).has("recipe.json")
+    recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:
         train(recipe, folder, resume=started, title=title)

@@ -13,6 +13,7 @@ from edgewise.models import KINDS
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.training import RunFolder
+from edgewise.training.folder import RECIPE
 from edgewise.training.trunk import trunk_names
 
 OWN = "head."
@@ -78,11 +79,11 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
 
 
 def _about(run: RunFolder) -> str:
-    return f"{run.path}, a run of {run.read_json('recipe.json').get('recipe')}: {_model_of(run)}"
+    return f"{run.path}, a run of {run.read_json(RECIPE).get('recipe')}: {_model_of(run)}"
 
 
 def _model_of(run: RunFolder) -> str:
-    return str(run.read_json("recipe.json").get("model", {}).get("use"))
+    return str(run.read_json(RECIPE).get("model", {}).get("use"))
 
 
 def _kind_of(name: str) -> str:
@@ -93,7 +94,7 @@ def _kind_of(name: str) -> str:
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
     """By its name, by the fields that differ, or, where none does, by the weights themselves."""
     ours, theirs = recipe.model.func.__name__, _model_of(run)
-    fields = _differing_fields(recipe, run.read_json("recipe.json").get("model", {}))
+    fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
     if ours != theirs:
         got, remedy = f"{ours} in the recipe {recipe.name}", f"choose --model {theirs}"
     elif fields:
@@ -124,7 +125,7 @@ def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tup
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:
     """The weights of eight heads have the shapes of those of two, and mean something else."""
-    heads = run.read_json("recipe.json").get("model", {}).get("heads")
+    heads = run.read_json(RECIPE).get("model", {}).get("heads")
     found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
     others = sorted(found - {heads})
     if heads is not None and others:

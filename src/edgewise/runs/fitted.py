@@ -12,8 +12,7 @@ from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.training import RunFolder
-
-FITTED, FITTED_TENSORS = "fitted.json", "fitted.safetensors"
+from edgewise.training.folder import FITTED, FITTED_TENSORS
 
 
 @dataclass(frozen=True)

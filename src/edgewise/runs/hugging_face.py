@@ -10,12 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
+from edgewise.data.text.tokenizer import TOKENIZER
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.layers import TextClassifier, TokenClassifier
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import differing
 from edgewise.runs.recipe_fields import with_values
 from edgewise.tasks import TextClassification
+from edgewise.training.folder import RECIPE
 
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
@@ -42,7 +44,7 @@ NEXT_SENTENCE = ("cls.seq_relationship",)
 def is_hugging_face(start: str) -> bool:
     """Whether this is a folder as ``save_pretrained`` writes it, and not a run's."""
     folder = Path(start)
-    return bool(start) and (folder / CONFIG).is_file() and not (folder / "recipe.json").exists()
+    return bool(start) and (folder / CONFIG).is_file() and not (folder / RECIPE).exists()
 
 
 def with_their_model(recipe: Recipe) -> Recipe:
@@ -164,7 +166,7 @@ def their_tokenizer(start: str) -> str:
         MissingDataError: there is none in the form that Hugging Face's libraries share.
 
     """
-    path = Path(start) / "tokenizer.json"
+    path = Path(start) / TOKENIZER
     if not path.is_file():
         raise MissingDataError(
             f"{path}: no such file. Remedy: save the tokenizer there with "

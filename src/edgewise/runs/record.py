@@ -16,6 +16,7 @@ from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
 from edgewise.training import SCHEDULES, OptimizerSettings, RunFolder, TrainerSettings
+from edgewise.training.folder import RECIPE
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "data": DATA,
@@ -107,7 +108,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
             values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
-            "recipe.json",
+            RECIPE,
             expected="a recipe as `edgewise train` records it",
             got=f"one without {error}",
             remedy="train again with this version",
@@ -123,7 +124,7 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
 
 def load_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run folder."""
-    return from_record(folder.read_json("recipe.json"))
+    return from_record(folder.read_json(RECIPE))
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:

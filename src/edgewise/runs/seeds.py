@@ -15,6 +15,7 @@ from edgewise.runs.recipe_fields import fields_of, with_values
 from edgewise.runs.record import load_recipe, to_record
 from edgewise.runs.train_recipe import check_same, evaluate_one, prepare, refuse_other_kind, train
 from edgewise.training import RunFolder
+from edgewise.training.folder import METRICS, RECIPE
 
 Summary = dict[str, dict[str, float | list[float]]]
 
@@ -92,14 +93,14 @@ def _train_each(
     else:
         folder.refuse_existing()
         prepare(recipe)  # refuses before anything is written, as does the next line
-    with folder.claimed("recipe.json", to_record(recipe), resume=resume):
+    with folder.claimed(RECIPE, to_record(recipe), resume=resume):
         metrics = []
         for name, one in runs.items():
-            started = RunFolder(path / name).has("recipe.json")
+            started = RunFolder(path / name).has(RECIPE)
             own = f"{title or recipe.name} {name.replace('-', ' ')}"
             metrics.append(train(one, path / name, resume=started, title=own))
         summary = summarise(metrics)
-        folder.write_json("metrics.json", summary)
+        folder.write_json(METRICS, summary)
         return summary
 
 
@@ -131,7 +132,7 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
 
     """
     for kind in ("seed", "fold"):
-        found = sorted(path.glob(f"{kind}-*/recipe.json"), key=_number)
+        found = sorted(path.glob(f"{kind}-*/{RECIPE}"), key=_number)
         if found:
             return summarise([evaluate_one(one.parent) for one in found])
     return evaluate_one(path)

@@ -30,6 +30,7 @@ from edgewise.runs.vocabulary import (
     with_vocabulary,
 )
 from edgewise.training import RunFolder, evaluate, fit, rank_and_world_size, seed_everything
+from edgewise.training.folder import METRICS, RECIPE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -58,14 +59,14 @@ def train(
     if resume:
         check_same(recipe, load_recipe(folder), path)
         refuse_other_kind(folder, "one")
-        if folder.has("metrics.json"):
+        if folder.has(METRICS):
             return folder.read_metrics()
     else:
         folder.refuse_existing()
     model, splits = _started(recipe, folder)
     tokenizer = _tokenizer(splits)
     record = to_record(recipe) | vocabulary_record(tokenizer)  # refuses what could not be resumed
-    with folder.claimed("recipe.json", record, resume=resume):
+    with folder.claimed(RECIPE, record, resume=resume):
         keep_vocabulary(folder, tokenizer)
         keep_fitted(folder, splits)
         title = title or recipe.name

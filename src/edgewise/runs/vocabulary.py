@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.data.text.text_data import TextData
-from edgewise.data.text.tokenizer import FILE, load_tokenizer, vocabulary_hash
+from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer, vocabulary_hash
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.hugging_face import is_hugging_face, their_tokenizer
 from edgewise.training import RunFolder
+from edgewise.training.folder import RECIPE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,7 +31,7 @@ def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
     """
     if not isinstance(recipe.data, TextData):
         return recipe
-    if folder is not None and folder.has(FILE):
+    if folder is not None and folder.has(TOKENIZER):
         return _with_own(recipe, folder)
     if not recipe.start:
         return recipe
@@ -42,13 +43,13 @@ def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
     if recipe.data.tokenizer:
         check_vocabulary(start, load_tokenizer(Path(recipe.data.tokenizer)), "data.tokenizer")
         return recipe
-    return _with_own(recipe, start) if start.has(FILE) else recipe
+    return _with_own(recipe, start) if start.has(TOKENIZER) else recipe
 
 
 def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
     assert isinstance(recipe.data, TextData)
-    check_vocabulary(run, load_tokenizer(run.path / FILE), FILE)
-    return replace(recipe, data=replace(recipe.data, tokenizer=str(run.path / FILE)))
+    check_vocabulary(run, load_tokenizer(run.path / TOKENIZER), TOKENIZER)
+    return replace(recipe, data=replace(recipe.data, tokenizer=str(run.path / TOKENIZER)))
 
 
 def vocabulary_record(tokenizer: Tokenizer | None) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
     """Write ``tokenizer.json``, where there is one."""
     if tokenizer is not None:
         text = tokenizer.to_str(pretty=True)
-        folder.write(FILE, lambda part: part.write_text(text, encoding="utf-8"))
+        folder.write(TOKENIZER, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:
@@ -69,12 +70,13 @@ def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str)
     Raises:
         ArgumentError: it is another one.
     """
-    known = run.read_json("recipe.json").get("vocabulary")
+    known = run.read_json(RECIPE).get("vocabulary")
     found = None if tokenizer is None else vocabulary_hash(tokenizer)
     if known != found:
         raise ArgumentError(
             argument,
             expected=f"the vocabulary {known} that the run in {run.path} was trained with",
             got=f"the vocabulary {found}",
-            remedy=f"use the {FILE} of that run, which is what data.tokenizer is without a value",
+            remedy=f"use the {TOKENIZER} of that run, which is what data.tokenizer is without a "
+            "value",
         )

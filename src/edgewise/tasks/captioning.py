@@ -24,13 +24,13 @@ class Captioning(Classification):
 
     """
 
-    def writing_metrics(self) -> dict[str, Metric]:
+    def generation_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="captions")
         from edgewise.tasks.text_metrics import Exact
 
         return {"exact": Exact()}
 
-    def write(self, model: Any, batch: Any) -> list[str]:
+    def generate(self, model: Any, batch: Any) -> list[str]:
         images, ids = batch.inputs
         found = generate(
             model.decoder,

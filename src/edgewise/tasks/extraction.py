@@ -67,7 +67,7 @@ class Extraction(Task):
 
         return {"auc": LinkAUC()}
 
-    def writing_metrics(self) -> dict[str, Metric]:
+    def generation_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="ROUGE")
         from edgewise.tasks.rouge_metric import ROUGES, Rouge
 
@@ -86,7 +86,7 @@ class Extraction(Task):
         others = {"": None, "lead_": lead, "longest_": longest, "oracle_": best}
         return {f"{who}{kind}": Rouge(kind, of) for who, of in others.items() for kind in ROUGES}
 
-    def write(self, model: Any, batch: Any) -> list[str]:
+    def generate(self, model: Any, batch: Any) -> list[str]:
         scores = batch.counted(model(*batch.inputs, **batch.keywords))
         parts = scores.split([len(article.sentences) for article in batch.articles])
         best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]

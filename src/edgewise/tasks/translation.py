@@ -54,13 +54,13 @@ class Translation(Classification):
             )
         return Seq2SeqLanguageModel(model)
 
-    def writing_metrics(self) -> dict[str, Metric]:
+    def generation_metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="BLEU")
         from edgewise.tasks.text_metrics import BLEU
 
         return {"bleu": BLEU()}
 
-    def write(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
+    def generate(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
         """The translations of a batch.
 
         Args:

@@ -122,7 +122,7 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
 
 
 @contextmanager
-def explaining_loaders() -> Iterator[None]:
+def explain_loader_errors() -> Iterator[None]:
     """Say what to write where PyTorch cannot put examples into a batch.
 
     Raises:
@@ -148,7 +148,7 @@ def explaining_loaders() -> Iterator[None]:
 
 
 @contextmanager
-def explaining(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
+def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
     """Say what came, where the model or the task cannot compute with it.
 
     Raises:

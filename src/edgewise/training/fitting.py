@@ -15,10 +15,10 @@ from torch import nn
 
 from edgewise.base_task import Task
 from edgewise.errors import require
-from edgewise.training.batch_forms import as_loaders, explaining_loaders
+from edgewise.training.batch_forms import as_loaders, explain_loader_errors
 from edgewise.training.curves import curves
 from edgewise.training.distributed import check_world_size, rank_and_world_size, trainer_arguments
-from edgewise.training.folder import RunFolder
+from edgewise.training.folder import CURVES, METRICS, NOTES, RunFolder
 from edgewise.training.interrupt import Interrupted, interruptible
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.rng import seed_everything
@@ -145,7 +145,7 @@ def fit(
         if start:
             folder.check_checkpoint()
         restoring = _restoring(folder, checkpoint) if start else nullcontext()
-        with _as_interrupted(), explaining_loaders(), restoring:
+        with _as_interrupted(), explain_loader_errors(), restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
@@ -182,7 +182,7 @@ def evaluate(
 
     loaders = as_loaders(loaders, "val", "test")
     module = TrainingModule(model, task)
-    with _quiet(), _as_interrupted(), explaining_loaders():
+    with _quiet(), _as_interrupted(), explain_loader_errors():
         trainer = lightning.Trainer(
             accelerator=accelerator,
             logger=logger or False,
@@ -214,10 +214,10 @@ def _share(loaders: Loaders, rank: int, world_size: int) -> None:
 def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, float]) -> None:
     folder.write_log(history.rows)
     folder.write_weights(history.best_weights)
-    folder.write_figure("curves.png", curves(history.rows, history.best_epoch))
+    folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
     if task.notes():
-        folder.write_json("notes.json", task.notes())
-    folder.write_json("metrics.json", metrics)  # the last: where it is, the run is finished
+        folder.write_json(NOTES, task.notes())
+    folder.write_json(METRICS, metrics)  # the last: where it is, the run is finished
     folder.checkpoint.unlink(missing_ok=True)
 
 

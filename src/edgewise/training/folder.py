@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, float]
-BEGINNINGS = {"tokenizer.json", "fitted.json", "fitted.safetensors"}
+RECIPE = "recipe.json"
+LOG, CURVES = "log.csv", "curves.png"
+METRICS, NOTES = "metrics.json", "notes.json"
+FITTED, FITTED_TENSORS = "fitted.json", "fitted.safetensors"
+BEGINNINGS = {"tokenizer.json", FITTED, FITTED_TENSORS}
 """What is written before the first step, besides the file that claims the folder."""
-METRICS = "metrics.json"
 BEGIN_AGAIN = "delete it, and --resume begins the run again"
 DIGEST = "sha256"
 
@@ -74,7 +77,7 @@ class RunFolder:
 
     def refuse_overwriting(self) -> None:
         """Raise RunExistsError if the folder holds what a finished run has written."""
-        written = any(self.has(name) for name in ("log.csv", self.weights.name, METRICS))
+        written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
         if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
                 f"{self.path} holds a run that has finished, and a run is never overwritten. "
@@ -90,7 +93,7 @@ class RunFolder:
     def refuse_several(self) -> None:
         """Raise ArgumentError if it is a folder of several runs, by seed or by fold."""
         runs = sorted(
-            (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/recipe.json")),
+            (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}")),
             key=lambda one: (len(one.parent.name), one.parent.name),
         )
         if runs:
@@ -252,13 +255,13 @@ class RunFolder:
                 table.writeheader()
                 table.writerows(rows)
 
-        self.write("log.csv", fill)
+        self.write(LOG, fill)
 
     def read_log(self) -> list[Row]:
         """The rows of ``log.csv``."""
         with (
-            self._reading("log.csv", "a table of numbers, a row for each epoch"),
-            (self.path / "log.csv").open(newline="", encoding="utf-8") as file,
+            self._reading(LOG, "a table of numbers, a row for each epoch"),
+            (self.path / LOG).open(newline="", encoding="utf-8") as file,
         ):
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
@@ -346,7 +349,7 @@ class RunFolder:
         except RuntimeError as error:
             raise ArgumentError(
                 str(self.weights),
-                expected="the weights of the model in recipe.json",
+                expected=f"the weights of the model in {RECIPE}",
                 got=" ".join(str(error).split()),
                 remedy="keep the two files of one run together",
             ) from error

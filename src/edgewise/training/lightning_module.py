@@ -13,7 +13,7 @@ from torchmetrics import Metric
 from edgewise.base_task import Task
 from edgewise.batches import Batch
 from edgewise.layers import Cache, Penalised
-from edgewise.training.batch_forms import as_batch, explaining
+from edgewise.training.batch_forms import as_batch, explain_batch_errors
 from edgewise.training.distributed import all_reduce
 from edgewise.training.optimizer import OptimizerSettings
 from edgewise.training.schedule import ConstantSchedule, Schedule
@@ -89,7 +89,7 @@ class TrainingModule(lightning.LightningModule):
             if isinstance(metric, Metric):  # also those that others are made of
                 metric.persistent(True)  # so that an epoch that is continued reports all of it
         self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
-        self.written = nn.ModuleDict(task.writing_metrics())
+        self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Batch:
         return as_batch(batch)
@@ -100,7 +100,7 @@ class TrainingModule(lightning.LightningModule):
         return batch.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        with explaining(batch, self.model, self.task):
+        with explain_batch_errors(batch, self.model, self.task):
             if not self.checked:
                 self.task.check(self.model, batch)
                 self.checked = True
@@ -118,15 +118,16 @@ class TrainingModule(lightning.LightningModule):
         return loss if scale == 1 else loss * scale
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        with explaining(batch, self.model, self.task):
+        with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        with explaining(batch, self.model, self.task):
+        with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")
-        if self.written and len(batch.target):  # else another process has all of this batch
-            texts = self.task.write(self.model, batch)
-            for _, metric in _each(self.written):
+        here = len(batch.target) > 0  # else another process has all of this batch
+        if self.generation_metrics and here:
+            texts = self.task.generate(self.model, batch)
+            for _, metric in _each(self.generation_metrics):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
@@ -184,7 +185,7 @@ class TrainingModule(lightning.LightningModule):
         """The metrics of a split since the last call, such as ``{"val/loss": ...}``."""
         metrics = dict(_each(getattr(self, f"{split}_metrics")))
         if split == "test":
-            metrics |= dict(_each(self.written))
+            metrics |= dict(_each(self.generation_metrics))
         values = {
             f"{split}/{name}": round(float(metric.compute()), 6) for name, metric in metrics.items()
         }

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from edgewise.data.text.tokenizer import (
-    FILE,
     KINDS,
     SPECIALS,
+    TOKENIZER,
     encode_all,
     load_tokenizer,
     parse_tokenizer,
@@ -104,7 +104,7 @@ def test_every_process_learns_the_same_vocabulary():
 
 def test_a_tokenizer_is_kept_in_a_file(tmp_path):
     tokenizer = train_tokenizer(TEXTS, "bpe", 60, special=("pad",))
-    (tmp_path / FILE).write_text(tokenizer.to_str(), encoding="utf-8")
+    (tmp_path / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
     again = load_tokenizer(tmp_path)
     assert vocabulary_hash(again) == vocabulary_hash(tokenizer)
     for one, other in zip(encode_all(again, TEXTS), encode_all(tokenizer, TEXTS), strict=True):
@@ -138,7 +138,7 @@ def test_bad_input():
 def test_files_that_are_no_tokenizers(tmp_path):
     with pytest.raises(MissingDataError, match="Remedy: name a tokenizer"):
         load_tokenizer(tmp_path)
-    with refused(FILE, expected="Hugging Face", got="Model missing", remedy="copy it again"):
+    with refused(TOKENIZER, expected="Hugging Face", got="Model missing", remedy="copy it again"):
         parse_tokenizer("{}")
 
 

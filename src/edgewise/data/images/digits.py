@@ -20,10 +20,9 @@ from edgewise.arguments import (
     check_shares,
     check_splits,
 )
-from edgewise.batches import Batch
 from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.warping import warped
-from edgewise.data.splits import Split, Splits
+from edgewise.data.images.warping import warped_split
+from edgewise.data.splits import Splits
 from edgewise.errors import require
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ class Digits(ImageData):
         train, val, test = read_digits(self.val, self.test, self.split_seed)
         return Splits(
             {"image_size": SIDE, "channels": 1, "out_width": CLASSES},
-            train=_part(*train, self.warp),
-            val=_part(*val),
-            test=_part(*test),
+            train=warped_split(*train, self.warp),
+            val=warped_split(*val),
+            test=warped_split(*test),
             batch_size=self.batch_size,
             fitted={"labels": [str(digit) for digit in range(CLASSES)]},
         )
@@ -108,11 +107,3 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     check_splits(**dict(zip(("train", "val", "test"), parts, strict=True)))
     first, second, third = (Part(images[index], labels[index]) for index in parts)
     return first, second, third
-
-
-def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
-    def make(index: Tensor) -> Batch:
-        chosen = images[index]
-        return Batch((warped(chosen, warp) if warp else chosen,), labels[index])
-
-    return Split(len(labels), make)

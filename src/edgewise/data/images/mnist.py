@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_labels, check_least, check_share
-from edgewise.batches import Batch
 from edgewise.data.files import find_files, unreadable
 from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
-from edgewise.data.images.warping import warped
+from edgewise.data.images.warping import warped_split
 from edgewise.data.reading import read_bytes
-from edgewise.data.splits import Split, Splits
+from edgewise.data.splits import Splits
 from edgewise.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -57,23 +56,15 @@ class Mnist(ImageData):
         kept = len(images) - VALIDATED
         return Splits(
             {"image_size": SIDE, "channels": 1, "out_width": CLASSES},
-            train=_part(images[:kept], labels[:kept], self.warp),
-            val=_part(images[kept:], labels[kept:]),
-            test=_part(tests, answers),
+            train=warped_split(images[:kept, None], labels[:kept], self.warp),
+            val=warped_split(images[kept:, None], labels[kept:]),
+            test=warped_split(tests[:, None], answers),
             batch_size=self.batch_size,
             fitted={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
     def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
-
-
-def _part(images: Tensor, labels: Tensor, warp: float = 0.0) -> Split:
-    def make(index: Tensor) -> Batch:
-        chosen = images[index, None] / 255
-        return Batch((warped(chosen, warp) if warp else chosen,), labels[index])
-
-    return Split(len(labels), make)
 
 
 def read_mnist(part: str) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from edgewise.batches import Batch
+from edgewise.data.splits import Split
+
 
 def warped(images: Tensor, strength: float) -> Tensor:
     """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
@@ -19,3 +22,14 @@ def flipped(images: Tensor) -> Tensor:
     """Half of ``[B, C, H, W]``, at random, as in a mirror."""
     mirrored = torch.rand(len(images)) < 0.5
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+
+
+def warped_split(images: Tensor, labels: Tensor, strength: float = 0.0) -> Split:
+    """Images ``[N, C, H, W]``, from 0 to 1 or in bytes, and labels; each batch warped anew."""
+
+    def make(index: Tensor) -> Batch:
+        chosen = images[index]
+        chosen = chosen / 255 if chosen.dtype == torch.uint8 else chosen
+        return Batch((warped(chosen, strength) if strength else chosen,), labels[index])
+
+    return Split(len(labels), make)

@@ -38,7 +38,7 @@ OTHERS: dict[Special, tuple[str, ...]] = {
     "mask": ("[MASK]",),
 }
 """What the special tokens are called in the tokenizers of BERT, RoBERTa and GPT-2."""
-FILE = "tokenizer.json"
+TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
 PORTION = 1_000_000  # characters
 WHILE_CODED = 260  # bytes for each character of a text, measured where each is a token
@@ -183,15 +183,15 @@ def load_tokenizer(path: Path) -> Tokenizer:
         MissingDataError: there is no such file.
         ArgumentError: the file is no tokenizer.
     """
-    path = path / FILE if path.is_dir() else path
+    path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
         raise MissingDataError(
-            f"{path}: no such file. Remedy: name a {FILE}, or a run folder with one."
+            f"{path}: no such file. Remedy: name a {TOKENIZER}, or a run folder with one."
         )
     return parse_tokenizer(read_text(path), str(path))
 
 
-def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
+def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
     """The tokenizer that ``tokenizer.to_str()`` wrote."""
     library = _library()
     try:
@@ -199,7 +199,7 @@ def parse_tokenizer(text: str, origin: str = FILE) -> Tokenizer:
     except Exception as error:  # the Rust library raises no narrower one
         raise ArgumentError(
             origin,
-            expected=f"a {FILE} as Hugging Face tokenizers write it",
+            expected=f"a {TOKENIZER} as Hugging Face tokenizers write it",
             got=str(error),
             remedy="copy it again from the run that made it",
         ) from error

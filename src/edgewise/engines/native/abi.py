@@ -1,4 +1,4 @@
-"""Where each member of the kernels' C structures is, read from the header that declares them.
+"""Where each field of the kernels' C structures is, read from the header that declares them.
 
 The library carries the text of ``abi.h``, so that nothing of it is written down again in Python.
 """
@@ -16,23 +16,23 @@ FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
 
 @dataclass(frozen=True)
 class Structure:
-    """The size of a C structure in bytes, and its members: offset and format by (dotted) name."""
+    """The size of a C structure in bytes, and its fields: offset and format by (dotted) name."""
 
     size: int
-    members: dict[str, tuple[int, str]]
+    fields: dict[str, tuple[int, str]]
 
     @cached_property
     def zeros(self) -> dict[str, int]:
-        """Every member by name, as 0, which is null or absent; ``size`` is filled in."""
-        zeros = dict.fromkeys(self.members, 0)
+        """Every field by name, as 0, which is null or absent; ``size`` is filled in."""
+        zeros = dict.fromkeys(self.fields, 0)
         return {**zeros, "size": self.size} if "size" in zeros else zeros
 
     @cached_property
     def packed(self) -> struct.Struct:
-        """What packs the values of all members, in their order."""
-        letters = "".join([letter for _, letter in self.members.values()])
+        """What packs the values of all fields, in their order."""
+        letters = "".join([letter for _, letter in self.fields.values()])
         packed = struct.Struct(f"@{letters}0q")  # whose end is aligned as a structure's is
-        offset, letter = list(self.members.values())[-1]
+        offset, letter = list(self.fields.values())[-1]
         last = struct.calcsize("@" + letters) - struct.calcsize(letter)
         assert (packed.size, last) == (self.size, offset)
         return packed
@@ -43,7 +43,7 @@ def parse(header: str) -> dict[str, Structure]:
     code = re.sub(r"//[^\n]*", "", header)
     structures: dict[str, Structure] = {}
     for body, title in re.findall(r"typedef struct \{(.*?)\} (\w+);", code, re.DOTALL):
-        members: dict[str, tuple[int, str]] = {}
+        fields: dict[str, tuple[int, str]] = {}
         end = 0
         for base, names in re.findall(r"(?:const )?(\w+)([^;]+);", body):
             pointer = "*" in names
@@ -51,16 +51,16 @@ def parse(header: str) -> dict[str, Structure]:
                 if base in structures and not pointer:
                     inner = structures[base]
                     end = _aligned(end, 8)
-                    for member, (offset, letter) in inner.members.items():
-                        members[f"{name}.{member}"] = end + offset, letter
+                    for field, (offset, letter) in inner.fields.items():
+                        fields[f"{name}.{field}"] = end + offset, letter
                     end += inner.size
                 else:
                     letter = "P" if pointer else FORMATS[base]
                     width = struct.calcsize(letter)
                     end = _aligned(end, width)
-                    members[name] = end, letter
+                    fields[name] = end, letter
                     end += width
-        structures[title] = Structure(_aligned(end, 8), members)
+        structures[title] = Structure(_aligned(end, 8), fields)
     return structures
 
 

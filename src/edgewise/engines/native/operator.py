@@ -46,17 +46,17 @@ Results = dict[str, Tensor]
 Grads = Mapping[str, Tensor | None]
 """Gradients of results by name."""
 
-Members = dict[str, float]
-"""Members of a C structure by name."""
+Fields = dict[str, float]
+"""Fields of a C structure by name."""
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """For an argument that is put in its place together with others, or that no kernel reads."""
+    """Put nothing: another argument puts this in its place, or no kernel reads it."""
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
-    """For a number that is a member of the structure by the same name."""
-    job.members[name] = value
+    """Put a number into the field of its own name."""
+    job.fields[name] = value
 
 
 class Argument(NamedTuple):
@@ -68,24 +68,24 @@ class Argument(NamedTuple):
 
 
 class Job:
-    """The C structure of one kernel call, filled member by member: ``job.members["groups"] = 2``.
+    """The C structure of one kernel call, filled field by field: ``job.fields["groups"] = 2``.
 
     It keeps alive what it is given; memory whose address is written into it directly is for the
     caller to keep.
     """
 
-    def __init__(self, structure: str, like: Tensor, members: Members) -> None:
-        """Of the storage type of ``like``, with these members, that :func:`members_of` has made."""
+    def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
+        """Of the storage type of ``like``, with fields of :func:`structure_fields`."""
         self.structure = library.structures()[structure]
         self.like = like
         self.kept: list[Tensor] = []
-        self.members = {**members}
+        self.fields = {**fields}
 
     def array(self, name: str, x: Tensor) -> None:
         """A dense tensor, by its address."""
         x = x.resolve_neg().contiguous()
         self.kept.append(x)
-        self.members[name] = x.data_ptr()
+        self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
         """``[B, N, H, D]`` or ``[N, H, D]`` with dense heads, and strides of members and nodes."""
@@ -97,11 +97,11 @@ class Job:
             x = x.contiguous()
             stride = x.stride()
         self.kept.append(x)
-        members = self.members
-        members[name + ".data"] = x.data_ptr()
-        members[name + ".node_stride"] = stride[-3]
+        fields = self.fields
+        fields[name + ".data"] = x.data_ptr()
+        fields[name + ".node_stride"] = stride[-3]
         if len(stride) == 4:
-            members[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
+            fields[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
         """Memory for the kernels, in the type of accumulation."""
@@ -121,32 +121,32 @@ class Job:
         loaded = library.library()
         if loaded is None:
             raise library.NativeError(library.MISSING)
-        status = getattr(loaded, function)(self.structure.packed.pack(*self.members.values()))
+        status = getattr(loaded, function)(self.structure.packed.pack(*self.fields.values()))
         if status == 2:
             raise IndexError(BAD_CLASS)
         if status:
             raise library.NativeError(library.STATUS[status])
 
 
-def members_of(
-    structure: str, like: Tensor, sizes: Members, results: Mapping[str, tuple[int, int]]
-) -> Members:
-    """All members of a structure but for addresses.
+def structure_fields(
+    structure: str, like: Tensor, sizes: Fields, results: Mapping[str, tuple[int, int]]
+) -> Fields:
+    """All fields of a structure but for addresses.
 
     Args:
         structure: its name.
         like: has its storage type.
-        sizes: members by name; those that are not named are 0.
+        sizes: fields by name; those that are not named are 0.
         results: by the names of node tensors in dense memory, how many nodes each has, and how
             many numbers a node.
 
     """
     dtype = library.DTYPES[like.dtype]
-    members = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
+    fields = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
     for name, (count, numbers) in results.items():
-        members[name + ".node_stride"] = numbers
-        members[name + ".batch_stride"] = count * numbers
-    return members
+        fields[name + ".node_stride"] = numbers
+        fields[name + ".batch_stride"] = count * numbers
+    return fields
 
 
 MOST_SIZES = 32
@@ -261,7 +261,7 @@ class KernelOperator(ABC):
     def fill(self, job: Job, given: Given) -> None:
         """Put the arguments that have a way of their own into the structure."""
         for name in self.numbers:  # without a call, which costs more than what it does
-            job.members[name] = given[name]
+            job.fields[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
                 put(job, name, given[name])
@@ -448,7 +448,7 @@ def unflat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def node_sizes(x: Tensor) -> Sequence[int]:
-    """Members, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
+    """Size of the batch, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
     return x.shape if x.dim() == 4 else (1, *x.shape)
 
 

@@ -12,31 +12,31 @@ from edgewise.engines.native.operator import Job
 
 
 def put_term(job: Job, name: str, x: Tensor) -> None:
-    """A bias or gain, by edge or by class."""
+    """Put a bias or gain, by edge or by class, into its ``ew_term``."""
     job.array(f"{name}.data", x)
-    job.members[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
-    job.members[f"{name}.rows"], job.members[f"{name}.width"] = x.shape[1:]
+    job.fields[f"{name}.batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.fields[f"{name}.rows"], job.fields[f"{name}.width"] = x.shape[1:]
 
 
 def put_index(job: Job, name: str, index: Tensor) -> None:
-    """The class of each edge in a term's table."""
+    """Put the class of each edge in a term's table."""
     term = name.removesuffix("_index")
     job.array(f"{term}.index", index)
-    job.members[f"{term}.index_bits"] = 8 * index.element_size()
+    job.fields[f"{term}.index_bits"] = 8 * index.element_size()
 
 
 def term_arguments(
     leaves: dict[str, Tensor], others: dict[str, Any], name: str, term: EdgeTerm, batch: torch.Size
 ) -> None:
-    """``[B or 1, E, H or 1]``, or ``[1, classes, H or 1]`` and the index."""
+    """Add a term to an operator's arguments: ``[B or 1, E, H or 1]``, or a table and its index."""
     if isinstance(term, TableBias):
         leaves[name], others[f"{name}_index"] = term.table[None], term.index
     else:
-        leaves[name] = members(term, batch, 2)
+        leaves[name] = one_batch_axis(term, batch, 2)
 
 
-def members(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    """Edge tensors with one leading dimension: 1 where all members share them, else B."""
+def one_batch_axis(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
+    """Edge tensors with one leading dimension: 1 where the whole batch shares them, else B."""
     if x.shape[:-dims].numel() == 1:
         return x.reshape(1, *x.shape[-dims:])
     return x.expand(*batch, *x.shape[-dims:]).flatten(0, -dims - 1)

@@ -19,7 +19,7 @@ from edgewise.engines.native.operator import (
     unflat,
     wants_gradient,
 )
-from edgewise.engines.native.terms import members, term_arguments
+from edgewise.engines.native.terms import one_batch_axis, term_arguments
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
 from edgewise.engines.rows.layout import RowsLayout
@@ -61,11 +61,11 @@ LANES = 8
 
 
 class Rows:
-    """Scores, softmax and sum of a row of edges in one pass, without an E×H×D tensor.
+    """Attention over any edges, row by row: scores, softmax and sum in one pass over a row.
 
-    Every output belongs to one thread: results are bitwise the same for any number of threads.
-    16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
-    reference's are.
+    No tensor of E×H×D is made. Every output belongs to one thread: results are bitwise the same
+    for any number of threads. 16-bit inputs are accumulated in float32. Gradients are not
+    differentiable again; the reference's are.
     """
 
     name = "rows"
@@ -129,10 +129,10 @@ class Rows:
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """``[..., E, H]``: normalised over the edges that enter the same target."""
-        members = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
-        members = members.to(accumulator(scores))
+        batched = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
+        batched = batched.to(accumulator(scores))
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
-        weights = OPERATORS[type(layout)].softmax({"scores": members}, side)["weights"]
+        weights = OPERATORS[type(layout)].softmax({"scores": batched}, side)["weights"]
         return weights.view(scores.shape).to(scores.dtype)
 
     def aggregate(
@@ -149,7 +149,7 @@ class Rows:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
-            leaves["weight"] = members(weight, batch, 2)
+            leaves["weight"] = one_batch_axis(weight, batch, 2)
         others = {
             "reduce": REDUCES[reduce],
             "by_target": layout.by_target,
@@ -222,4 +222,4 @@ def _put_vectors(
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:
-        leaves[name] = members(vectors.to(leaves["value"].dtype), batch, 3)
+        leaves[name] = one_batch_axis(vectors.to(leaves["value"].dtype), batch, 3)

@@ -15,26 +15,26 @@ from edgewise.engines.call import accumulator
 from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     left_out,
-    members_of,
     node_sizes,
+    structure_fields,
     threads_for,
 )
-from edgewise.engines.rows.layout import Side, num_rows, side_of
+from edgewise.engines.rows.layout import RowsSide, num_rows, rows_side
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """A weight an edge and head."""
+    """Put a weight an edge and head."""
     job.array(name, x)
-    job.members["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 class RowsAggregate(KernelOperator):
@@ -57,7 +57,7 @@ class RowsAggregate(KernelOperator):
         return {"out": value.new_empty(*batch, num_rows(given["by_target"]), heads, width)}
 
     def forward(self, given: Given, results: Results) -> None:
-        side = side_of(given["by_target"], given["value"].shape[-3])
+        side = rows_side(given["by_target"], given["value"].shape[-3])
         self._reduce(given, side, results["out"])
 
     def backward(
@@ -67,7 +67,7 @@ class RowsAggregate(KernelOperator):
         reduce: int = given["reduce"]
         out, grad = results["out"], grads["out"]
         assert grad is not None
-        by_target = side_of(given["by_target"], value.shape[-3])
+        by_target = rows_side(given["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         if reduce == REDUCES["mean"]:
             degree = by_target.tensors[0].diff().clamp(min=1).to(accumulator(value))
@@ -88,7 +88,7 @@ class RowsAggregate(KernelOperator):
                 made["weight"] = each if len(weight) == len(each) else sum_copies(each)[None]
         if "value" in needed:
             made["value"] = value.new_empty(value.shape)
-            by_source = side_of(given["by_source"], by_target.rows)
+            by_source = rows_side(given["by_source"], by_target.rows)
             if extreme:
                 job = self._job(given, by_source)
                 job.nodes("out", out)
@@ -100,16 +100,16 @@ class RowsAggregate(KernelOperator):
                 self._reduce(summed, by_source, made["value"])
         return made
 
-    def _reduce(self, given: Given, side: Side, out: Tensor) -> None:
+    def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
         """Reduce over the rows of either side."""
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")
 
-    def _job(self, given: Given, side: Side) -> Job:
+    def _job(self, given: Given, side: RowsSide) -> Job:
         value: Tensor = given["value"]
         batch, _, heads, width = node_sizes(value)
-        sizes: Members = {
+        sizes: Fields = {
             "threads": threads_for(batch * side.edges * heads * width),
             "batch": batch,
             "heads": heads,
@@ -117,7 +117,9 @@ class RowsAggregate(KernelOperator):
             "side": side.address,
             "reduce": given["reduce"],
         }
-        job = Job("ew_aggregate_args", value, members_of("ew_aggregate_args", value, sizes, {}))
+        job = Job(
+            "ew_aggregate_args", value, structure_fields("ew_aggregate_args", value, sizes, {})
+        )
         self.fill(job, given)
         if side.slots:
             job.scratch("slots", batch * side.slots, 2 * heads * width)

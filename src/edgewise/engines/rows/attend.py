@@ -17,21 +17,21 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     as_it_is,
     left_out,
-    members_of,
     node_sizes,
     remembered,
+    structure_fields,
     threads_for,
 )
 from edgewise.engines.native.terms import put_index, put_term
-from edgewise.engines.rows.layout import Side, num_edges, num_rows, side_of
+from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
 
 PROJECTIONS = ("edge_key_weight", "edge_value_weight")
 """Arguments ``[H, D, F]`` that the kernels have feature by feature, ``[F, H, D]``."""
@@ -41,20 +41,20 @@ MOST_GROUPS = 64
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Edge vectors in full."""
+    """Put edge vectors in full."""
     job.array(f"{name}.full", x)
-    job.members[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
+    job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Features of which edge vectors are projections."""
+    """Put features of which edge vectors are projections."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
-    job.members[f"{vectors}.count"] = x.shape[-1]
+    job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """The projections ``[H, D, F]``, feature by feature."""
+    """Put the projections ``[H, D, F]``, feature by feature."""
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
@@ -110,10 +110,10 @@ class RowsAttend(KernelOperator):
 
     def forward(self, given: Given, results: Results) -> None:
         job, side = _job(self, given)
-        job.members["out.data"] = results["out"].data_ptr()
-        job.members["stats"] = results["stats"].data_ptr()
+        job.fields["out.data"] = results["out"].data_ptr()
+        job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
-            job.members["lse"] = results["lse"].data_ptr()
+            job.fields["lse"] = results["lse"].data_ptr()
         _room_for_pieces(job, side.slots, given)
         job.run("ew_attend")
 
@@ -131,10 +131,10 @@ class RowsAttend(KernelOperator):
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
-                job.members["per_edge"] = record.data_ptr()
+                job.fields["per_edge"] = record.data_ptr()
             else:
                 record = results["stats"].new_empty(batch, side.rows, 3, heads)
-                job.members["record"] = record.data_ptr()
+                job.fields["record"] = record.data_ptr()
         return _gradients(job, side, given, needed)
 
 
@@ -177,27 +177,27 @@ class RowsScores(KernelOperator):
         return made
 
 
-def _job(operator: KernelOperator, given: Given) -> tuple[Job, Side]:
+def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
     """The structure with all arguments, and the side of the targets."""
     value: Tensor = given["value"]
     query: Tensor | None = given.get("query")
-    side = side_of(given["by_target"], value.shape[-3])
+    side = rows_side(given["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
-    members = remembered(
-        side.members,
+    fields = remembered(
+        side.call_fields,
         (*alike, torch.get_num_threads()),
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
-    job = Job("ew_attend_args", value, members)
+    job = Job("ew_attend_args", value, fields)
     operator.fill(job, given)
     return job, side
 
 
-def _sizes(value: Tensor, width: int, side: Side) -> Members:
+def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
     """What follows from the graph and the shapes alone."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
-    sizes: Members = {
+    sizes: Fields = {
         "threads": threads_for(batch * side.edges * (keys + values)),
         "batch": batch,
         "heads": heads,
@@ -211,7 +211,7 @@ def _sizes(value: Tensor, width: int, side: Side) -> Members:
         "grad_key": (sources, keys),
         "grad_value": (sources, values),
     }
-    return members_of("ew_attend_args", value, sizes, results)
+    return structure_fields("ew_attend_args", value, sizes, results)
 
 
 def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
@@ -233,18 +233,18 @@ def one_sided(given: Given) -> bool:
     return given["score"] == 1 and ("edge_key" in given or "edge_key_features" in given)
 
 
-def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
     """Both passes: over rows, then over transposed rows for key and value."""
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
     made: dict[str, Tensor] = {}
     copies: dict[str, Tensor] = {}  # [members of the batch, or groups of rows, ...], to be summed
-    parameters: dict[str, str] = {}  # names, and the members for the groups' sums
+    parameters: dict[str, str] = {}  # names, and the fields for the groups' sums
     for name in needed:
         x: Tensor = given[name]
         if name in ("query", "key", "value"):
             made[name] = torch.empty_like(x, memory_format=torch.contiguous_format)
-            job.members[f"grad_{name}.data"] = made[name].data_ptr()
+            job.fields[f"grad_{name}.data"] = made[name].data_ptr()
         elif f"{name}_index" in given:
             parameters[name] = f"{name}.grad"
         elif name in ("bias", "gain"):
@@ -253,23 +253,23 @@ def _gradients(job: Job, side: Side, given: Given, needed: Sequence[str]) -> dic
             copies[name] = x.new_empty(batch, *x.shape[1:])
             job.array(f"{name}.full_grad", copies[name])
         elif name.endswith("_features"):
-            member = name.replace("_features", ".features_grad")
-            copies[name] = job.scratch(member, batch, *x.shape, zeros=True)
+            field = name.replace("_features", ".features_grad")
+            copies[name] = job.scratch(field, batch, *x.shape, zeros=True)
         else:
             holder = name.removesuffix("_weight")
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
     if parameters:  # how many groups follows from sizes, not from threads
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
-        job.members["groups"] = groups
-        for name, member in parameters.items():
+        job.fields["groups"] = groups
+        for name, field in parameters.items():
             shape = given[name].shape
             kept = (*shape[2:], *shape[:2]) if name in PROJECTIONS else shape
-            copies[name] = job.scratch(member, groups, *kept, zeros=True)
+            copies[name] = job.scratch(field, groups, *kept, zeros=True)
     slots = side.slots
     if "key" in needed or "value" in needed:
-        by_source = side_of(given["by_source"], side.rows)
-        job.members["by_source"] = by_source.address
+        by_source = rows_side(given["by_source"], side.rows)
+        job.fields["by_source"] = by_source.address
         slots = max(slots, by_source.slots)
     _room_for_pieces(job, slots, given)
     job.run("ew_attend_grad")

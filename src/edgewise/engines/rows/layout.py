@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.engines.native import library
-from edgewise.engines.native.operator import LARGEST, Members
+from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
 from edgewise.modes import outside_modes, while_tracing
 
@@ -54,7 +54,7 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
 
 
 def too_large(rows: int, columns: int, edges: int) -> ArgumentError:
-    """Kernels count in 32 bits."""
+    """The error of a graph that is too large for kernels that count in 32 bits."""
     return ArgumentError(
         "graph",
         expected="fewer than 2³¹ nodes and edges",
@@ -95,12 +95,12 @@ class SortedEdges:
     edges: int
 
 
-class Side(SortedEdges):
-    """The edges as the C++ kernels' ``ew_side``.
+class RowsSide(SortedEdges):
+    """Edges sorted by row as the C++ kernels take them: the structure ``ew_side``.
 
     Attributes:
         slots: pieces of rows that are cut, each of which needs room for its part of the result.
-        members: what operators remember of calls on these edges, by their kind.
+        call_fields: what operators remember of calls on these edges, by their kind.
 
     """
 
@@ -112,7 +112,7 @@ class Side(SortedEdges):
 
         """
         pointer, column, edge = self.tensors = list(tensors)
-        self.members: dict[Any, Members] = {}
+        self.call_fields: dict[Any, Fields] = {}
         loaded = library.library()
         assert loaded is not None
         for x in self.tensors:
@@ -179,7 +179,7 @@ class RowsLayout:
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         with outside_modes():  # as a layout keeps what is made here
-            return Side(sort_edges(row, column, rows, columns), columns)
+            return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
     def by_source(self) -> Sides:
@@ -205,24 +205,24 @@ def _sorts_by_source(layout: RowsLayout) -> bool:
 _KNOWN = WeakTensorKeyDictionary()
 
 
-def side_of(given: Sides, columns: int) -> Side:
+def rows_side(given: Sides, columns: int) -> RowsSide:
     """The side itself, or that of tensors as an operator gets them.
 
     Those are checked and divided once; again only if one of them was replaced or written to.
     """
-    if isinstance(given, Side):
+    if isinstance(given, RowsSide):
         return given
     assert not isinstance(given, SortedEdges)  # another kind's
     stamp = (columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in given))
-    known: tuple[object, Side] | None = _KNOWN.get(given[0])
+    known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
         with outside_modes():
-            known = _KNOWN[given[0]] = stamp, Side(given, columns)
+            known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
     return known[1]
 
 
 def bad_layout(got: str) -> ArgumentError:
-    """What is wrong with the arrays of a side."""
+    """The error of arrays that are no side."""
     return ArgumentError(
         "layout",
         expected="rows of edges with rising pointers and indices in range",

@@ -9,17 +9,17 @@ from torch import Tensor
 
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     left_out,
-    members_of,
+    structure_fields,
     threads_for,
 )
-from edgewise.engines.rows.layout import side_of
+from edgewise.engines.rows.layout import rows_side
 
 
 class RowsSoftmax(KernelOperator):
@@ -55,15 +55,15 @@ class RowsSoftmax(KernelOperator):
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
         """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
-        side = side_of(given["by_target"], given["columns"])
+        side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
-        sizes: Members = {
+        sizes: Fields = {
             "threads": threads_for(8 * batch * edges * heads),
             "batch": batch,
             "heads": heads,
             "side": side.address,
         }
-        job = Job("ew_softmax_args", scores, members_of("ew_softmax_args", scores, sizes, {}))
+        job = Job("ew_softmax_args", scores, structure_fields("ew_softmax_args", scores, sizes, {}))
         job.array("scores", scores)
         job.array("out", out)
         if grad is not None:

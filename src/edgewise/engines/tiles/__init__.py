@@ -1,4 +1,4 @@
-"""Lists of runs of sources: small products over tiles, in C++ or, on a GPU, FlexAttention's."""
+"""The tiles engine: attention over lists of runs of sources, in C++ or by FlexAttention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from edgewise.scores import Dot
 
 
 class Tiles:
-    """Windows, hubs, blocks, dilated windows, what ``|``, ``&`` and ``-`` make of these, batches.
+    """Attention over runs of sources, as small matrix products over tiles of them.
+
+    Its graphs are windows, hubs, blocks, dilated windows, what ``|``, ``&`` and ``-`` make of
+    these, and batches.
 
     One pass forward and one backward, without an n×n matrix and without a list of edges: memory
     grows with the number of runs. A long text is divided between threads in both passes. Every

@@ -14,17 +14,17 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    Fields,
     Given,
     Grads,
     Job,
     KernelOperator,
-    Members,
     Results,
     as_it_is,
     left_out,
-    members_of,
     node_sizes,
     remembered,
+    structure_fields,
     threads_for,
 )
 from edgewise.engines.native.terms import put_index, put_term
@@ -83,10 +83,10 @@ class TilesAttend(KernelOperator):
 
     def forward(self, given: Given, results: Results) -> None:
         job = self._job(given)
-        job.members["out.data"] = results["out"].data_ptr()
-        job.members["stats"] = results["stats"].data_ptr()
+        job.fields["out.data"] = results["out"].data_ptr()
+        job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
-            job.members["lse"] = results["lse"].data_ptr()
+            job.fields["lse"] = results["lse"].data_ptr()
         job.run("ew_tiles")
 
     def backward(
@@ -101,7 +101,7 @@ class TilesAttend(KernelOperator):
             job.array("grad_lse", grad_lse)
         made = _gradients(job, given, [name for name in needed if name != "bias"])
         of_bias = _bias_gradient(job, given) if "bias" in needed else None
-        members, heads, slots = (job.members[name] for name in ("batch", "key_heads", "slots"))
+        members, heads, slots = (job.fields[name] for name in ("batch", "key_heads", "slots"))
         if slots:
             width = out.shape[-1] + given["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
@@ -116,26 +116,26 @@ class TilesAttend(KernelOperator):
         layout = given["layout"]
         if not isinstance(layout, TilesLayout):  # its tensors, as the operator gets them
             layout = TilesLayout(given["pairs"], *layout)
-        members = remembered(
-            layout.members,
+        fields = remembered(
+            layout.call_fields,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
             lambda: _sizes(query, value, layout),
         )
-        job = Job("ew_tiles_args", query, members)
+        job = Job("ew_tiles_args", query, fields)
         self.fill(job, given)
         if "target_place" in given:  # the bias of each offset, head by head
             by_offset = given["bias"][0].index_select(0, given["bias_index"])
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
-            job.members["offsets.count"] = len(by_offset)
+            job.fields["offsets.count"] = len(by_offset)
         return job
 
 
-def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
+def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
     """What follows from the graph and the shapes alone."""
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
-    sizes: Members = {
+    sizes: Fields = {
         "threads": threads_for(batch * layout.pairs * (queries + outputs)),
         "batch": batch,
         "heads": heads,
@@ -160,7 +160,7 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Members:
         "grad_key": (columns, key_heads * width),
         "grad_value": (columns, key_heads * value_width),
     }
-    return members_of("ew_tiles_args", query, sizes, results)
+    return structure_fields("ew_tiles_args", query, sizes, results)
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
@@ -183,14 +183,14 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
             return made
     made = {name: torch.empty_like(given[name], memory_format=DENSE) for name in needed}
     for name, grad in made.items():
-        job.members[f"grad_{name}.data"] = grad.data_ptr()
+        job.fields[f"grad_{name}.data"] = grad.data_ptr()
     return made
 
 
 def _bias_gradient(job: Job, given: Given) -> Tensor:
     """Memory for it, ``[copies, rows, H]``: of a table, each chunk adds to a copy of its own."""
     batch, _, heads, _ = node_sizes(given["query"])
-    copies = int(job.members["chunks"]) if "bias_index" in given else 1
+    copies = int(job.fields["chunks"]) if "bias_index" in given else 1
     return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)
 
 

@@ -45,7 +45,7 @@ MOST_VARIANTS = 256
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """What keeps it from serving attention over runs of sources."""
+    """What keeps FlexAttention from serving attention over runs of sources."""
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
@@ -65,7 +65,7 @@ def refuses(problem: Problem, largest: int) -> list[str]:
 
 
 def work(problem: Problem) -> Work:
-    """Whole blocks are computed, whatever of them is read."""
+    """What it takes: whole blocks are computed, whatever of them is read."""
     heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
     nodes = heads * (problem.num_targets + problem.num_sources)
     by_length = problem.packed and not problem.lse and varlen.serves(problem)

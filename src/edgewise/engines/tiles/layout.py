@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.native import library
-from edgewise.engines.native.operator import Members
+from edgewise.engines.native.operator import Fields
 
 TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
 GRADIENT = ("tile", "chunk", "visit", "use", "merge")
@@ -60,7 +60,7 @@ class TilesLayout:
         tile, chunk, visit, use, merge: the order of the backward pass.
         spanned: pairs that groups of targets compute for these.
         brought: sources that are brought to blocks.
-        members: what the operator remembers of calls on these targets, by their kind.
+        call_fields: what the operator remembers of calls on these targets, by their kind.
 
     """
 
@@ -81,7 +81,7 @@ class TilesLayout:
     merge: Tensor
     spanned: int = 0
     brought: int = 0
-    members: dict[Any, Members] = field(default_factory=dict, repr=False)
+    call_fields: dict[Any, Fields] = field(default_factory=dict, repr=False)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -96,7 +96,7 @@ class TilesLayout:
     def reordered(self, target_at: Tensor, source_at: Tensor) -> TilesLayout:
         """The same, with these nodes in the place of the first, the second and so on."""
         row, column = _at(target_at, self.row), _at(source_at, self.column)
-        return replace(self, row=row, column=column, members={})
+        return replace(self, row=row, column=column, call_fields={})
 
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:

@@ -64,19 +64,19 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
 
 @cache
 def there() -> bool:
-    """Whether this PyTorch has it."""
+    """Whether this PyTorch has attention over sequences of varying lengths."""
     return util.find_spec("torch.nn.attention.varlen") is not None
 
 
 def serves(problem: Problem) -> bool:
-    """Whether it serves a problem that is one of sequences."""
+    """Whether that attention serves a problem that is one of sequences."""
     return problem.width == problem.value_width and _fits(
         problem.device, problem.dtype, problem.width
     )
 
 
 def takes(query: Tensor, value: Tensor) -> bool:
-    """The same of tensors."""
+    """Whether that attention serves these tensors."""
     width = query.shape[-1]
     return width == value.shape[-1] and _fits(query.device, query.dtype, width)
 

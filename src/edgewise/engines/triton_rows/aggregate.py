@@ -9,18 +9,18 @@ from torch import Tensor
 from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
 from edgewise.engines.rows.aggregate import REDUCES, RowsAggregate
 from edgewise.engines.triton_rows.launch import ACROSS, Job, Tiles, padded
-from edgewise.engines.triton_rows.layout import Side, side_of
+from edgewise.engines.triton_rows.layout import TritonSide, triton_side
 
 
 class TritonAggregate(RowsAggregate):
-    """See the base class."""
+    """Sums and extremes over rows by Triton's kernels; see the base class."""
 
     name = "triton_rows_aggregate"
     devices = ("cpu", "cuda")
 
     def forward(self, given: Given, results: Results) -> None:
         value: Tensor = given["value"]
-        side = side_of(given["by_target"], value.shape[-3])
+        side = triton_side(given["by_target"], value.shape[-3])
         _reduce(value, given.get("weight"), given["reduce"], side, results["out"])
 
     def backward(
@@ -31,7 +31,7 @@ class TritonAggregate(RowsAggregate):
         reduce: int = given["reduce"]
         out, grad = results["out"], grads["out"]
         assert grad is not None
-        by_target = side_of(given["by_target"], value.shape[-3])
+        by_target = triton_side(given["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         members, _, heads, width = node_sizes(value)
         made: dict[str, Tensor] = {}
@@ -58,7 +58,7 @@ class TritonAggregate(RowsAggregate):
             job.over_rows(kernel, by_target, members, tiles, tiles.blocks)
             made["weight"] = each if len(weight) == members else each.sum(0)[None]
         if "value" in needed:
-            by_source = side_of(given["by_source"], by_target.rows)
+            by_source = triton_side(given["by_source"], by_target.rows)
             made["value"] = value.new_empty(value.shape)
             if extreme:
                 job, tiles, blocks = _job(value, weight)
@@ -74,14 +74,16 @@ class TritonAggregate(RowsAggregate):
         return made
 
 
-def sum_rows(value: Tensor, side: Side) -> Tensor:
+def sum_rows(value: Tensor, side: TritonSide) -> Tensor:
     """``[B, rows, H, D]``: the sums of ``value [B, columns, H, D]`` over the rows of a side."""
     out = value.new_empty(value.shape[0], side.rows, *value.shape[2:])
     _reduce(value, None, REDUCES["sum"], side, out)
     return out
 
 
-def _reduce(value: Tensor, weight: Tensor | None, reduce: int, side: Side, out: Tensor) -> None:
+def _reduce(
+    value: Tensor, weight: Tensor | None, reduce: int, side: TritonSide, out: Tensor
+) -> None:
     """Over the rows of either side."""
     members, _, heads, width = node_sizes(value)
     job, tiles, blocks = _job(value, weight)

@@ -18,7 +18,7 @@ from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
 from edgewise.engines.rows.attend import RowsAttend, RowsScores, one_sided
 from edgewise.engines.triton_rows.aggregate import sum_rows
 from edgewise.engines.triton_rows.launch import Job, Tiles, padded
-from edgewise.engines.triton_rows.layout import Side, classes_of, side_of
+from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_side
 
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
@@ -31,7 +31,7 @@ FEATURES = 4
 
 
 class TritonAttend(RowsAttend):
-    """See the base class."""
+    """Attention over rows by Triton's kernels; see the base class."""
 
     name = "triton_rows_attend"
     devices = ("cpu", "cuda")
@@ -81,7 +81,7 @@ class TritonAttend(RowsAttend):
 
 
 class TritonScores(RowsScores):
-    """See the base class."""
+    """Scores of edges by Triton's kernels; see the base class."""
 
     name = "triton_rows_scores"
     devices = ("cpu", "cuda")
@@ -117,7 +117,7 @@ class _Call:
         self.given = given
         self.members, self.sources, self.heads, self.value_width = node_sizes(value)
         self.width = given["query"].shape[-1] if "query" in given else 1
-        self.side = side_of(given["by_target"], self.sources)
+        self.side = triton_side(given["by_target"], self.sources)
         self.job = job = Job(value)
         self.key_features = self._features("edge_key")
         self.value_features = self._features("edge_value")
@@ -277,7 +277,7 @@ class _Call:
         self, made: dict[str, Tensor], needed: Sequence[str], *, one_sided: bool
     ) -> None:
         job, given = self.job, self.given
-        side = side_of(given["by_source"], self.side.rows)
+        side = triton_side(given["by_source"], self.side.rows)
         results: dict[str, Tensor] = {}
         for name in ("key", "value"):
             if name in needed:
@@ -295,7 +295,7 @@ class _Call:
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
 
-    def _add_pieces(self, side: Side, results: dict[str, Tensor]) -> None:
+    def _add_pieces(self, side: TritonSide, results: dict[str, Tensor]) -> None:
         for name, out in results.items():
             slots = self.job.arguments.get(f"slot_{name}")
             self.job.merge_flat("add_merge", side, self.members, slots, out)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.native.library import ACCUMULATORS
-from edgewise.engines.triton_rows.layout import Side
+from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
 """Numbers of a tile, 32 a thread of one warp: so many vectors are under way at once."""
@@ -127,13 +127,15 @@ class Job:
         """Memory in the type of accumulation."""
         return torch.empty(shape, dtype=self.accumulator, device=self.like.device)
 
-    def results(self, side: Side, members: int, **sizes: int) -> None:
+    def results(self, side: TritonSide, members: int, **sizes: int) -> None:
         """Room for the pieces of rows that are cut, so many numbers each, by argument."""
         if side.slots:
             self.put(slot_count=side.slots)
             self.put(**{name: self.empty(members, side.slots, n) for name, n in sizes.items()})
 
-    def over_rows(self, kernel: str, side: Side, members: int, tiles: Tiles, blocks: int) -> None:
+    def over_rows(
+        self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
+    ) -> None:
         """Run a kernel over all rows of a side, the longest first, several short ones together."""
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
@@ -147,14 +149,16 @@ class Job:
             first += programs
 
     def merge(
-        self, kernel: str, side: Side, members: int, tiles: Tiles, blocks: int, **own: Any
+        self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int, **own: Any
     ) -> None:
         """Merge the pieces of each row that was cut."""
         self.put(members=members, rows=side.rows, slot_count=side.slots)
         programs = len(side.merges) * members * blocks
         self.run(kernel, programs, tiles, items=side.merges, **own)
 
-    def merge_flat(self, kernel: str, side: Side, members: int, slots: Any, out: Tensor) -> None:
+    def merge_flat(
+        self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
+    ) -> None:
         """The same for a kernel that treats all numbers of a row alike."""
         if side.slots:
             size = slots.shape[-1]

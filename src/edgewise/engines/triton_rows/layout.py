@@ -31,8 +31,10 @@ def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, 
     return pointer, column[edge].int(), edge.int()
 
 
-class Side(SortedEdges):
-    """The edges seen from one end, checked and divided; made once, which waits for the device.
+class TritonSide(SortedEdges):
+    """Edges sorted by row as Triton's kernels take them: checked and divided into programs.
+
+    Made once, which waits for the device.
 
     Attributes:
         short: ``[count, 4]`` of int32: row, first place, last place and -1 for rows of at most
@@ -129,24 +131,24 @@ class TritonLayout(RowsLayout):
         if torch.compiler.is_compiling():
             return sort_edges(row, column, rows)
         with kept_on(row.device):
-            return Side(sort_edges(row, column, rows), columns)
+            return TritonSide(sort_edges(row, column, rows), columns)
 
 
 _KNOWN = WeakTensorKeyDictionary()
 
 
-def side_of(given: Sides, columns: int) -> Side:
+def triton_side(given: Sides, columns: int) -> TritonSide:
     """The side itself, or that of tensors as an operator gets them.
 
     Those are checked and divided once; again only if one of them was replaced or written to.
     """
-    if isinstance(given, Side):
+    if isinstance(given, TritonSide):
         return given
     assert not isinstance(given, SortedEdges)
     return _remembered(list(given), columns)
 
 
-def classes_of(index: Tensor, classes: int) -> Side:
+def classes_of(index: Tensor, classes: int) -> TritonSide:
     """Edges sorted by class, for sums over those of each class; once for every index.
 
     Raises:
@@ -154,24 +156,24 @@ def classes_of(index: Tensor, classes: int) -> Side:
 
     """
     stamp = _stamp([index], classes)
-    known: tuple[object, Side] | None = _KNOWN.get(index)
+    known: tuple[object, TritonSide] | None = _KNOWN.get(index)
     if known is None or known[0] != stamp:
         with kept_on(index.device):
             edge = torch.arange(len(index), device=index.device)
             tensors = sort_edges(index.long(), edge, classes)
             try:
-                known = _KNOWN[index] = stamp, Side(tensors, len(index))
+                known = _KNOWN[index] = stamp, TritonSide(tensors, len(index))
             except ArgumentError as error:
                 raise IndexError(BAD_CLASS) from error
     return known[1]
 
 
-def _remembered(tensors: list[Tensor], columns: int) -> Side:
+def _remembered(tensors: list[Tensor], columns: int) -> TritonSide:
     stamp = _stamp(tensors, columns)
-    known: tuple[object, Side] | None = _KNOWN.get(tensors[0])
+    known: tuple[object, TritonSide] | None = _KNOWN.get(tensors[0])
     if known is None or known[0] != stamp:
         with kept_on(tensors[0].device):
-            known = _KNOWN[tensors[0]] = stamp, Side(tensors, columns)
+            known = _KNOWN[tensors[0]] = stamp, TritonSide(tensors, columns)
     return known[1]
 
 

@@ -9,17 +9,17 @@ from torch import Tensor
 from edgewise.engines.native.operator import Given
 from edgewise.engines.rows.softmax import RowsSoftmax
 from edgewise.engines.triton_rows.launch import Job, Tiles
-from edgewise.engines.triton_rows.layout import side_of
+from edgewise.engines.triton_rows.layout import triton_side
 
 
 class TritonSoftmax(RowsSoftmax):
-    """See the base class."""
+    """Softmax over the edges of a target by Triton's kernels; see the base class."""
 
     name = "triton_rows_softmax"
     devices = ("cpu", "cuda")
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
-        side = side_of(given["by_target"], given["columns"])
+        side = triton_side(given["by_target"], given["columns"])
         members, _, heads = scores.shape
         job, tiles = Job(scores), Tiles.of(heads, 1, scores.dtype)
         job.put(H=heads, stats=job.empty(members, side.rows, 2, heads), out=out)
