@@ -26,6 +26,7 @@ from edgewise.layers import (
     Membership,
     NodeBatchNorm,
     Residual,
+    check_edge_attr,
 )
 
 Focus = Literal["nodes", "edges"]
@@ -113,6 +114,7 @@ class EdgeTransformer(GraphLayer):
     ) -> tuple[Tensor, Tensor]:
         """The last features of nodes and of edges, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
         if edge_attr is None:
             edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)

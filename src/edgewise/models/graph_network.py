@@ -20,7 +20,7 @@ from edgewise.attention import Reduce, aggregate
 from edgewise.checks import bound
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
-from edgewise.layers import GraphLayer, Linear, Membership, members_of
+from edgewise.layers import GraphLayer, Linear, Membership, check_edge_attr, members_of
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -157,6 +157,7 @@ class GraphNetwork(GraphLayer):
     ) -> GraphState:
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
         members = members_of(x, batch)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:

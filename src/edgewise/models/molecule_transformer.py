@@ -23,6 +23,7 @@ from edgewise.layers import (
     Membership,
     Pool,
     TransformerLayer,
+    check_edge_attr,
     members_of,
 )
 
@@ -177,6 +178,7 @@ class MoleculeTransformer(GraphLayer):
             ArgumentError: conditions or descriptors that the model was made for are missing.
         """
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         members = members_of(x, batch)
         if edge_attr is None:
             edge_attr = x.new_ones(graph.num_edges, self.edge_width)

@@ -17,7 +17,7 @@ from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers import GraphLayer, GraphSequential, Linear
+from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
 
 
 class MoNetLayer(GraphLayer):
@@ -37,6 +37,7 @@ class MoNetLayer(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
+        check_edge_attr(edge_attr, graph, self.coordinates.in_features)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
         u = self.coordinates(edge_attr).tanh()
