@@ -220,6 +220,19 @@ def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
             model(x, graph, edge_attr=wrong)
 
 
+@pytest.mark.parametrize("name", ON_EVERY_GRAPH)
+def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
+    x, graph = example(name)
+    with refused("x", expected=f"[..., {IN}]", got=f"[7, {IN - 1}]", remedy="width"):
+        small(name)(x[:, 1:], graph)
+
+
+def test_whole_numbers_are_no_features() -> None:
+    x, graph = example("gcn")
+    with refused("x", expected="floating point", got="torch.int64", remedy=".float()"):
+        small("gcn")(x.long(), graph)
+
+
 @pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])
 def test_a_graph_from_some_nodes_to_others_is_refused(name: str) -> None:
     x, _ = example(name)

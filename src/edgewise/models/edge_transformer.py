@@ -114,9 +114,9 @@ class EdgeTransformer(GraphLayer):
     ) -> tuple[Tensor, Tensor]:
         """The last features of nodes and of edges, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
         if edge_attr is None:
             edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
+        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edge_attr = layer(x, graph, edge_attr)

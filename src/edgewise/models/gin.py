@@ -19,7 +19,7 @@ from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, GraphSequential, NodeBatchNorm
+from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
 
 
 class GINLayer(GraphLayer):
@@ -72,7 +72,7 @@ def gin(
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):
         network = nn.Sequential(
-            nn.Linear(fan_in, fan_out),
+            Linear(fan_in, fan_out),
             NodeBatchNorm(fan_out),
             nn.ReLU(),
             nn.Linear(fan_out, fan_out),

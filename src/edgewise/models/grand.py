@@ -19,6 +19,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bound
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
+from edgewise.layers.sparse import check_width
 
 
 class Grand(GraphLayer):
@@ -50,6 +51,7 @@ class Grand(GraphLayer):
     ) -> Tensor:
         """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
+        check_width(x, self.first.in_features)
         loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.

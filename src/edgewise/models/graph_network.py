@@ -157,8 +157,8 @@ class GraphNetwork(GraphLayer):
     ) -> GraphState:
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
         members = members_of(x, batch)
+        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:
             edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)

@@ -22,6 +22,7 @@ from edgewise.graphs import Graph, Intervals, Pattern, complete
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
     GraphLayer,
+    Linear,
     Membership,
     TransformerLayer,
     check_edge_attr,
@@ -50,7 +51,7 @@ class Graphormer(GraphLayer):
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.centrality = Centrality(width)
         self.special = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.special, std=0.02)

@@ -20,6 +20,7 @@ from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
     GraphLayer,
+    Linear,
     Membership,
     Pool,
     TransformerLayer,
@@ -139,7 +140,7 @@ class MoleculeTransformer(GraphLayer):
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.layers = nn.ModuleList(
             BondLayer(width, heads, edge_width, dropout=dropout) for _ in range(depth)
         )
@@ -178,8 +179,8 @@ class MoleculeTransformer(GraphLayer):
             ArgumentError: conditions or descriptors that the model was made for are missing.
         """
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-        check_edge_attr(edge_attr, graph, self.edge_width)
         members = members_of(x, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         if edge_attr is None:
             edge_attr = x.new_ones(graph.num_edges, self.edge_width)
         x = self.embed(x)

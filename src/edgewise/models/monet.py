@@ -37,9 +37,9 @@ class MoNetLayer(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
         graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
-        check_edge_attr(edge_attr, graph, self.coordinates.in_features)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
+        check_edge_attr(edge_attr, graph, self.coordinates.in_features)
         u = self.coordinates(edge_attr).tanh()
         distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()
