@@ -117,7 +117,7 @@ graph_bert_cora = Recipe(
     schedule=training.ConstantSchedule(),
     trainer=replace(BY_LOSS, epochs=60),
     protocol=_ten_seeds(
-        "84.3 % (Zhang et al., 2020), not reached, and neither is GCN. Of seven settings on one seed "
-        "the best in validation; with words as shares of a text it was 45 % at most"
+        "84.3 % (Zhang et al., 2020), not reached, and neither is GCN. Of seven settings on one "
+        "seed the best in validation; with words as shares of a text it was 45 % at most"
     ),
 )
