@@ -134,6 +134,21 @@ BESIDE = {
             ("mnist", "288,170", 600, 2),
         )
     },
+    "gpt-shakespeare": {
+        "shakespeare-bp": (
+            "BP-Transformer in the place of GPT, 3 epochs of its 10, one seed",
+            "edgewise train gpt-shakespeare --model bp_transformer --model.one_way true"
+            " --trainer.epochs 3 --out shakespeare-bp",
+        ),
+        **{
+            f"shakespeare-{epochs}": (
+                f"GPT after {epochs} epochs, {beside}, one seed",
+                f"edgewise train gpt-shakespeare --trainer.epochs {epochs}"
+                f" --out shakespeare-{epochs}",
+            )
+            for epochs, beside in ((3, "as many steps"), (6, "about as much time"))
+        },
+    },
     "gin-zinc": {
         "zinc-trees": (
             "gradient-boosted trees on counts of neighbourhoods, the same splits",
