@@ -51,9 +51,9 @@ class Grand(GraphLayer):
     ) -> Tensor:
         """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
-        check_width(x, self.first.in_features)
         loops = bound(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
+        check_width(x, self.first.in_features)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
         if self.training:  # a view is a head, with nodes of its own left out
