@@ -106,6 +106,31 @@ ENCODINGS = {
 }
 
 
+def intimacy(path: graphs.Graph) -> torch.Tensor:
+    """``[N · N]``, 8 less the place of a node in the list of another; 0 where it is in none."""
+    near = encodings.intimate_nodes(path, 7)
+    of_list = torch.arange(len(near.sizes)).repeat_interleave(near.sizes)
+    place = torch.cat([torch.arange(size) for size in near.sizes.tolist()])
+    found = torch.zeros(len(near.sizes), len(near.sizes))
+    found[of_list, near.nodes] = 8.0 - place
+    return found.flatten()
+
+
+def codes_of_functions() -> dict[str, torch.Tensor]:
+    """Of a path of 64 nodes, and of a ring of as many, what is no encoding that is added."""
+    ends = torch.tensor([[0, 63], [63, 0]])
+    path = graphs.window(1).bind(64).without_self_loops()
+    ring = path | graphs.edges(ends, 64)
+    of_edges = encodings.PathEdges(1, 1)
+    return {
+        "path_edges": of_edges(of_edges.code(path), torch.ones(path.num_edges, 1)).flatten(),
+        "resistance_distances": encodings.resistance_distances(ring),
+        "distance_encoding": encodings.distance_encoding(path, torch.tensor([20, 40]), 8, walk=4),
+        "intimate_nodes": intimacy(path),
+        "random_features": encodings.RandomFeatures(32)(torch.zeros(64, 32)),
+    }
+
+
 def names_by_kind() -> str:
     """One row a kind of models: what they read, and their names."""
     rows = ["| for | models |", "| --- | --- |"]
@@ -155,6 +180,11 @@ def main() -> int:
         torch.manual_seed(0)  # what is learned is shown as it begins
         picture = encodings.draw(encodings.ENCODINGS[name](*arguments))
         picture.savefig(ROOT / "docs" / "encodings" / f"{name}.png", dpi=72)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, codes in codes_of_functions().items():
+            picture = encodings.draw(codes)
+            picture.savefig(ROOT / "docs" / "encodings" / f"{name}.png", dpi=72)
     return 0
 
 

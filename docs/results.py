@@ -91,6 +91,12 @@ BESIDE = {
             "python benchmarks/descriptor_trees.py --fingerprints --json fingerprint-trees.json",
         ),
     },
+    "attentive-esol": {
+        "graph-network-esol": (
+            "`graph_network` in the place of `molecule_transformer`, all else the same",
+            "edgewise train attentive-esol --model graph_network --folds --out graph-network-esol",
+        ),
+    },
     "gps-esol": {
         "gps-esol-pretrained": (
             "the same folds and numbers, from the weights of `masked-molecules`",
@@ -127,6 +133,21 @@ BESIDE = {
             ("cifar10", "288,746", 100, 10),
             ("mnist", "288,170", 600, 2),
         )
+    },
+    "gpt-shakespeare": {
+        "shakespeare-bp": (
+            "BP-Transformer in the place of GPT, 3 epochs of its 10, one seed",
+            "edgewise train gpt-shakespeare --model bp_transformer --model.one_way true"
+            " --trainer.epochs 3 --out shakespeare-bp",
+        ),
+        **{
+            f"shakespeare-{epochs}": (
+                f"GPT after {epochs} epochs, {beside}, one seed",
+                f"edgewise train gpt-shakespeare --trainer.epochs {epochs}"
+                f" --out shakespeare-{epochs}",
+            )
+            for epochs, beside in ((3, "as many steps"), (6, "about as much time"))
+        },
     },
     "gin-zinc": {
         "zinc-trees": (
@@ -223,6 +244,10 @@ BESIDE = {
         ),
     },
     "sst2": {
+        "sst2-bp": (
+            "BP-Transformer in the place of BERT, all else the same, one seed",
+            "edgewise train sst2 --model bp_transformer --out sst2-bp",
+        ),
         "sst2-tuned": (
             "pre-trained on hidden words of all texts (25.7 minutes), then of these sentences"
             " (9.9 minutes); fine-tuned otherwise than `sst2`: from scratch with these settings"

@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
-from edgewise import encodings, graphs, recipes, runs, tasks, training
+from edgewise import encodings, graphs, models, recipes, runs, tasks, training
 from edgewise.cli import main
 from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
@@ -53,6 +53,12 @@ def test_what_is_generated_is_fresh(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "docs" / script), run_name="__main__")
     assert not ended.value.code, "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_the_page_of_architectures_has_a_row_of_every_model(name: str) -> None:
+    rows = (ROOT / "docs" / "architectures.md").read_text().splitlines()
+    assert any(row.startswith("|") and f"/models/{name}.py)" in row for row in rows)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

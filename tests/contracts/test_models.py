@@ -209,6 +209,38 @@ def test_renumbering_the_edges_with_their_features_changes_nothing(name: str) ->
     assert not torch.allclose(model(x, renumbered, edge_attr=edge_attr), out)
 
 
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
+    x, graph = example(name)
+    model = models.MODELS[name](IN, OUT, edge_width=EDGE).double()
+    good = torch.zeros(graph.num_edges, EDGE, dtype=torch.double)
+    for wrong in (good[1:], good[:, 1:], good[:, 0]):
+        shapes = f"[{graph.num_edges}, {EDGE}]", str(list(wrong.shape))
+        with refused("edge_attr", expected=shapes[0], got=shapes[1], remedy="edge_width"):
+            model(x, graph, edge_attr=wrong)
+
+
+@pytest.mark.parametrize("name", ON_EVERY_GRAPH)
+def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
+    x, graph = example(name)
+    with refused("x", expected=f"[..., {IN}]", got=f"[7, {IN - 1}]", remedy="width"):
+        small(name)(x[:, 1:], graph)
+
+
+def test_whole_numbers_are_no_features() -> None:
+    x, graph = example("gcn")
+    with refused("x", expected="floating point", got="torch.int64", remedy=".float()"):
+        small("gcn")(x.long(), graph)
+
+
+@pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])
+def test_a_graph_from_some_nodes_to_others_is_refused(name: str) -> None:
+    x, _ = example(name)
+    graph = graphs.complete().bind(len(x) - 2, len(x))
+    with refused("graph", expected="7 targets and 7 sources", got="5 targets", remedy="nodes"):
+        small(name)(x, graph)
+
+
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 @pytest.mark.parametrize("nodes", [0, 1, 2])
 def test_graphs_may_be_small(name: str, nodes: int) -> None:

@@ -143,14 +143,3 @@ def test_descriptors_matter() -> None:
     assert (model(x, graph, **given, descriptors=described + 1) - before).abs().min() > 1e-6
     with refused("descriptors", expected="descriptors of each", got="none", remedy="give them"):
         model(x, graph, **given)
-
-
-@pytest.mark.parametrize(
-    "name", ["gps", "exphormer", "laplacian_transformer", "multi_graph_transformer"]
-)
-def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
-    model = small(name)
-    x, graph, given = inputs(name, [0, 2], torch.zeros(3, CONDITION))
-    wrong = torch.zeros(graph.num_edges, BOND + 1, dtype=torch.double)
-    with refused("edge_attr", expected=f"{BOND}]", got=f"{BOND + 1}]", remedy="edge_width"):
-        model(x, graph, **given | {"edge_attr": wrong})

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from edgewise import encodings
+from edgewise import encodings, graphs
 from edgewise.encodings import draw
 
 pytest.importorskip("matplotlib")
@@ -41,6 +42,22 @@ def test_codes_and_likeness_side_by_side(name: str, tmp_path: Path) -> None:
     assert codes.shape[0] == 12
     assert alike.shape == (12, 12)
     assert alike.std() > 0
+
+
+def test_codes_are_drawn_as_they_are() -> None:
+    """Of pairs, which are infinite between parts, and of nodes, which are compared."""
+    apart = graphs.edges(torch.tensor([[0, 1], [1, 0]]), 3)
+    resistances = encodings.resistance_distances(apart)
+    walks = torch.tensor([[1.0, 2.0], [0.0, 3.0], [1.0, 0.0]])
+    for codes, expected, likeness in (
+        (resistances, resistances.view(3, 3), resistances.view(3, 3)),
+        (walks, walks, walks @ walks.T),
+    ):
+        shown, alike = (axes.images[0] for axes in draw(codes).axes)
+        np.testing.assert_array_equal(shown.get_array(), np.ma.masked_invalid(expected))
+        np.testing.assert_array_equal(alike.get_array(), np.ma.masked_invalid(likeness))
+        most = float(codes[codes.isfinite()].max())
+        assert shown.get_clim() == (-most, most)
 
 
 def test_the_likeness_of_waves_is_the_same_along_diagonals() -> None:

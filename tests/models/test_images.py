@@ -87,8 +87,9 @@ def test_images_that_do_not_fit_are_refused() -> None:
         swin(9, 3, 5)
     with refused("window", expected="rows of patches 14", got="4", remedy="another window"):
         swin(28, 1, 10, window=4)
-    with refused("2", expected="rows of patches 7", got="2", remedy="fewer stages"):
-        swin(14, 1, 10, window=7)
+    for size, got in (((14, 28), "7 rows"), ((28, 14), "7 columns")):
+        with refused("depths", expected="even number", got=got, remedy="fewer stages"):
+            swin(size, 1, 10, window=7)
     with refused("depths, heads", expected="every stage", got="2 and 3", remedy="depths="):
         swin(16, 1, 10, heads=(2, 4, 8))
     with refused("mask_ratio", expected="between 0 and 1", got="1.0", remedy="0.75"):

@@ -21,6 +21,7 @@ DATA = {
     "gcn-cora": "Cora",
     "gin-mutag": "MUTAG",
     "gps-esol": "esol",
+    "graph-bert-cora": "Cora",
     "gpt-shakespeare": "tinyshakespeare",
     "gru-sst2": "SST2",
     "gru-ewt": "UD_English-EWT",

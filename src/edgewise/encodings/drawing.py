@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def draw(
-    encoding: nn.Module,
+    encoding: nn.Module | Tensor,
     path: str | Path | None = None,
     *,
     length: int = 64,
@@ -32,7 +32,8 @@ def draw(
     where they are relative. Also saved to ``path``.
 
     Args:
-        encoding: any of :data:`edgewise.encodings.ENCODINGS`, made.
+        encoding: any of :data:`edgewise.encodings.ENCODINGS`, made; or the codes themselves, of
+            nodes ``[N, K]``, or of the pairs of one graph ``[N · N]``.
         path: of an image file, if it shall be saved.
         length: how many positions to show.
         width: of the features that an added encoding was made for, or of a head.
@@ -42,6 +43,29 @@ def draw(
     require("matplotlib", extra="plot", purpose="drawing an encoding")
     from matplotlib.figure import Figure
 
+    if isinstance(encoding, Tensor):
+        codes, alike = _as_they_are(encoding)
+    else:
+        codes, alike = _codes(encoding, length, width, graph)
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
+    titles = ("code", "entry", "position"), ("how alike", "source", "target")
+    for axes, shown, (title, x, y) in zip(
+        figure.subplots(1, 2), (codes, alike), titles, strict=True
+    ):
+        limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)  # infinite between parts
+        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel(x, fontsize=8)
+        axes.set_ylabel(y, fontsize=8)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _codes(
+    encoding: nn.Module, length: int, width: int, graph: Graph | None
+) -> tuple[Tensor, Tensor]:
+    """Of each position, or of the last one where they are on edges; and how alike each two are."""
     from edgewise.encodings import OF_NODES, OF_PAIRS, RELATIVE, TURNED
 
     if graph is None:
@@ -63,19 +87,15 @@ def draw(
     else:
         codes = encoding(torch.zeros(length, width))
         alike = codes @ codes.T
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    titles = ("code", "entry", "position"), ("how alike", "source", "target")
-    for axes, shown, (title, x, y) in zip(
-        figure.subplots(1, 2), (codes, alike), titles, strict=True
-    ):
-        limit = max(float(shown.abs().max()), 1e-9)
-        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
-        axes.set_title(title, fontsize=9)
-        axes.set_xlabel(x, fontsize=8)
-        axes.set_ylabel(y, fontsize=8)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return codes, alike
+
+
+def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Of nodes, compared by their inner product; or of pairs, which are how alike they are."""
+    if codes.dim() == 1:
+        codes = codes.view(int(len(codes) ** 0.5), -1).float()
+        return codes, codes
+    return codes.float(), codes.float() @ codes.float().T
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:

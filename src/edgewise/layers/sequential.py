@@ -66,8 +66,8 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
 
 
 def check_edge_attr(edge_attr: Tensor | None, graph: Graph, width: int) -> None:
-    """Refuse features of the edges that are not ``[E, width]``; none are good."""
-    if edge_attr is not None and edge_attr.shape != (graph.num_edges, width):
+    """Refuse features of the edges that are not ``[..., E, width]``; none are good."""
+    if edge_attr is not None and edge_attr.shape[-2:] != (graph.num_edges, width):
         raise ArgumentError(
             "edge_attr",
             expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from edgewise.arguments import described
 from edgewise.attention import aggregate
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph
 
 _GRAPHS = WeakTensorKeyDictionary()
@@ -18,16 +20,32 @@ class Linear(nn.Linear):
 
     Node i reads the words j that it has, :math:`y_i = \sum_j x_{ij} W_j + b`: a weighted sum over
     a bipartite graph. Its transpose, which the gradient of W needs, is sorted once and not in every
-    step, as ``torch.sparse`` does.
+    step, as ``torch.sparse`` does. As the first map of a model it says which features that reads.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``."""
+        """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``.
+
+        Raises:
+            ArgumentError: features of another width, or that are no floats.
+        """
+        check_width(x, self.in_features)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         words = self.weight.t().unsqueeze(-2)
         y = aggregate(words, word_graph(x), weight=x.values()).squeeze(-2)
         return y if self.bias is None else y + self.bias
+
+
+def check_width(x: Tensor, width: int) -> None:
+    """Refuse features of another width than a model reads, or that are no floats."""
+    if x.shape[-1:] != (width,) or not x.is_floating_point():
+        raise ArgumentError(
+            "x",
+            expected=f"features [..., {width}] in floating point",
+            got=described(x),
+            remedy="make the model for this width, or call .float() on whole numbers",
+        )
 
 
 def word_graph(x: Tensor) -> Graph:

@@ -21,6 +21,7 @@ from edgewise.graphs import Pattern, complete
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
     GraphLayer,
+    Linear,
     Membership,
     MultiHeadAttention,
     Pool,
@@ -71,7 +72,7 @@ class FullyAdjacent(GraphLayer):
         check_choice("last", last, get_args(Last))
         check_divides("heads", heads, width, "the width", "change heads or width")
         self.last = last
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.layers = nn.ModuleList(LAYERS[layer](width, heads) for _ in range(depth))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(depth))
         self.pool, self.head = Pool(pool), nn.Linear(width, out_width)

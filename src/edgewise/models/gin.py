@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
+from edgewise.checks import bound
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, GraphSequential, NodeBatchNorm
+from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
 
 
 class GINLayer(GraphLayer):
@@ -29,6 +30,7 @@ class GINLayer(GraphLayer):
         self.network, self.epsilon = network, nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        graph = bound(graph, x.shape[-2], x.shape[-2], x.device)
         messages = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + messages)
         return out
@@ -70,7 +72,7 @@ def gin(
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):
         network = nn.Sequential(
-            nn.Linear(fan_in, fan_out),
+            Linear(fan_in, fan_out),
             NodeBatchNorm(fan_out),
             nn.ReLU(),
             nn.Linear(fan_out, fan_out),

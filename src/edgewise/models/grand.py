@@ -19,6 +19,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
+from edgewise.layers.sparse import check_width
 
 
 class Grand(GraphLayer):
@@ -52,6 +53,7 @@ class Grand(GraphLayer):
         refuse_edge_attr(edge_attr)
         loops = bind_graph(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
+        check_width(x, self.first.in_features)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
         if self.training:  # a view is a head, with nodes of its own left out

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Membership, NodeBatchNorm, Pool, refuse_edge_attr
+from edgewise.layers import GraphLayer, Linear, Membership, NodeBatchNorm, Pool, refuse_edge_attr
 from edgewise.models.gat import GATLayer
 
 
@@ -68,4 +68,4 @@ def graph_gat(
         nn.Dropout(dropout),
         nn.Linear(width, out_width),
     )
-    return GraphGAT(nn.Linear(in_width, width), layers, head)
+    return GraphGAT(Linear(in_width, width), layers, head)

@@ -20,7 +20,7 @@ from edgewise.attention import Reduce, aggregate
 from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
-from edgewise.layers import GraphLayer, Linear, Membership, members_of
+from edgewise.layers import GraphLayer, Linear, Membership, check_edge_attr, members_of
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -158,6 +158,7 @@ class GraphNetwork(GraphLayer):
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
+        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:
             edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)

@@ -20,7 +20,14 @@ from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Intervals, Pattern, complete
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import GraphLayer, Membership, TransformerLayer, packed_graph
+from edgewise.layers import (
+    GraphLayer,
+    Linear,
+    Membership,
+    TransformerLayer,
+    check_edge_attr,
+    packed_graph,
+)
 from edgewise.ragged import ranges, starts
 
 
@@ -43,7 +50,8 @@ class Graphormer(GraphLayer):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.embed = nn.Linear(in_width, width)
+        self.edge_width = edge_width
+        self.embed = Linear(in_width, width)
         self.centrality = Centrality(width)
         self.special = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.special, std=0.02)
@@ -83,6 +91,7 @@ class Graphormer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         sizes = member_sizes(graph)
         x = self.centrality(self.embed(x), self.centrality.code(graph))
         special, nodes = with_special_nodes(sizes)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgewise.arguments import checked
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Membership, Pool, check_edge_attr, packed_graph
+from edgewise.layers import GraphLayer, Linear, Membership, Pool, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.edge_transformer import EdgeTransformerLayer
 
@@ -38,7 +38,7 @@ class LaplacianTransformer(GraphLayer):
         pool: Pooling,
     ) -> None:
         super().__init__()
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.embed_edges = nn.Linear(edge_width or 1, width)
         self.position = Laplacian(width, position_size)
         self.layers = nn.ModuleList(EdgeTransformerLayer(width, heads) for _ in range(depth))

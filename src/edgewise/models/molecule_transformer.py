@@ -20,9 +20,11 @@ from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
     GraphLayer,
+    Linear,
     Membership,
     Pool,
     TransformerLayer,
+    check_edge_attr,
     members_of,
 )
 
@@ -138,7 +140,7 @@ class MoleculeTransformer(GraphLayer):
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.layers = nn.ModuleList(
             BondLayer(width, heads, edge_width, dropout=dropout) for _ in range(depth)
         )
@@ -178,6 +180,7 @@ class MoleculeTransformer(GraphLayer):
         """
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width)
         if edge_attr is None:
             edge_attr = x.new_ones(graph.num_edges, self.edge_width)
         x = self.embed(x)

@@ -17,7 +17,7 @@ from edgewise.arguments import checked
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers import GraphLayer, GraphSequential, Linear
+from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
 
 
 class MoNetLayer(GraphLayer):
@@ -39,6 +39,7 @@ class MoNetLayer(GraphLayer):
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
+        check_edge_attr(edge_attr, graph, self.coordinates.in_features)
         u = self.coordinates(edge_attr).tanh()
         distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()

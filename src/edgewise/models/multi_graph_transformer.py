@@ -17,7 +17,7 @@ from edgewise.arguments import check_divides, checked
 from edgewise.biases import TableBias
 from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Membership, Pool, TransformerLayer, check_edge_attr
+from edgewise.layers import GraphLayer, Linear, Membership, Pool, TransformerLayer, check_edge_attr
 
 
 class MultiGraphTransformer(GraphLayer):
@@ -39,7 +39,7 @@ class MultiGraphTransformer(GraphLayer):
         super().__init__()
         groups = max(edge_width, 1)
         check_divides("edge_width", groups, heads, "the number of heads", "change heads")
-        self.groups, self.embed = groups, nn.Linear(in_width, width)
+        self.groups, self.embed = groups, Linear(in_width, width)
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 4 * width, norm="batch", dropout=dropout)
             for _ in range(depth)

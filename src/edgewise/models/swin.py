@@ -198,8 +198,14 @@ class Merge(nn.Module):
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
         super().__init__()
-        for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
-            check_divides("2", 2, count, what, "choose fewer stages or another image size")
+        for count, what in ((rows, "rows"), (columns, "columns")):
+            if count % 2:
+                raise ArgumentError(
+                    "depths",
+                    expected=f"an even number of {what} of patches between two stages",
+                    got=f"{count} {what}",
+                    remedy="choose fewer stages or another image size",
+                )
         self.rows, self.columns = rows, columns
         self.norm = nn.LayerNorm(4 * width)
         self.reduce = nn.Linear(4 * width, 2 * width, bias=False)

@@ -20,7 +20,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Pattern, incidence
-from edgewise.layers import GraphLayer, Membership, packed_graph, refuse_edge_attr
+from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
 from edgewise.ragged import starts
 
 
@@ -161,7 +161,7 @@ class TreeLSTM(GraphLayer):
         self, in_width: int, out_width: int, *, width: int, children: int, dropout: float
     ) -> None:
         super().__init__()
-        self.embed = nn.Linear(in_width, width)
+        self.embed = Linear(in_width, width)
         self.cell = NAry(width, children) if children else ChildSum(width)
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, out_width)
 

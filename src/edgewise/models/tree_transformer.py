@@ -20,6 +20,7 @@ from edgewise.graphs import Graph, Pattern, complete
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
     GraphLayer,
+    Linear,
     Membership,
     TransformerLayer,
     check_edge_attr,
@@ -128,7 +129,7 @@ class TreeTransformer(GraphLayer):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.embed, self.dropout = nn.Linear(in_width, width), nn.Dropout(dropout)
+        self.embed, self.dropout = Linear(in_width, width), nn.Dropout(dropout)
         self.relation = TreeRelation(heads, longest)
         self.labels = nn.Linear(edge_width, 2 * heads, bias=False) if edge_width else None
         self.layers = nn.ModuleList(

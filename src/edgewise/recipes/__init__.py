@@ -12,6 +12,7 @@ from edgewise.recipes.cora import (
     gcn_cora,
     gps_cora,
     grand_cora,
+    graph_bert_cora,
     magna_cora,
 )
 from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
@@ -100,6 +101,7 @@ RECIPES: dict[str, Recipe] = {
         gpt_shakespeare_long,
         lstm_shakespeare,
         grand_cora,
+        graph_bert_cora,
         images,
         interactions,
         ionic_liquids_co2,
