@@ -296,6 +296,11 @@ def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -
         states(model, torch.full((1, 2), VOCABULARY))
     with refused("input_ids", expected="int64", got="float32", remedy="long"):
         states(model, torch.zeros(1, 2))
+    target = (None, ids) if isinstance(model, EncoderDecoderModel) else ()
+    for none in ([1, 2], torch.tensor(3)):
+        kind = type(none).__name__
+        with refused("input_ids", expected="[B, T]", got=kind, remedy="torch.tensor"):
+            model(none, *target)
     with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
         model(ids, mask[:, 1:])
     with refused("sizes", expected="one packed axis", got="sum to 8", remedy="concatenate"):

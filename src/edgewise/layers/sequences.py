@@ -52,7 +52,8 @@ class SequenceBatch:
         positions: as given, or as sizes or a cache imply; ``None`` for 0, 1, ...
 
     Raises:
-        ArgumentError: a mask or sizes that do not fit the tokens, or both.
+        ArgumentError: tokens that are no tensor, or a single one; a mask or sizes that do not
+            fit them, or both.
     """
 
     def __init__(
@@ -64,6 +65,13 @@ class SequenceBatch:
         positions: Tensor | None = None,
         cache: Cache | None = None,
     ) -> None:
+        if not isinstance(like, Tensor) or not like.dim():
+            raise ArgumentError(
+                "input_ids",
+                expected="a tensor of ids, [B, T] or [N] with sizes",
+                got=f"a {type(like).__name__}: {like!r}"[:60],
+                remedy="give torch.tensor([ids])",
+            )
         self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
         self.shape, self.count, self.device = like.shape, like.shape[-1], like.device
         self.past = cache.length if cache is not None else 0
