@@ -8,6 +8,8 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
+SPLIT = "9,000 images to train, 1,000 to validate, 2,000 to test; epoch by validation loss"
+
 vit_cifar10 = Recipe(
     name="vit-cifar10",
     summary="Vision Transformer on 9,000 images of CIFAR-10, 64 patches each",
@@ -20,7 +22,7 @@ vit_cifar10 = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "72.1 % by six convolutions in 15 epochs, where this model had 53.2 % (`images.md`)",
-        "9,000 images to train, 1,000 to validate, 2,000 to test; epoch by validation loss",
+        SPLIT,
     ),
 )
 
@@ -29,4 +31,9 @@ swin_cifar10 = replace(
     name="swin-cifar10",
     summary="Swin on 9,000 images of CIFAR-10: windows of 4 × 4 of 64 patches, then of 16",
     model=partial(models.swin, patch=4, width=48, depths=(2, 2), heads=2, window=4, dropout=0.1),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "50.8 % by `vit-cifar10`, as many epochs; 72.1 % by six convolutions in 15",
+        SPLIT,
+    ),
 )

@@ -8,6 +8,8 @@ from functools import partial
 from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
+SPLIT = "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by validation loss"
+
 vit_mnist = Recipe(
     name="vit-mnist",
     summary="Vision Transformer on MNIST, 49 patches each",
@@ -20,7 +22,7 @@ vit_mnist = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "`convolutions-vit-mnist`: six convolutions, as many epochs",
-        "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by validation loss",
+        SPLIT,
     ),
 )
 
@@ -29,4 +31,9 @@ swin_mnist = replace(
     name="swin-mnist",
     summary="Swin on MNIST: windows of 7 × 7 of 196 patches, then of 49",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "96.5 % by `vit-mnist`, as many epochs, whose patches have 4 times the pixels",
+        SPLIT,
+    ),
 )
