@@ -85,6 +85,16 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.abs().max() > 0, weight
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_model_of_16_bits_computes_in_them(name: str, dtype: torch.dtype) -> None:
+    model, (ids, mask) = small(name).to(dtype), padded()
+    for given in (None, mask):
+        out = states(model, ids, given)
+        assert out.dtype == dtype
+        out.float().sum().backward()
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     model, other = small(name), small(name)
