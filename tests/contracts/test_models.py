@@ -31,6 +31,8 @@ WITH_EDGES = [
 
 
 UNDIRECTED = ("laplacian_transformer",)
+OF_KINDS = ("multi_graph_transformer",)
+"""It asks whether features of edges are positive, in any type."""
 LAST_EDGES = ("layers.5.edge_output", "layers.5.edge_norm", "layers.5.edge_network")
 """Of its last layer, whose edges nobody reads, as in the paper."""
 
@@ -214,7 +216,9 @@ def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
     x, graph = example(name)
     model = models.MODELS[name](IN, OUT, edge_width=EDGE).double()
     good = torch.zeros(graph.num_edges, EDGE, dtype=torch.double)
-    for wrong in (good[1:], good[:, 1:], good[:, 0]):
+    batched = ("edge_transformer", "graph_network")  # one graph, and features of several of it
+    wrongs = good[1:], good[:, 1:], good[:, 0], *(() if name in batched else (good[None],))
+    for wrong in wrongs:
         shapes = f"[{graph.num_edges}, {EDGE}]", str(list(wrong.shape))
         with refused("edge_attr", expected=shapes[0], got=shapes[1], remedy="edge_width"):
             model(x, graph, edge_attr=wrong)
@@ -227,10 +231,38 @@ def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
         small(name)(x[:, 1:], graph)
 
 
-def test_whole_numbers_are_no_features() -> None:
-    x, graph = example("gcn")
+@pytest.mark.parametrize("name", ON_EVERY_GRAPH)
+def test_whole_numbers_are_no_features(name: str) -> None:
+    x, graph = example(name)
     with refused("x", expected="floating point", got="torch.int64", remedy=".float()"):
-        small("gcn")(x.long(), graph)
+        small(name)(x.long(), graph)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_EDGES if name not in OF_KINDS])
+def test_whole_numbers_are_no_features_of_edges(name: str) -> None:
+    x, graph = example(name)
+    model = models.MODELS[name](IN, OUT, edge_width=EDGE).double()
+    kinds = torch.zeros(graph.num_edges, EDGE, dtype=torch.long)
+    with refused("edge_attr", expected="floating point", got="torch.int64", remedy=".float()"):
+        model(x, graph, edge_attr=kinds)
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_mixed_precision_gives_about_the_same(name: str) -> None:
+    model, inputs = small(name).float(), example(name)
+    inputs = tuple(
+        x.detach().float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs
+    )
+    given = {}
+    if name in WITH_EDGES:
+        model = models.MODELS[name](IN, OUT, edge_width=EDGE).eval()
+        given["edge_attr"] = torch.randn(inputs[1].num_edges, EDGE)
+    given |= keywords(name, inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(*inputs, **given)
+    exact = model(*inputs, **given)
+    assert (out - exact).norm() <= 0.1 * exact.norm()
+    out.float().sum().backward()
 
 
 @pytest.mark.parametrize("name", [*ON_EVERY_GRAPH, *models.TOKEN_MODELS])

@@ -184,7 +184,7 @@ class AttentionPool(nn.Module):
         query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
         key = self.key(x).unflatten(-1, self.query.shape)
         value = self.value(x).unflatten(-1, self.query.shape)
-        pooled = attend(query, key, value, members).flatten(-2)
+        pooled = attend(query.to(key), key, value, members).flatten(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 

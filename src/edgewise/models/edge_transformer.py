@@ -116,7 +116,7 @@ class EdgeTransformer(GraphLayer):
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         if edge_attr is None:
             edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
-        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
+        check_edge_attr(edge_attr, graph, self.embed_edges.in_features, batched=True)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edge_attr = layer(x, graph, edge_attr)

@@ -42,6 +42,7 @@ class GATLayer(GraphLayer):
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
+        query, key = query.to(value), key.to(value)  # autocast may leave a sum in its own type
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

@@ -20,6 +20,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
+from edgewise.layers.sparse import check_width
 
 
 class GINLayer(GraphLayer):
@@ -31,6 +32,7 @@ class GINLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        check_width(x, x.shape[-1])  # whether it is of floats; the network knows the width
         messages = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + messages)
         return out

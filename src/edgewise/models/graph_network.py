@@ -158,7 +158,7 @@ class GraphNetwork(GraphLayer):
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
         members = members_of(x, batch)
-        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
+        check_edge_attr(edge_attr, graph, self.encode_edges.in_features, batched=True)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:
             edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)

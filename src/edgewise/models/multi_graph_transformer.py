@@ -72,6 +72,8 @@ class MultiGraphTransformer(GraphLayer):
 
         """
         graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        if edge_attr is not None:
+            edge_attr = edge_attr.to(x.dtype)  # whether an edge is there may be said in any type
         check_edge_attr(edge_attr, graph, self.groups)
         bias = None if edge_attr is None else self.bias(edge_attr)
         x = self.embed(x)
