@@ -231,6 +231,15 @@ def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
         small(name)(x[:, 1:], graph)
 
 
+@pytest.mark.parametrize("name", [*models.NODE_MODELS, *models.READOUT_MODELS])
+def test_features_without_an_axis_of_nodes_are_refused(name: str) -> None:
+    """Those of a Transformer, which are not looked at before, by its query."""
+    x, graph = example(name)
+    argument = "query" if name == "graph_transformer" else "x"
+    with refused(argument, expected="[..., N, ", got="of shape [", remedy=""):
+        small(name)(x[0], graph)
+
+
 @pytest.mark.parametrize("name", ON_EVERY_GRAPH)
 def test_whole_numbers_are_no_features(name: str) -> None:
     x, graph = example(name)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, checked
 from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, check_edge_attr, members_of
@@ -156,7 +156,7 @@ class GraphNetwork(GraphLayer):
         global_attr: Tensor | None = None,
     ) -> GraphState:
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         check_edge_attr(edge_attr, graph, self.encode_edges.in_features, batched=True)
         like = self.decode.weight  # x may be sparse
