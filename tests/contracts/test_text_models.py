@@ -344,6 +344,8 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
         close(row[:size], torch.cat([other[:, 4:], other[:, :4]], dim=1).flip(0))
     close(model(ids[mask.bool()], sizes=SIZES), whole[mask.bool()])
     assert states(model, ids[:0]).shape == (0, LONGEST, 8)
+    assert models.MODELS[name](VOCABULARY).caches
+    assert not model.caches
     with refused("cache", expected="none", got="a cache", remedy="bidirectional"):
         model(ids, mask, cache=Cache())
     with refused("bidirectional", expected="divisor of the width 7", got="2", remedy="even"):
