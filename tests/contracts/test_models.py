@@ -141,7 +141,7 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.isfinite().all(), weight
 
 
-@pytest.mark.parametrize("name", models.NODE_MODELS)
+@pytest.mark.parametrize("name", [*models.NODE_MODELS, "molecule_transformer"])
 def test_sparse_features_are_the_dense_ones(name: str) -> None:
     x, graph = example(name)
     x = F.dropout(x.detach(), 0.7)  # zeros that a sparse matrix leaves out, and empty rows

@@ -182,7 +182,7 @@ class MoleculeTransformer(GraphLayer):
         members = members_of(x, batch)
         check_edge_attr(edge_attr, graph, self.edge_width)
         if edge_attr is None:
-            edge_attr = x.new_ones(graph.num_edges, self.edge_width)
+            edge_attr = self.embed.weight.new_ones(graph.num_edges, self.edge_width)
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, edge_attr)
