@@ -38,6 +38,23 @@ def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch
     return check_graph(graph).bind(num_targets, num_sources).to(device)
 
 
+def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
+    """The graph of the nodes x ``[..., N, width]``, each of which may read and be read.
+
+    Raises:
+        ArgumentError: x has no axis of nodes; or a graph of other sizes.
+
+    """
+    if x.dim() < 2:
+        raise ArgumentError(
+            "x",
+            expected="features of nodes [..., N, width]",
+            got=described(x),
+            remedy="give a single node as x[None]",
+        )
+    return bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+
+
 def check_nodes(**nodes: Tensor) -> None:
     """Node features, by the names of their arguments, are ``[..., N, H, D]`` floats."""
     for name, x in nodes.items():

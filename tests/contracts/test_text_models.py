@@ -85,6 +85,16 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.abs().max() > 0, weight
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_model_of_16_bits_computes_in_them(name: str, dtype: torch.dtype) -> None:
+    model, (ids, mask) = small(name).to(dtype), padded()
+    for given in (None, mask):
+        out = states(model, ids, given)
+        assert out.dtype == dtype
+        out.float().sum().backward()
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     model, other = small(name), small(name)
@@ -339,6 +349,8 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
         close(row[:size], torch.cat([other[:, 4:], other[:, :4]], dim=1).flip(0))
     close(model(ids[mask.bool()], sizes=SIZES), whole[mask.bool()])
     assert states(model, ids[:0]).shape == (0, LONGEST, 8)
+    assert models.MODELS[name](VOCABULARY).caches
+    assert not model.caches
     with refused("cache", expected="none", got="a cache", remedy="bidirectional"):
         model(ids, mask, cache=Cache())
     with refused("bidirectional", expected="divisor of the width 7", got="2", remedy="even"):

@@ -10,6 +10,7 @@ import torch
 
 from edgewise import encodings, graphs
 from edgewise.encodings import draw
+from tests.errors import refused
 
 pytest.importorskip("matplotlib")
 ARGUMENTS = {
@@ -58,6 +59,13 @@ def test_codes_are_drawn_as_they_are() -> None:
         np.testing.assert_array_equal(alike.get_array(), np.ma.masked_invalid(likeness))
         most = float(codes[codes.isfinite()].max())
         assert shown.get_clim() == (-most, most)
+
+
+@pytest.mark.parametrize("codes", [torch.zeros(5), torch.zeros(3, 3, 2), torch.tensor(1.0)])
+def test_what_is_neither_of_nodes_nor_of_pairs_is_refused(codes: torch.Tensor) -> None:
+    """Such as the pairs of two graphs, of two nodes and of one."""
+    with refused("encoding", expected="[N · N]", got=str(list(codes.shape)), remedy="one graph"):
+        draw(codes)
 
 
 def test_the_likeness_of_waves_is_the_same_along_diagonals() -> None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgewise import graphs
+from tests.errors import refused
 from tests.graphs import algebra
 from tests.graphs.specification import (
     BIPARTITE,
@@ -125,3 +126,14 @@ def test_a_graph_under_other_numbers_has_all_views() -> None:
     twice = graphs.edges(torch.tensor([[1, 1], [0, 0]]), 2)
     copies = graphs.Reordered(twice, torch.tensor([1, 0]), torch.tensor([0, 1]))
     check_graph(copies, torch.tensor([[False, False], [False, True]]), copies=True)
+
+
+@pytest.mark.parametrize("name", ["target_at", "source_at"])
+def test_a_node_for_each_place(name: str) -> None:
+    good = {"target_at": torch.arange(5), "source_at": torch.arange(7)}
+    for wrong in (good[name][1:], good[name].double(), good[name].int(), good[name][None]):
+        length, got = f"[{len(good[name])}]", f"{wrong.dtype} of shape {list(wrong.shape)}"
+        with refused(name, expected=length, got=got, remedy="number of a node"):
+            graphs.Reordered(graphs.window(2).bind(5, 7), **{**good, name: wrong})
+    with refused("graph", expected="sizes", got="window(2)", remedy=".bind"):
+        graphs.Reordered(graphs.window(2), **good)

@@ -106,3 +106,29 @@ def test_shared_nodes_have_no_single_output() -> None:
 def test_an_unknown_focus_suggests_the_nearest() -> None:
     with refused("focus", expected="nodes", got="'node'", remedy="did you mean 'nodes'"):
         graph_network(2, 4, focus="node")
+
+
+def test_a_batch_of_features_on_one_graph_is_read_as_each_alone() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]]), 3)
+    model = graph_network(4, 2, edge_width=3, global_width=5).double().eval()
+    x, edge_attr, global_attr = (
+        torch.randn(2, *shape, dtype=torch.double) for shape in ((3, 4), (4, 3), (1, 5))
+    )
+    for given in ({}, {"edge_attr": edge_attr[0]}, {"global_attr": global_attr[0]}):
+        alone = torch.stack([model(each, graph, **given) for each in x])
+        torch.testing.assert_close(model(x, graph, **given), alone)
+    alone = torch.stack(
+        [
+            model(each, graph, edge_attr=edges, global_attr=known)
+            for each, edges, known in zip(x, edge_attr, global_attr, strict=True)
+        ]
+    )
+    out = model(x, graph, edge_attr=edge_attr, global_attr=global_attr)
+    torch.testing.assert_close(out, alone)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 5), (5,)])
+def test_what_is_known_of_graphs_has_a_row_for_each(shape: tuple[int, ...]) -> None:
+    model = graph_network(4, 2, global_width=5)
+    with refused("global_attr", expected="[1, 5]", got=str(list(shape)), remedy="global_width"):
+        model(torch.randn(3, 4), graphs.complete(), global_attr=torch.randn(shape))

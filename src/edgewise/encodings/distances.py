@@ -281,8 +281,9 @@ class PathEdges(nn.Module):
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
         """The bias ``[P, H]`` of the pairs, from edges ``[E, edge_width]``."""
-        total = edge_attr.new_zeros(len(code), self.weight.shape[2])
-        for place, weight in enumerate(self.weight):
+        of_edges = edge_attr @ self.weight  # [longest, E, H]
+        total = of_edges.new_zeros(len(code), of_edges.shape[-1])
+        for place, of_place in enumerate(of_edges):
             there = (code[:, place] >= 0).nonzero()[:, 0]
-            total = total.index_add(0, there, (edge_attr @ weight)[code[there, place]])
+            total = total.index_add(0, there, of_place[code[there, place]])
         return total / (code >= 0).sum(1, keepdim=True).clamp(min=1)

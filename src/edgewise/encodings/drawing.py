@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import described
 from edgewise.biases import EdgeTerms, Projected, TableBias
-from edgewise.errors import require
+from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, complete, window
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ def draw(
         width: of the features that an added encoding was made for, or of a head.
         graph: whose nodes are shown where an encoding is of nodes or pairs; a path of ``length``
             nodes by default.
+
+    Raises:
+        ArgumentError: codes that are neither of nodes nor of the pairs of one graph.
     """
     require("matplotlib", extra="plot", purpose="drawing an encoding")
     from matplotlib.figure import Figure
@@ -92,8 +97,16 @@ def _codes(
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
     """Of nodes, compared by their inner product; or of pairs, which are how alike they are."""
+    nodes = math.isqrt(codes.numel())
+    if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
+        raise ArgumentError(
+            "encoding",
+            expected="codes of nodes [N, K], or of the pairs of one graph [N · N]",
+            got=described(codes),
+            remedy="draw the code of one graph, not that of a batch",
+        )
     if codes.dim() == 1:
-        codes = codes.view(int(len(codes) ** 0.5), -1).float()
+        codes = codes.view(nodes, nodes).float()
         return codes, codes
     return codes.float(), codes.float() @ codes.float().T
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise.arguments import described
+from edgewise.errors import ArgumentError
+from edgewise.graphs.convert import check_sized
 from edgewise.graphs.graph import Graph
 from edgewise.modes import lasting
 
@@ -17,10 +20,17 @@ class Reordered(Graph):
 
     Args:
         graph: who reads whom by place.
-        target_at, source_at: the node at each place; each node has one.
+        target_at, source_at: the node at each place, of type long; each node has one place,
+            which is not checked.
+
+    Raises:
+        ArgumentError: a pattern, which has no sizes; or more or fewer nodes than places.
     """
 
     def __init__(self, graph: Graph, target_at: Tensor, source_at: Tensor) -> None:
+        check_sized(graph)
+        _check_nodes("target_at", target_at, graph.num_targets)
+        _check_nodes("source_at", source_at, graph.num_sources)
         super().__init__(graph.num_targets, graph.num_sources, graph.device)
         self.graph = graph
         self.target_at, self.source_at = lasting(target_at), lasting(source_at)
@@ -47,6 +57,16 @@ class Reordered(Graph):
     def _moved(self, device: torch.device) -> Graph:
         return Reordered(
             self.graph.to(device), self.target_at.to(device), self.source_at.to(device)
+        )
+
+
+def _check_nodes(argument: str, node: Tensor, count: int) -> None:
+    if node.shape != (count,) or node.dtype != torch.long:
+        raise ArgumentError(
+            argument,
+            expected=f"torch.int64 of shape [{count}]",
+            got=described(node),
+            remedy="give each place the number of a node, such as x.argsort() gives",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers.sequential import GraphLayer
 from edgewise.layers.sparse import Linear
@@ -31,7 +31,7 @@ class MessagePassing(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[..., N, out_width]`` from x ``[..., N, in_width]``."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         messages = aggregate(self.message(x).unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
         out: Tensor = self.own(x) + messages
         return out

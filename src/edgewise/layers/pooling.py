@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_divides
 from edgewise.attention import Reduce, aggregate, attend
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_graph, bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
@@ -70,7 +70,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got="a tensor on the device meta",
             remedy="use a device with memory",
         )
-    graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+    graph = bind_to_nodes(graph, x)
     if batch is None or (graph.segments is not None and isinstance(batch, Graph)):
         return graph
     members = members_of(x, batch)
@@ -184,7 +184,7 @@ class AttentionPool(nn.Module):
         query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
         key = self.key(x).unflatten(-1, self.query.shape)
         value = self.value(x).unflatten(-1, self.query.shape)
-        pooled = attend(query, key, value, members).flatten(-2)
+        pooled = attend(query.to(key), key, value, members).flatten(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 

@@ -47,6 +47,7 @@ class RecurrentReader(nn.Module):
         between = dropout if depth > 1 else 0.0  # of which PyTorch warns where there is one layer
         half = width // directions
         self.cell = kind(width, half, depth, dropout=between, bidirectional=bidirectional)
+        self.caches = not bidirectional
         self.dropout = nn.Dropout(dropout)
 
     def forward(

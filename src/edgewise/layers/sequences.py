@@ -87,7 +87,7 @@ class SequenceBatch:
     def of_features(
         cls, x: Tensor, attention_mask: Tensor | None = None, *, sizes: Sizes | None = None
     ) -> SequenceBatch:
-        """Those of features ``[B, T, width]`` or ``[N, width]``; without a word none is padding."""
+        """The sequences of features ``[B, T, width]`` or ``[N, width]``; no mask, no padding."""
         return cls(x[..., 0], attention_mask, sizes=sizes)
 
     def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:

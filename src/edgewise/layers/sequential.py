@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from edgewise.arguments import described
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.graphs.batch import Sizes
@@ -65,15 +66,24 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
     return isinstance(layer, GraphLayer) and layer.reads_edge_attr
 
 
-def check_edge_attr(edge_attr: Tensor | None, graph: Graph, width: int) -> None:
-    """Refuse features of the edges that are not ``[..., E, width]``; none are good."""
-    if edge_attr is not None and edge_attr.shape[-2:] != (graph.num_edges, width):
+def check_edge_attr(
+    edge_attr: Tensor | None, graph: Graph, width: int, *, batched: bool = False
+) -> None:
+    """Refuse features of the edges that are not ``[E, width]`` in floating point; none are good.
+
+    Those of a batch on one graph are ``[..., E, width]``, for a model that takes such.
+    """
+    if edge_attr is None:
+        return
+    shape = edge_attr.shape[-2:] if batched else edge_attr.shape
+    if shape != (graph.num_edges, width) or not edge_attr.is_floating_point():
         raise ArgumentError(
             "edge_attr",
             expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "
-            "takes features of them",
-            got=f"shape {list(edge_attr.shape)}",
-            remedy="make the model with edge_width=edge_attr.shape[1], or give the graph's own",
+            "takes features of them, in floating point",
+            got=described(edge_attr),
+            remedy="make the model with edge_width=edge_attr.shape[-1], give the graph's own, or "
+            "call .float() on whole numbers",
         )
 
 

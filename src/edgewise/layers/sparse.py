@@ -20,7 +20,8 @@ class Linear(nn.Linear):
 
     Node i reads the words j that it has, :math:`y_i = \sum_j x_{ij} W_j + b`: a weighted sum over
     a bipartite graph. Its transpose, which the gradient of W needs, is sorted once and not in every
-    step, as ``torch.sparse`` does. As the first map of a model it says which features that reads.
+    step, as ``torch.sparse`` does. As it is the first map of many models, it refuses features of
+    another width by their name, ``x``.
     """
 
     def forward(self, x: Tensor) -> Tensor:

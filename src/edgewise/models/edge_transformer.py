@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_divides, checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.edge_steps import edge_softmax
 from edgewise.graphs import Pattern
 from edgewise.layers import (
@@ -50,7 +50,7 @@ class EdgeTransformerLayer(GraphLayer):
         self.edge_network = Residual(FeedForward(width, 2 * width), width, norm="batch")
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         query = self.query(x).unflatten(-1, (self.heads, -1))
         key = self.key(x).unflatten(-1, (self.heads, -1))
         value = self.value(x).unflatten(-1, (self.heads, -1))
@@ -113,10 +113,10 @@ class EdgeTransformer(GraphLayer):
         self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The last features of nodes and of edges, ``hidden`` wide each."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         if edge_attr is None:
             edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
-        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
+        check_edge_attr(edge_attr, graph, self.embed_edges.in_features, batched=True)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edge_attr = layer(x, graph, edge_attr)

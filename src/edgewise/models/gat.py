@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import attend
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
@@ -37,11 +37,12 @@ class GATLayer(GraphLayer):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
+        query, key = query.to(value), key.to(value)  # autocast may leave a sum in its own type
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

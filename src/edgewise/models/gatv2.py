@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import attend
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.scores import Additive
@@ -37,7 +37,7 @@ class GATv2Layer(GraphLayer):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         query = self.query(x).unflatten(-1, (self.heads, -1))
         key = self.key(x).unflatten(-1, (self.heads, -1))
         graph = graph.without_self_loops().with_self_loops()  # exactly one each

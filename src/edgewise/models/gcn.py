@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 
@@ -32,7 +32,7 @@ class GCNLayer(GraphLayer):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        loops = bind_graph(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
+        loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         out = aggregate(self.linear(x).unsqueeze(-2), loops, weight=weight)
         return out.squeeze(-2) + self.bias

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
+from edgewise.layers.sparse import check_width
 
 
 class GINLayer(GraphLayer):
@@ -30,7 +31,8 @@ class GINLayer(GraphLayer):
         self.network, self.epsilon = network, nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
+        check_width(x, x.shape[-1])  # whether it is of floats; the network knows the width
         messages = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + messages)
         return out

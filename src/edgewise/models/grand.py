@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 from edgewise.layers.sparse import check_width
@@ -51,7 +51,7 @@ class Grand(GraphLayer):
     ) -> Tensor:
         """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
-        loops = bind_graph(graph, x.shape[-2], x.shape[-2], x.device).with_self_loops()
+        loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         check_width(x, self.first.in_features)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.

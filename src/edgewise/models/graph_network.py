@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, checked
 from edgewise.attention import Reduce, aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, check_edge_attr, members_of
@@ -139,8 +139,8 @@ class GraphNetwork(GraphLayer):
             global_attr: ``[..., G, global_width]``; ones where not given.
 
         Raises:
-            ArgumentError: a batch of other nodes, or a model for nodes or edges and a batch in
-                which several graphs share some.
+            ArgumentError: a batch of other nodes, features of edges or graphs that do not fit, or a
+                model for nodes or edges and a batch in which several graphs share some.
         """
         state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
         out: Tensor = self.decode(getattr(state, self.focus))
@@ -156,14 +156,26 @@ class GraphNetwork(GraphLayer):
         global_attr: Tensor | None = None,
     ) -> GraphState:
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        check_edge_attr(edge_attr, graph, self.encode_edges.in_features)
+        check_edge_attr(edge_attr, graph, self.encode_edges.in_features, batched=True)
         like = self.decode.weight  # x may be sparse
         if edge_attr is None:
             edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)
-        if global_attr is None:
-            global_attr = like.new_ones(members.num_targets, self.encode_graphs.in_features)
+        rows = members.num_targets, self.encode_graphs.in_features
+        global_attr = like.new_ones(rows) if global_attr is None else global_attr
+        if global_attr.shape[-2:] != rows:
+            raise ArgumentError(
+                "global_attr",
+                expected=f"shape {list(rows)}, a row for each graph",
+                got=f"shape {list(global_attr.shape)}",
+                remedy="make the model with global_width=global_attr.shape[-1], or give a row for "
+                "each graph of the batch",
+            )
+        if x.dim() > 2:  # several of one graph; x may be sparse, which has no batch
+            edge_attr, global_attr = (
+                each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
+            )
         if not _each_node_once(members):
             if self.focus != "graphs":
                 raise ArgumentError(

@@ -127,7 +127,7 @@ class Graphormer(GraphLayer):
             return by_distance
         paths = self.path.code(graph) if paths is None else paths
         of_edges = self.path(paths, edge_attr)
-        return by_distance.expand().index_add(0, inner, of_edges)
+        return by_distance.expand().index_add(0, inner, of_edges.to(table))
 
 
 def with_special_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:

@@ -72,7 +72,8 @@ class LaplacianTransformer(GraphLayer):
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
         if edge_attr is None:
-            edge_attr = x.new_ones(graph.num_edges, self.embed_edges.in_features)
+            like = self.embed.weight  # x may be sparse
+            edge_attr = like.new_ones(graph.num_edges, self.embed_edges.in_features)
         code = self.position.code(graph) if positions is None else positions
         x, edges = self.position(self.embed(x), code), self.embed_edges(edge_attr)
         for layer in self.layers:

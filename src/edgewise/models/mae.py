@@ -161,7 +161,7 @@ class MaskedAutoencoder(nn.Module):
         states = self.narrow(self.encoder(x))
         # Back in their places, with the learned vector where nothing was seen.
         places = torch.cat([first, seen + 1], 1)[..., None].expand(-1, -1, states.shape[-1])
-        blank = self.hidden_token.expand(len(x), self.patches.num_patches + 1, -1)
+        blank = self.hidden_token.to(states).expand(len(x), self.patches.num_patches + 1, -1)
         whole = self.decoder(self.decoder_positions(blank.scatter(1, places, states)))
         predicted: Tensor = self.predict(whole[:, 1:])
         return _taken(predicted, unseen)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.edge_steps import attention_weights
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import (
@@ -80,7 +80,7 @@ class MultiHopAttention(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[..., N, width]`` from x of that shape."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         graph = graph.without_self_loops().with_self_loops()  # exactly one each
         query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
         key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()

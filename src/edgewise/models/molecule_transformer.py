@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_given, checked
 from edgewise.biases import Projected
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import (
     AttentionPool,
@@ -178,11 +178,11 @@ class MoleculeTransformer(GraphLayer):
         Raises:
             ArgumentError: conditions or descriptors that the model was made for are missing.
         """
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         check_edge_attr(edge_attr, graph, self.edge_width)
         if edge_attr is None:
-            edge_attr = x.new_ones(graph.num_edges, self.edge_width)
+            edge_attr = self.embed.weight.new_ones(graph.num_edges, self.edge_width)
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, edge_attr)

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from edgewise.arguments import checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
+from edgewise.layers.sparse import check_width
 
 
 class MoNetLayer(GraphLayer):
@@ -36,7 +37,8 @@ class MoNetLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
+        check_width(x, self.linear.in_features)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
         check_edge_attr(edge_attr, graph, self.coordinates.in_features)

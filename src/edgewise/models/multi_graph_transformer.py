@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_divides, checked
 from edgewise.biases import TableBias
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, Pool, TransformerLayer, check_edge_attr
 
@@ -71,7 +71,9 @@ class MultiGraphTransformer(GraphLayer):
             batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
 
         """
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
+        if edge_attr is not None:
+            edge_attr = edge_attr.to(x.dtype)  # whether an edge is there may be said in any type
         check_edge_attr(edge_attr, graph, self.groups)
         bias = None if edge_attr is None else self.bias(edge_attr)
         x = self.embed(x)

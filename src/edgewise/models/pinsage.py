@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from edgewise.arguments import check_least, checked
 from edgewise.attention import aggregate
-from edgewise.checks import bind_graph
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
 from edgewise.layers import GraphLayer, Recommender
 from edgewise.ragged import runs_and_positions, starts
@@ -36,7 +36,7 @@ class ImportancePooling(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """``[N, width]`` from x of that shape; the walks are made once a graph."""
-        graph = bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
+        graph = bind_to_nodes(graph, x)
         near, weight = graph.cached(("walks", self.top, self.length), lambda: self._walk(graph))
         return aggregate(x, near, weight=weight.to(x.dtype))
 

@@ -531,7 +531,7 @@ class LSHAttention(nn.Module):
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
             merged = merged.addcmul_(by, each)  # in place, which gradients allow here
         merged = merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
-        return merged.view(self.heads, count, self.head_width)
+        return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:

@@ -182,7 +182,7 @@ class TreeTransformer(GraphLayer):
         parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
         first, side = starts(sizes.square())[owner], sizes[owner]
         down, up = self.labels(edge_attr).chunk(2, dim=-1)
-        bias = edge_attr.new_zeros(pairs, down.shape[-1])
+        bias: Tensor = down.new_zeros(pairs, down.shape[-1])
         bias = bias.index_add(0, first + parent * side + child, down)
         return bias.index_add(0, first + child * side + parent, up)
 
