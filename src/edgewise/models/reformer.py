@@ -328,6 +328,9 @@ class OthersInLine(Pattern):
     texts: tuple[tuple[int, int, int], ...]
     chunks: Chunks
 
+    def __repr__(self) -> str:
+        return f"OthersInLine({len(self.texts)} texts, {self.chunks})"
+
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         places = Places(self.texts, 1, self.chunks, torch.device("cpu"))
         ends = _joined(_to_others(places.in_line(), torch.arange(num_targets)))
