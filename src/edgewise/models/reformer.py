@@ -532,8 +532,8 @@ class LSHAttention(nn.Module):
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
         merged = weight[0] * parts[0][0]
         for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
-            merged = merged.addcmul_(by, each)  # in place, which gradients allow here
-        merged = merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
+            merged.addcmul_(by, each)  # in place, which gradients allow here
+        merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
@@ -546,10 +546,11 @@ class LSHAttention(nn.Module):
                 continue
             factors = self.hashing.factors(length, self.chunks.size)
             if factors not in drawn:
-                drawn[factors] = self.hashing.rotations(self.heads, factors, query, self.training)
+                turns = self.hashing.rotations(self.heads, factors, query, self.training)
+                drawn[factors] = turns.permute(0, 2, 1, 3).contiguous()  # by head, then by round
             # A head at a time: memory for all of them takes longer to get than to fill.
-            turns = drawn[factors].permute(0, 2, 1, 3).contiguous()
-            each = [hash_buckets(*of_head, factors) for of_head in zip(part, turns, strict=True)]
+            of_heads = zip(part, drawn[factors], strict=True)
+            each = [hash_buckets(x, turns, factors) for x, turns in of_heads]
             parts.append(torch.stack(each, 1))
         return torch.cat(parts, -1)
 
