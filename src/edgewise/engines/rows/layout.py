@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
 from typing import Any
 
@@ -213,12 +213,17 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     if isinstance(given, RowsSide):
         return given
     assert not isinstance(given, SortedEdges)  # another kind's
-    stamp = (columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in given))
+    stamp = stamp_of(given, columns)
     known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
         with outside_modes():
             known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
     return known[1]
+
+
+def stamp_of(tensors: Iterable[Tensor], columns: int) -> object:
+    """What differs once one of the tensors was replaced or written to."""
+    return columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
 
 
 def bad_layout(got: str) -> ArgumentError:

@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise.engines.native.operator import BAD_CLASS, LARGEST
-from edgewise.engines.rows.layout import RowsLayout, Sides, SortedEdges, bad_layout, too_large
+from edgewise.engines.rows.layout import (
+    RowsLayout,
+    Sides,
+    SortedEdges,
+    bad_layout,
+    stamp_of,
+    too_large,
+)
 from edgewise.errors import ArgumentError
 from edgewise.modes import kept_on
 from edgewise.ragged import starts
@@ -155,7 +162,7 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
         IndexError: there is no such class.
 
     """
-    stamp = _stamp([index], classes)
+    stamp = stamp_of([index], classes)
     known: tuple[object, TritonSide] | None = _KNOWN.get(index)
     if known is None or known[0] != stamp:
         with kept_on(index.device):
@@ -169,16 +176,12 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
 
 
 def _remembered(tensors: list[Tensor], columns: int) -> TritonSide:
-    stamp = _stamp(tensors, columns)
+    stamp = stamp_of(tensors, columns)
     known: tuple[object, TritonSide] | None = _KNOWN.get(tensors[0])
     if known is None or known[0] != stamp:
         with kept_on(tensors[0].device):
             known = _KNOWN[tensors[0]] = stamp, TritonSide(tensors, columns)
     return known[1]
-
-
-def _stamp(tensors: list[Tensor], columns: int) -> object:
-    return columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
 
 
 assert SHORT < PIECE < LARGEST
