@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.seeds import seed
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
@@ -17,7 +19,7 @@ def _one_thread() -> None:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> Iterator[None]:
     """Every test starts from one seed, and one thread is fastest for what is this small."""
-    torch.manual_seed(0)
+    seed(0)
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)

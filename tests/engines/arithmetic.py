@@ -112,9 +112,8 @@ class Bounded:
 
     def summed_by(self, row: NDArray[np.int64], rows: int) -> Bounded:
         """Sums along the axis -3 of the terms of each row, ``[..., terms, H, D]``."""
-        value, error, terms = (
-            sum_by(row, rows, x) for x in (self.value, self.error, np.abs(self.value))
-        )
+        both = np.stack([self.value, self.error, np.abs(self.value)])
+        value, error, terms = sum_by(row, rows, both)
         count = np.bincount(row, minlength=rows)[:, None, None]
         lost = self._lost(terms, count, self._alike(row))
         return Bounded(value, error + lost, self.rounding)
@@ -124,7 +123,10 @@ class Bounded:
         if not self.value.size:
             return 1
         first = np.moveaxis(self.value, -3, 0).reshape(len(row), -1)[:, 0]
-        return int(np.unique(np.stack([row, first]), axis=1, return_counts=True)[1].max())
+        order = np.lexsort((first, row))
+        row, first = row[order], first[order]
+        new = np.flatnonzero((row[1:] != row[:-1]) | (first[1:] != first[:-1])) + 1
+        return int(np.diff(new, prepend=0, append=len(row)).max())
 
     def _lost(self, terms: Array, count: Any, alike: int = 1) -> Array:
         """By summing so many terms of this total size, so many of which are the same number.
@@ -186,7 +188,8 @@ class Bounded:
 def sum_by(row: NDArray[np.int64], rows: int, x: Array) -> Array:
     """``[..., rows, H, D]`` of ``[..., terms, H, D]``: the sum of each row's terms."""
     order = np.argsort(row, kind="stable")
-    found, first = np.unique(row[order], return_index=True)
+    first = np.flatnonzero(np.diff(row[order], prepend=-1))
+    found = row[order[first]]
     total = np.zeros((*x.shape[:-3], rows, *x.shape[-2:]))
     if len(found):
         total[..., found, :, :] = np.add.reduceat(x[..., order, :, :], first, axis=-3)

@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from unittest.mock import patch
 
@@ -22,6 +23,7 @@ from tests.engines import oracle
 from tests.engines.arithmetic import Array, Bounded, Rounding
 from tests.engines.case import Case, laid_out
 from tests.graphs.views import check_graph
+from tests.seeds import seed
 
 ROUNDINGS = {
     torch.float64: Rounding(2.0**-52, 1e-300),
@@ -80,26 +82,29 @@ def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
     if refusals is None:
         return
     grads = _cotangents(case)
-    known: dict[str, oracle.Attention] = {}  # where no mask of an engine's own is in it
+    given = grads if case.lse else {"out": grads["out"]}
+    known: dict[tuple[object, ...], _Wanted] = {}
     for engine in [name for name in engines if name != "merge" and not refusals.get(name)]:
         if case.dropout and engine == "auto" and not refusals["dense"]:
             continue  # it may choose the engine that draws another mask
         with _Watch(report, engine):
-            kept = None
-            if case.dropout:
-                counted = engine in COUNTING or engine == "auto"
-                kept = _counted_mask(case) if counted else _drawn_mask(case, engine)
             result = _run_attend(case, engine, clean, grads)
             report.ran.append(engine)
-            kind = engine if engine in COUNTING else "dense"
-            if kept is not None or kind not in known:
-                known[kind] = _attention(case, engine, kept)
-            wanted = known[kind]
-            _judge_attention(case, engine, result, wanted, grads=grads, report=report)
+            inner = _inner(case, engine)
+            stored = _stored(case, inner, engine)
+            mask = "counted" if engine in COUNTING or engine == "auto" else engine
+            alike = (inner, *sorted(stored.items()), mask if case.dropout else "")
+            if alike not in known:
+                kept = None
+                if case.dropout:
+                    kept = _counted_mask(case) if mask == "counted" else _drawn_mask(case, engine)
+                known[alike] = _Wanted(case, _attention(case, engine, kept), given)
+            wanted = known[alike]
+            _judge_attention(engine, result, wanted, report)
             if case.threads:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
             if case.poison is not None:
-                _check_poison(case, engine, wanted, grads, report)
+                _check_poison(engine, wanted, report)
     if "merge" in engines and not (case.dropout or case.alpha) and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, grads, report)
@@ -144,7 +149,7 @@ def _run_attend(
     """Output, log-sum-exp where it is asked for, and gradients."""
     given = _differentiable(case, leaves)
     options = case.options(given)
-    torch.manual_seed(case.number)
+    seed(case.number)
     if case.lse:
         pair = ew.attend_with_lse(*_nodes(given), case.over.given, engine=engine, **options)
         outputs = dict(zip(("out", "lse"), pair, strict=True))
@@ -177,28 +182,42 @@ def _inner(case: Case, engine: str) -> Rounding:
     return ROUNDINGS[torch.float32 if wide else case.dtype]
 
 
+@dataclass
+class _Wanted:
+    """What the oracle says of a case, worked out once for all engines that round alike."""
+
+    case: Case
+    attention: oracle.Attention
+    grads: dict[str, Tensor]
+    """The gradient of each result."""
+
+    @cached_property
+    def out(self) -> Bounded:
+        return _in_hull(self.attention)
+
+    @cached_property
+    def gradients(self) -> dict[str, Bounded]:
+        exact = {name: _exact(grad) for name, grad in self.grads.items()}
+        return _expected(self.case, lambda rounding: self.attention.gradients(rounding, **exact))
+
+
 def _judge_attention(
-    case: Case,
     engine: str,
     result: Result,
-    wanted: oracle.Attention,
-    *,
-    grads: dict[str, Tensor],
+    expected: _Wanted,
     report: Report,
     affected: dict[str, Flags] | None = None,
 ) -> None:
     """Results against the oracle's; where ``affected`` is set, anything goes."""
-    assert wanted.out is not None
+    case, wanted = expected.case, expected.attention
     rounding = ROUNDINGS[case.dtype]
     skip = affected or {}
     out = result.outputs["out"]
     if out.dtype != case.dtype:
         report.failures.append(f"{engine}: out is {out.dtype}")
-    _judge(report, f"{engine}: out", out, _in_hull(wanted), skip.get("out"))
-    exact = {"out": _exact(grads["out"])}
+    _judge(report, f"{engine}: out", out, expected.out, skip.get("out"))
     if "lse" in result.outputs:
         lse = result.outputs["lse"]
-        exact["lse"] = _exact(grads["lse"])
         off = skip.get("lse", np.zeros_like(wanted.read))
         if not np.array_equal((_exact(lse) != -np.inf) | off, wanted.read | off):
             report.failures.append(f"{engine}: lse is not -inf where nothing is read")
@@ -206,7 +225,6 @@ def _judge_attention(
             _judge(report, f"{engine}: lse", lse, wanted.lse, ~wanted.read | off)
     if not case.wanted:
         return
-    expected = _expected(case, lambda rounding: wanted.gradients(rounding, **exact))
     for name, gradient in result.gradients.items():
         leaf = case.leaves[name].tensor
         if (gradient.shape, gradient.dtype) != (leaf.shape, leaf.dtype):
@@ -215,9 +233,10 @@ def _judge_attention(
             continue
         zero = Bounded.of(np.zeros(leaf.shape), rounding)
         off = skip.get(name) if affected is None else skip.get(name, np.ones(leaf.shape, bool))
-        _judge(report, f"{engine}: gradient of {name}", gradient, expected.get(name, zero), off)
+        right = expected.gradients.get(name, zero)
+        _judge(report, f"{engine}: gradient of {name}", gradient, right, off)
     if affected is None and case.dropout == 0 and "value" in result.gradients:
-        out_grad = Bounded.of(exact["out"], rounding)
+        out_grad = Bounded.of(_exact(expected.grads["out"]), rounding)
         _judge_conservation(engine, result.gradients["value"], wanted, out_grad, report)
 
 
@@ -284,9 +303,9 @@ def _judge_conservation(
     size = sizes.to_shape(shape).value
     logs = np.where(wanted.read, np.abs(wanted.lse.value), 0).max(initial=0)
     # Roundings of different numbers add up as a random walk does, those of equal ones in a line.
-    pairs = np.stack([wanted.call.source, wanted.call.target])
-    alike = np.unique(pairs, axis=1, return_counts=True)[1].max(initial=1)
-    sources = np.sqrt(max(gradient.shape[-3], pairs.shape[1])) + 1 + alike
+    pairs = wanted.call.source * wanted.call.num_targets + wanted.call.target
+    alike = np.unique(pairs, return_counts=True)[1].max(initial=1)
+    sources = np.sqrt(max(gradient.shape[-3], len(pairs))) + 1 + alike
     times = sources + min(logs, 100.0)
     loose = times * rounding.unit * size + sources**2 * rounding.tiny
     total = _exact(gradient).sum(-3, keepdims=True)
@@ -296,10 +315,10 @@ def _judge_conservation(
 
 def _counted_mask(case: Case) -> Array:
     """By the counting rule, from the seed that the call draws from PyTorch's generator."""
-    torch.manual_seed(case.number)
-    seed = int(torch.randint(2**62, ()))
+    seed(case.number)
+    number = int(torch.randint(2**62, ()))
     edges = case.over.graph.num_edges
-    return oracle.dropout(seed, case.dropout, case.batch, edges, case.heads)
+    return oracle.dropout(number, case.dropout, case.batch, edges, case.heads)
 
 
 def _drawn_mask(case: Case, engine: str) -> Array:
@@ -311,7 +330,7 @@ def _drawn_mask(case: Case, engine: str) -> Array:
     leaves["value"] = eye.expand(shape)
     options = {k: v for k, v in case.options(leaves).items() if k != "edge_value"}
     run = ew.attend_with_lse if case.lse else ew.attend
-    torch.manual_seed(case.number)
+    seed(case.number)
     given = run(*_nodes(leaves), case.over.given, engine=engine, **options)
     out = _exact(given[0] if isinstance(given, tuple) else given)
     shown = np.swapaxes(out, -1, -2)[..., graph.target.numpy(), graph.source.numpy(), :]
@@ -353,14 +372,9 @@ def _same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) and torch.equal(a.isnan(), b.isnan())
 
 
-def _check_poison(
-    case: Case,
-    engine: str,
-    wanted: oracle.Attention,
-    grads: dict[str, Tensor],
-    report: Report,
-) -> None:
+def _check_poison(engine: str, wanted: _Wanted, report: Report) -> None:
     """NaN or an infinity reaches the targets that read it, and nothing else."""
+    case = wanted.case
     assert case.poison is not None
     name, number, place = case.poison
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
@@ -368,17 +382,13 @@ def _check_poison(
     bad[place] = number
     reached = _reached(case, name, place)
     affected = _affected(case, reached)
-    result = _run_attend(case, engine, {**leaves, name: bad}, grads)
-    _judge_attention(
-        case,
-        f"{engine} with {number} in {name}",
-        result,
-        wanted,
-        grads=grads,
-        report=report,
-        affected=affected,
+    result = _run_attend(case, engine, {**leaves, name: bad}, wanted.grads)
+    _judge_attention(f"{engine} with {number} in {name}", result, wanted, report, affected)
+    read = (
+        _read_strongly(case, wanted.attention, place)
+        if name == "value" and np.isnan(number)
+        else None
     )
-    read = _read_strongly(case, wanted, place) if name == "value" and np.isnan(number) else None
     if read is not None:
         out = _exact(result.outputs["out"])[..., place[-1]]
         if np.isfinite(out[read & reached]).any():
@@ -459,7 +469,7 @@ def _check_merge(
     wanted = _attention(case, "merge", None)
     assert wanted.out is not None
     once_more = replace(wanted, out=wanted.out.rounded(ROUNDINGS[case.dtype]))
-    _judge_attention(case, "merge", result, once_more, grads=grads, report=report)
+    _judge_attention("merge", result, _Wanted(case, once_more, grads), report)
     report.ran.append("merge")
 
 
