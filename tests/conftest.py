@@ -9,16 +9,14 @@ import torch
 
 from tests.seeds import seed
 
-
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
-    """What modules make once is made as their tests run: other threads, other last bits."""
-    torch.set_num_threads(1)
+# One thread is fastest for what is this small. Already where tests are collected, as modules make
+# their graphs then, and as other threads give other last bits.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> Iterator[None]:
-    """Every test starts from one seed, and one thread is fastest for what is this small."""
+    """Every test starts from one seed, and on one thread."""
     seed(0)
     torch.set_num_threads(1)
     yield

@@ -253,8 +253,11 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
     batches = {
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
     }
+    first, *others = batches.values()
+    if all(other == first for other in others):  # broadcast_shapes takes as long as a small call
+        return first
     try:
-        batch: torch.Size = torch.broadcast_shapes(*batches.values())
+        batch: torch.Size = torch.broadcast_shapes(first, *others)
     except RuntimeError as error:
         raise ArgumentError(
             ", ".join(batches),

@@ -21,13 +21,23 @@ def boundaries(lengths: Tensor) -> Tensor:
     return F.pad(lengths.cumsum(0), (1, 0))
 
 
-def runs_and_positions(lengths: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
-    """The run that each place of the axis is in, and its position in that run, ``[N]`` each.
+def run_of_each(lengths: Tensor, total: int | None = None) -> Tensor:
+    """The run that each place of the axis is in, ``[N]``.
 
-    Where N is known, ``total``, nobody waits for a GPU to add up the lengths.
+    Where N is known, ``total``, nobody waits for a GPU to add up the lengths. Not by
+    ``repeat_interleave``, which wakes all threads for three numbers: beside other busy processes
+    that takes milliseconds.
     """
-    run = torch.arange(len(lengths), device=lengths.device)
-    run = run.repeat_interleave(lengths, output_size=total)
+    stop = lengths.cumsum(0)
+    if total is None:
+        total = int(stop[-1]) if len(stop) else 0
+    ended = stop.new_zeros(total + 1).scatter_add_(0, stop, torch.ones_like(stop))
+    return ended[:total].cumsum(0)
+
+
+def runs_and_positions(lengths: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
+    """The run that each place of the axis is in, and its position in that run, ``[N]`` each."""
+    run = run_of_each(lengths, total)
     index = torch.arange(run.numel(), device=lengths.device)
     return run, index - starts(lengths)[run]
 

@@ -244,18 +244,24 @@ def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*models.NODE_MODELS, *models.READOUT_MODELS])
 def test_features_without_an_axis_of_nodes_are_refused(name: str) -> None:
-    """Those of a Transformer, which are not looked at before, by its query."""
     x, graph = example(name)
-    argument = "query" if name == "graph_transformer" else "x"
-    with refused(argument, expected="[..., N, ", got="of shape [", remedy=""):
+    with refused("x", expected="[..., N, ", got="of shape [", remedy=""):
         small(name)(x[0], graph)
 
 
 @pytest.mark.parametrize("name", ON_EVERY_GRAPH)
 def test_whole_numbers_are_no_features(name: str) -> None:
     x, graph = example(name)
-    with refused("x", expected="floating point", got="torch.int64", remedy=".float()"):
-        small(name)(x.long(), graph)
+    for model in (small(name), small(name).train()):
+        with refused("x", expected="floating point", got="torch.int64", remedy=".float()"):
+            model(x.long(), graph)
+
+
+@pytest.mark.parametrize("name", ON_EVERY_GRAPH)
+def test_features_of_another_type_than_the_weights_are_refused(name: str) -> None:
+    x, graph = example(name)
+    with refused("x", expected="torch.float64", got="torch.float32", remedy=".to(torch.float32)"):
+        small(name)(x.float(), graph)
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_EDGES if name not in OF_KINDS])

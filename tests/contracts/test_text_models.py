@@ -311,6 +311,8 @@ def test_unknown_tokens_masks_and_sizes_that_do_not_fit_are_refused(name: str) -
         kind = type(none).__name__
         with refused("input_ids", expected="[B, T]", got=kind, remedy="torch.tensor"):
             model(none, *target)
+    with refused("input_ids", expected="texts [B, T]", got="3 axes, [1, 3, 5]", remedy="flatten"):
+        model(ids[None], *target)
     with refused("attention_mask", expected="shape [3, 5]", got="[3, 4]", remedy="padding"):
         model(ids, mask[:, 1:])
     with refused("sizes", expected="one packed axis", got="sum to 8", remedy="concatenate"):

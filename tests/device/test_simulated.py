@@ -74,7 +74,7 @@ MAKE: dict[str, tuple[Callable[[Graph], Any], list[str]]] = {
     "unique": (lambda g: g.unique(), ["_unique2"]),  # type: ignore[attr-defined]
     "power": (
         lambda g: g.power(3),
-        ["_unique2", *2 * ["repeat_interleave", "_unique2", "_unique2"]],
+        ["_unique2", *2 * ["_local_scalar_dense", "_unique2", "_unique2"]],
     ),
 }
 

@@ -144,11 +144,11 @@ def test_sparsemax_by_hand() -> None:
 
 
 @pytest.mark.parametrize("engine", ["reference", "dense"])
-@pytest.mark.parametrize("alpha", [1.2, 1.5, 1.8, 2.0])
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
 def test_first_and_second_derivatives(engine: str, alpha: float) -> None:
     torch.manual_seed(1)
-    graph = graphs.from_dense(torch.rand(5, 5) < 0.5)
-    leaves = [torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    graph = graphs.from_dense(torch.rand(4, 4) < 0.5)
+    leaves = [torch.randn(4, 2, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     shape = (graph.num_edges, 2)
     leaves += [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     learned = torch.tensor([min(alpha, 1.9), 1.4], dtype=torch.float64, requires_grad=True)
@@ -161,7 +161,7 @@ def test_first_and_second_derivatives(engine: str, alpha: float) -> None:
 
     for given in (leaves, [*leaves, learned]):
         assert torch.autograd.gradcheck(run, given)
-        assert torch.autograd.gradgradcheck(run, given)
+    assert torch.autograd.gradgradcheck(run, [*leaves, learned])
 
 
 def test_torch_func_and_forward_mode_see_through() -> None:

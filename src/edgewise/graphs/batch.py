@@ -16,7 +16,7 @@ from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, lists_of
 from edgewise.modes import outside_modes
-from edgewise.ragged import starts
+from edgewise.ragged import run_of_each, starts
 
 Sizes = Sequence[int] | Tensor
 
@@ -92,7 +92,7 @@ def _packed(members: Sequence[Graph]) -> Graph:
     runs = [m for m in members if isinstance(m, Intervals)]
     if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
         # Molecules come by the hundred: what is done for each alone takes longer than attention.
-        ahead = starts(source_sizes).repeat_interleave(target_sizes, output_size=num_targets)
+        ahead = starts(source_sizes)[run_of_each(target_sizes, num_targets)]
         start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
         ends = start + ahead, stop + ahead
         return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)

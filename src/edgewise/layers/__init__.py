@@ -42,6 +42,7 @@ from edgewise.layers.sequential import (
     GraphLayer,
     GraphSequential,
     check_edge_attr,
+    given_or_ones,
     refuse_edge_attr,
 )
 from edgewise.layers.sparse import Dropout, Linear
@@ -113,6 +114,7 @@ __all__ = [
     "TransformerStack",
     "activation",
     "check_edge_attr",
+    "given_or_ones",
     "init_normal",
     "init_xavier",
     "learned_score",

@@ -87,6 +87,14 @@ def check_edge_attr(
         )
 
 
+def given_or_ones(
+    edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
+) -> Tensor:
+    """Features of the edges, checked; ones in the type of ``like`` where none are given."""
+    check_edge_attr(edge_attr, graph, width, batched=batched)
+    return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
+
+
 def refuse_edge_attr(edge_attr: Tensor | None) -> None:
     """Refuse features of the edges for a model that would not look at them."""
     if edge_attr is not None:

@@ -11,6 +11,7 @@ from edgewise.arguments import described
 from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph
+from edgewise.ragged import run_of_each
 
 _GRAPHS = WeakTensorKeyDictionary()
 
@@ -28,9 +29,9 @@ class Linear(nn.Linear):
         """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``.
 
         Raises:
-            ArgumentError: features of another width, or that are no floats.
+            ArgumentError: features of another width or type than the weight's, or no floats.
         """
-        check_width(x, self.in_features)
+        check_features(x, self.weight)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         words = self.weight.t().unsqueeze(-2)
@@ -38,22 +39,31 @@ class Linear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
-def check_width(x: Tensor, width: int) -> None:
-    """Refuse features of another width than a model reads, or that are no floats."""
-    if x.shape[-1:] != (width,) or not x.is_floating_point():
+def check_features(x: Tensor, weight: Tensor | None = None) -> None:
+    """Refuse features that are no floats, or that a weight ``[..., width]`` cannot read."""
+    width = x.shape[-1:] if weight is None else weight.shape[-1:]
+    if x.shape[-1:] != width or not x.is_floating_point():
         raise ArgumentError(
             "x",
-            expected=f"features [..., {width}] in floating point",
+            expected=f"features [..., {', '.join(map(str, width))}] in floating point",
             got=described(x),
             remedy="make the model for this width, or call .float() on whole numbers",
+        )
+    if weight is not None and x.dtype != weight.dtype:
+        if torch.is_autocast_enabled(x.device.type):
+            return
+        raise ArgumentError(
+            "x",
+            expected=f"features in {weight.dtype}, as the model's weights are",
+            got=described(x),
+            remedy=f"convert them with .to({weight.dtype}), or the model with .to({x.dtype})",
         )
 
 
 def word_graph(x: Tensor) -> Graph:
     """Who has which word: the stored places of a ``torch.sparse_csr`` matrix ``[N, F]``."""
     if x not in _GRAPHS:
-        nodes = torch.arange(x.shape[0], device=x.device)
-        target = nodes.repeat_interleave(x.crow_indices().diff())
+        target = run_of_each(x.crow_indices().diff(), x.col_indices().numel())
         _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
     graph: Graph = _GRAPHS[x]
     return graph
@@ -75,6 +85,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        check_features(x)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         if not self.training or self.p == 0:

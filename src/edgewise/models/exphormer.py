@@ -23,7 +23,7 @@ from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
-from edgewise.ragged import ranges, starts
+from edgewise.ragged import ranges, run_of_each, starts
 
 KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
 
@@ -105,7 +105,7 @@ class Exphormer(GPS):
             nodes = ranges(first + count, sizes)
             near = nodes[graph.edge_index]
             far = nodes[batch_of(self.attention_graph, sizes).edge_index.to(nodes.device)]
-            own = torch.arange(len(sizes), device=nodes.device).repeat_interleave(sizes) * count
+            own = run_of_each(sizes, len(nodes)) * count
             hub = virtual[own[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
             parts = [near, far, torch.stack([node, hub]), torch.stack([hub, node])]

@@ -20,7 +20,7 @@ from edgewise.attention import Reduce, aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
-from edgewise.layers import GraphLayer, Linear, Membership, check_edge_attr, members_of
+from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -158,10 +158,9 @@ class GraphNetwork(GraphLayer):
         """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        check_edge_attr(edge_attr, graph, self.encode_edges.in_features, batched=True)
         like = self.decode.weight  # x may be sparse
-        if edge_attr is None:
-            edge_attr = like.new_ones(graph.num_edges, self.encode_edges.in_features)
+        width = self.encode_edges.in_features
+        edge_attr = given_or_ones(edge_attr, graph, width, like, batched=True)
         rows = members.num_targets, self.encode_graphs.in_features
         global_attr = like.new_ones(rows) if global_attr is None else global_attr
         if global_attr.shape[-2:] != rows:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from edgewise.arguments import checked
+from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer
 from edgewise.layers.attention import Projections
@@ -39,6 +40,7 @@ class GraphTransformer(GraphLayer):
         """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``."""
         if edge_attr is not None and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
+        graph = bind_to_nodes(graph, x)
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, gain=edge_attr)

@@ -28,7 +28,7 @@ from edgewise.layers import (
     check_edge_attr,
     packed_graph,
 )
-from edgewise.ragged import ranges, starts
+from edgewise.ragged import ranges, runs_and_positions, starts
 
 
 class Graphormer(GraphLayer):
@@ -139,10 +139,9 @@ def with_special_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
 def inner_pairs(sizes: Tensor) -> Tensor:
     """``[P]``, where the pairs of nodes are among all pairs once special nodes stand first."""
     side = sizes + 1
-    first = starts(side.square()).repeat_interleave(sizes)  # of the graph of each row
-    row = ranges(torch.ones_like(sizes), sizes)
-    width = side.repeat_interleave(sizes)
-    return ranges(first + row * width + 1, sizes.repeat_interleave(sizes))
+    graph, place = runs_and_positions(sizes)  # of each row
+    first = starts(side.square())[graph] + (place + 1) * side[graph]
+    return ranges(first + 1, sizes[graph])
 
 
 def which_members(sizes: Tensor, batch: Graph) -> Tensor:

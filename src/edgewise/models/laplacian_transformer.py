@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgewise.arguments import checked
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Linear, Membership, Pool, check_edge_attr, packed_graph
+from edgewise.layers import GraphLayer, Linear, Membership, Pool, given_or_ones, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.edge_transformer import EdgeTransformerLayer
 
@@ -70,10 +70,8 @@ class LaplacianTransformer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.embed_edges.in_features)
-        if edge_attr is None:
-            like = self.embed.weight  # x may be sparse
-            edge_attr = like.new_ones(graph.num_edges, self.embed_edges.in_features)
+        weight = self.embed_edges.weight
+        edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], like=weight)
         code = self.position.code(graph) if positions is None else positions
         x, edges = self.position(self.embed(x), code), self.embed_edges(edge_attr)
         for layer in self.layers:

@@ -24,7 +24,7 @@ from edgewise.layers import (
     Membership,
     Pool,
     TransformerLayer,
-    check_edge_attr,
+    given_or_ones,
     members_of,
 )
 
@@ -180,9 +180,7 @@ class MoleculeTransformer(GraphLayer):
         """
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width)
-        if edge_attr is None:
-            edge_attr = self.embed.weight.new_ones(graph.num_edges, self.edge_width)
+        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=self.embed.weight)
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, edge_attr)

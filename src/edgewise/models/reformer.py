@@ -274,7 +274,8 @@ class Places:
         described = torch.tensor(texts, dtype=torch.long, device=device).view(-1, 3)
         self.size, self.chunk_count, self.chunk_size = described.unbind(1)
         self.rounds, self.chunks, self.first = rounds, chunks, starts(self.size)
-        self.text, self.rank = runs_and_positions(self.size)
+        total = sum(size for size, _, _ in texts)
+        self.text, self.rank = runs_and_positions(self.size, total)
         self.chunk = torch.div(self.rank, self.chunk_size[self.text], rounding_mode="floor")
         self.steps = torch.arange(-chunks.before, chunks.after + 1, device=device)
 

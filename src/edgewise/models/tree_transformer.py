@@ -27,7 +27,7 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.models.tree_lstm import check_parents, no_forest
-from edgewise.ragged import starts
+from edgewise.ragged import run_of_each, starts
 
 NONE = -1
 
@@ -177,7 +177,7 @@ class TreeTransformer(GraphLayer):
         """``[P, H]``: of each link for the parent that reads the child, and for the child."""
         assert self.labels is not None
         sizes = member_sizes(graph)
-        member = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+        member = run_of_each(sizes, graph.num_targets)
         owner = member[graph.target]
         parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
         first, side = starts(sizes.square())[owner], sizes[owner]

@@ -16,9 +16,12 @@ from tests.places import needs
 def test_images_of_each_class_in_each_split() -> None:
     splits = data.cifar10().load()
     assert splits.model_arguments == {"image_size": 32, "channels": 3, "out_width": 10}
-    for split, each in ((splits.train, 900), (splits.val, 100), (splits.test, 200)):
-        batch = split.make(torch.arange(split.count))
-        assert batch.target.bincount().tolist() == [each] * 10
+    assert [splits.train.count, splits.val.count, splits.test.count] == [9000, 1000, 2000]
+    # Every fifth of those to train on, as to read them all takes seconds.
+    for split, step, each in ((splits.train, 5, None), (splits.val, 1, 100), (splits.test, 1, 200)):
+        batch = split.make(torch.arange(0, split.count, step))
+        counts = batch.target.bincount().tolist()
+        assert counts == [each] * 10 if each else min(counts) > 120
         assert batch.inputs[0].mean().abs() < 0.05
     assert splits.fitted["labels"][:2] == ["airplane", "automobile"]
 

@@ -24,7 +24,7 @@ from edgewise.data.text.ewt import ewt_texts
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.errors import ArgumentError
 from edgewise.graphs import tree
-from edgewise.ragged import boundaries, ranges
+from edgewise.ragged import boundaries, ranges, run_of_each
 
 Links = Literal["tree", "chain"]
 Label = Literal["deprel", "upos"]
@@ -137,7 +137,7 @@ class Pieces(NamedTuple):
         """``[n, hashed]``, how often each of these words has each piece."""
         many = self.start.diff()[words]
         numbers = self.numbers[ranges(self.start[words], many)]
-        row = torch.arange(len(words)).repeat_interleave(many)
+        row = run_of_each(many, len(numbers))
         return torch.zeros(len(words), self.hashed).index_put_(
             (row, numbers), torch.ones(1), accumulate=True
         )
