@@ -13,10 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from edgewise.cli import main
 from edgewise.data import Batch, Loader
+from edgewise.errors import EdgewiseError
 from edgewise.recipes import find
-from edgewise.runs import train, with_values
+from edgewise.runs import launch, train, with_values
 from edgewise.tasks import Classification
 from edgewise.training import ConstantSchedule, OptimizerSettings, RunFolder, TrainerSettings, fit
 from tests import forked
@@ -59,6 +59,12 @@ def test_two_processes_give_the_curve_of_one_with_twice_the_batch(tmp_path: Path
     assert metrics["test/accuracy"] == pytest.approx(one.read_json("metrics.json")["test/accuracy"])
 
 
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_start", forked.start_workers)
+
+
+@pytest.mark.usefixtures("forked_workers")
 def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     random = {**TWO, "data.warp": 0.1, "model.dropout": 0.2, "trainer.save_every": 0.2}
     train(with_values(RECIPE, random), tmp_path / "whole")
@@ -66,7 +72,8 @@ def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     fields = {**SMALL, **random}
     options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
     said = tmp_path / "said.txt"
-    process = forked.start(said, main, ["train", "digits", *options, "--out", str(folder.path)])
+    words = ["train", "digits", *options, "--out", str(folder.path)]
+    process = forked.start(said, forked.main_with_forked_workers, words)
     deadline = time.monotonic() + 300
     while not folder.checkpoint.exists() and time.monotonic() < deadline:
         assert process.exitcode is None, said.read_text()
@@ -79,12 +86,11 @@ def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     assert_same(folder.path, tmp_path / "whole")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_what_one_process_says_is_said(tmp_path: Path) -> None:
     lost = with_values(RECIPE, {**TWO, "optimizer.lr": 1e30, "trainer.clip_norm": 0.0})
     with pytest.raises(ValueError, match=r"optimizer\.lr.*finite"):
         train(with_values(lost, {"trainer.devices": 1}), tmp_path / "one")
-    from edgewise.errors import EdgewiseError
-
     with pytest.raises(EdgewiseError, match=r"process \d of 2 has failed: `optimizer\.lr`.*finite"):
         train(lost, tmp_path / "two")
     assert not RunFolder(tmp_path / "two").has("metrics.json")
@@ -94,9 +100,6 @@ def test_the_one_that_failed_first_is_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the other, whose peer is gone."""
-    from edgewise.errors import EdgewiseError
-    from edgewise.runs import launch
-
     programs = ["import time; time.sleep(1); print('no peer'); exit(1)", "print('why'); exit(2)"]
 
     def start(_path: Path, _devices: int, _title: str, said: list, _logged: list) -> list:
