@@ -61,3 +61,10 @@ def test_tastes_are_found(name, tastes, tmp_path):
     metrics = train(small(name, tastes, **fields), tmp_path / "run")
     assert metrics["test/recall@3"] > 0.9, "three items of the own taste are left"
     assert evaluate_run(tmp_path / "run")["test/ndcg@3"] == metrics["test/ndcg@3"]
+
+
+def test_tastes_are_found_where_training_ranks_all_items(tastes, tmp_path):
+    data = replace(tastes, negatives=0, batch_size=8)
+    fields = {"task.k": 3, "trainer.epochs": 5, "trainer.monitor": "val/recall@3"}
+    metrics = train(small("lightgcn-gowalla", data, **fields), tmp_path / "run")
+    assert metrics["test/recall@3"] > 0.9, "three items of the own taste are left"

@@ -11,18 +11,18 @@ from edgewise.recipes.recipe import Protocol, Recipe
 RANKED = Protocol(
     ("test/recall@20", "test/ndcg@20"),
     "0.1830, 0.1554 (LightGCN; He et al., 2020)",
-    "LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+    "LightGCN's split, all users and items; epoch by recall on 0.3 % of the training part",
 )
 
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
-    summary="LightGCN recommends places on Gowalla, with a sampled softmax and few large batches",
+    summary="LightGCN recommends places on Gowalla, with a softmax over all of them for each user",
     model=partial(models.lightgcn, width=64, hops=2),
-    data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
-    task=tasks.Recommendation(temperature=0.15),
+    data=data.gowalla(val=0.003, val_users=0, negatives=0, batch_size=256),
+    task=tasks.Recommendation(temperature=0.1),
     optimizer=training.OptimizerSettings("adam", lr=0.02),
     schedule=training.CosineSchedule(warmup=0.0),
-    trainer=training.TrainerSettings(epochs=32, monitor="val/recall@20"),
+    trainer=training.TrainerSettings(epochs=10, monitor="val/recall@20"),
     protocol=replace(
         RANKED,
         reference=f"{RANKED.reference}: 1000 epochs of batches of 2048 in 3 hops, some 40 hours of "
@@ -34,10 +34,13 @@ pinsage_gowalla = Recipe(
     name="pinsage-gowalla",
     summary="PinSage recommends places on Gowalla from the nodes that random walks visit most",
     model=partial(models.pinsage, width=64, depth=1, top=32, steps=3),
-    data=lightgcn_gowalla.data,
-    task=lightgcn_gowalla.task,
+    data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
+    task=tasks.Recommendation(temperature=0.15),
     optimizer=lightgcn_gowalla.optimizer,
     schedule=lightgcn_gowalla.schedule,
     trainer=replace(lightgcn_gowalla.trainer, epochs=10),
-    protocol=RANKED,
+    protocol=replace(
+        RANKED,
+        says="LightGCN's split, all users and items; epoch by recall on 5 % of the training part",
+    ),
 )

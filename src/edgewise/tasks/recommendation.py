@@ -23,9 +23,10 @@ class Recommendation(Task):
 
     .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
 
-    In training outputs are ``[B, 1 + M]`` and targets ``[B]``, the place of the right one. Where
-    all items are ranked outputs are ``[B, items]`` and targets of that shape: 1 for an item that
-    the user is going to choose, 0 for another, -1 for one that does not count.
+    In training on drawn items outputs are ``[B, 1 + M]`` and targets ``[B]``, the place of the
+    right one. Where all items are ranked outputs are ``[B, items]`` and targets of that shape: 1
+    for an item that the user is going to choose, 0 for another, -1 for one that does not count. The
+    loss is then the mean over the 1s, and j runs over all other items that count.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
@@ -46,9 +47,9 @@ class Recommendation(Task):
         outputs = outputs / self.temperature
         if target.dim() == 1:
             return F.cross_entropy(outputs, target)
-        others = outputs.masked_fill(target != 0, -torch.inf).logsumexp(-1, keepdim=True)
+        total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
         user, item = (target == 1).nonzero(as_tuple=True)
-        return F.softplus(others[user, 0] - outputs[user, item]).mean()
+        return (total[user] - outputs[user, item]).mean()
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="recommendation")

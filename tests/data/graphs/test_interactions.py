@@ -84,6 +84,24 @@ def test_training_asks_for_every_interaction_and_draws_anew(data):
     assert all(map(torch.equal, drawn, again))
 
 
+def test_without_negatives_training_ranks_all_items_for_each_user_once(data):
+    from dataclasses import replace
+
+    splits = replace(data, negatives=0, batch_size=5).load()
+    asked, wanted, sizes = Counter(), set(), []
+    for batch in splits.loaders(0)["train"]:
+        users, items, graph = batch.inputs
+        assert items.tolist() == list(range(ITEMS))
+        assert set(batch.target.unique().tolist()) == {0, 1}, "nothing is left out"
+        asked.update(users.tolist())
+        rows = (batch.target == 1).nonzero().tolist()
+        wanted |= {(int(users[row]), item) for row, item in rows}
+        sizes.append(len(users))
+    assert wanted == chosen(graph)
+    assert asked == dict.fromkeys({user for user, _ in wanted}, 1)
+    assert max(sizes) == 5
+
+
 def test_some_users_to_validate_on(data):
     from dataclasses import replace
 
@@ -133,7 +151,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
-    [("negatives", 0, "at least 1"), ("val", 0.0, "a share"), ("val_users", -1, "at least 0")],
+    [("negatives", -1, "at least 0"), ("val", 0.0, "a share"), ("val_users", -1, "at least 0")],
 )
 def test_bad_fields(field, value, expected):
     with refused(f"data.{field}", expected=expected, got=str(value), remedy="choose"):

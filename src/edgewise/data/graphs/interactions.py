@@ -82,13 +82,15 @@ class Interactions(Data):
     ``positives [B]``, and targets ``[B]``, 0: of the scores ``[B, 1 + M]`` the first is the right
     one. Batches of validation and test: inputs ``(users [B], items, graph)`` and targets
     ``[B, items]``: 1 for an item that the user is going to choose, 0 for another and -1 for one
-    that is known already and does not count.
+    that is known already and does not count. Without negatives training has batches of that form,
+    of users who are going to choose all of theirs.
 
     Attributes:
         val: the share of the training interactions to validate on; the model never reads these.
         split_seed: which ones.
-        negatives: items drawn for a training batch, for all its users.
-        batch_size: interactions in a training batch.
+        negatives: items drawn for a training batch, for all its users; 0 ranks all items.
+        batch_size: interactions in a training batch; users, each with all their interactions,
+            where all items are ranked.
         val_users: users to validate on, at random; 0 takes all, and ranking all items for them
             takes longer than many training steps.
 
@@ -103,7 +105,7 @@ class Interactions(Data):
     provides: ClassVar[tuple[str, ...]] = ("num_users", "num_items")
 
     def __post_init__(self) -> None:
-        for name, least in (("negatives", 1), ("batch_size", 1), ("val_users", 0)):
+        for name, least in (("negatives", 0), ("batch_size", 1), ("val_users", 0)):
             check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
         if not 0 < self.val < 1:
             raise ArgumentError(
@@ -135,13 +137,17 @@ class Interactions(Data):
         check_edge_split(parts)
         graph = edges(both_ways(parts.train), sum(sizes.values()))
         ranked = partial(_ranking, graph, chosen)
-        draw = partial(self._draw, graph, train, chosen.num_items)
+        asked = ranked(train[0].unique(), train, train[:, :0])
+        training = SampledSplit.of(lambda index, _: asked.make(index), asked.count, self.batch_size)
+        if self.negatives:
+            draw = partial(self._draw, graph, train, chosen.num_items)
+            training = SampledSplit.of(draw, train.shape[1], self.batch_size)
         some = val[0].unique()
         if self.val_users:
             some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
         return InteractionSplits(
             sizes,
-            SampledSplit.of(draw, train.shape[1], self.batch_size),
+            training,
             ranked(some, val, train),
             ranked(chosen.test[0].unique(), chosen.test, torch.cat([train, val], dim=1)),
             batch_size=RANKED,
