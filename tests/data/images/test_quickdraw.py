@@ -111,7 +111,7 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
         for options in ({}, {"warp": 0.2, "flip": True})
     )
     index = torch.randperm(30)
-    same, kept = (splits.val.make(index[:2]).inputs[0] for splits in (plain, bent))
+    same, kept = (splits.val.make(torch.arange(10)).inputs[0] for splits in (plain, bent))
     assert torch.equal(same, kept)
     x, y = (splits.train.make(index) for splits in (plain, bent))
     assert torch.equal(x.target, y.target)
@@ -127,7 +127,7 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
             expected = before[:, step] @ solved[:2]
             torch.testing.assert_close(after[:, step], expected, rtol=0, atol=1e-5)
         found.append(solved)
-    assert torch.stack(found).std(0).min() > 0
+    assert torch.stack(found).std(0).min() > 0.01  # 0.06 or more are to be expected
     across = torch.stack([each[0, 0] for each in found])
     assert ((across.abs() - 1).abs() <= 0.2 + 1e-6).all()
     assert across.min() < 0 < across.max()  # by chance all alike once in 2^29 times
