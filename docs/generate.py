@@ -70,6 +70,7 @@ PICTURES = {
     "bigbird": graphs.window(1) | graphs.hubs([0]) | graphs.random(2, seed=1),
     "sliding": graphs.causal() & graphs.window(3),
     "virtual": graphs.virtual(graphs.window(1)),
+    "subgraphs": graphs.subgraphs(graphs.window(1), [[0, 1, 2, 3], [3, 4, 5]]),
     "exphormer": graphs.virtual(graphs.window(1) | graphs.expander(4, seed=1)),
     "graphormer": graphs.virtual(graphs.complete()),
     "longformer": graphs.window(2) | graphs.hubs([0]),

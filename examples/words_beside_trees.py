@@ -1,6 +1,6 @@
 """Readers of plain words on the sentences of a tree model's run, for comparison.
 
-    python examples/words_beside_trees.py lstm runs/tree-lstm-ewt runs/lstm-words
+    python examples/words_beside_trees.py lstm runs/tree-lstm-ewt runs/lstm-words --seeds 3
     python examples/words_beside_trees.py bert runs/tree-transformer-ewt runs/bert-words
 
 They are given the same pieces of each word, and the sentence's length in the place of its tree: an
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,10 @@ from edgewise.layers import (
     TransformerLayer,
     TransformerStack,
 )
+from edgewise.recipes import Recipe
 from edgewise.runs import load_recipe
+from edgewise.runs.seeds import summarise
+from edgewise.training.folder import METRICS
 
 LONGEST = 512  # words of a sentence
 
@@ -102,24 +106,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("run", type=Path, help="of a model of trees")
-    parser.add_argument("out", type=Path, help="the run folder")
+    parser.add_argument("out", type=Path, help="the run folder, or that of the seeds")
+    parser.add_argument("--seeds", type=int, default=0, help="how many, from the run's on")
     arguments = parser.parse_args()
     recipe, chosen = load_recipe(training.RunFolder(arguments.run)), KINDS[arguments.kind]
+    if not arguments.seeds:
+        print(train(recipe, chosen, arguments.out))
+        return
+    seeds = range(recipe.seed, recipe.seed + arguments.seeds)
+    found = [
+        train(replace(recipe, seed=seed), chosen, arguments.out / f"seed-{seed}") for seed in seeds
+    ]
+    training.RunFolder(arguments.out).write_json(METRICS, summarise(found))
+
+
+def train(recipe: Recipe, chosen: Chosen, out: Path) -> dict[str, float]:
+    """Train once, with the recipe's data, task and epochs."""
     splits = recipe.data.load()
     training.seed_everything(recipe.seed)
     model = chosen.model(**splits.model_arguments)
     training.seed_everything(recipe.seed + 1)  # as a run does
-    metrics = training.fit(
+    return training.fit(
         model,
         recipe.task,
         splits.loaders(recipe.seed),
-        training.RunFolder(arguments.out),
+        training.RunFolder(out),
         optimizer=training.OptimizerSettings("adamw", lr=chosen.lr, weight_decay=0.01),
         schedule=recipe.schedule,
         trainer=recipe.trainer,
     )
-    for name, value in metrics.items():
-        print(f"{name} {value:.4f}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, Pattern] = {
     "hubs": graphs.hubs([0, -1]),
     "expander": graphs.expander(4),
     "random": graphs.random(3),
+    "subgraphs": graphs.subgraphs(graphs.window(1), [[0, 1], [1, 4]]),
     "tree": graphs.tree([-1, 0, 0, 1, 1, 2, 2, 3]),
     "virtual": graphs.virtual(graphs.window(1)),
     "window": graphs.window(2),

@@ -129,6 +129,25 @@ def tree(parents: list[int], reads: str) -> Spec:
     return spec(f"tree({parents}, {reads!r})", related, of_size(len(parents)))
 
 
+def subgraphs(inner: Spec, members: list[list[int]]) -> Spec:
+    """Of a pattern that is square at any size."""
+    count = len(members)
+
+    def reads(i: int, j: int, n: int) -> bool:
+        if i < count or j < count:
+            token, node = min(i, j), max(i, j) - count
+            return i == j or node in members[token]
+        within = inner.matrix(n - count, n - count)
+        assert within is not None
+        return bool(within[i - count, j - count])
+
+    def exists(targets: int, sources: int) -> bool:
+        least = count + max((node + 1 for nodes in members for node in nodes), default=0)
+        return targets == sources >= least
+
+    return spec(f"subgraphs({inner}, {members})", reads, exists)
+
+
 def random(degree: int, seed: int) -> Spec:
     """Known by its edges alone; that they are what was asked for is tested in test_random."""
     text = f"random({degree}, {seed})"
@@ -214,6 +233,8 @@ PATTERNS = [
     *[grid(h, w, 8) for h, w in [(1, 4), (2, 2), (3, 2), (2, 4)]],
     *[tree([], "both"), tree([-1], "both"), tree([-1, 0, 0, 1, 1, 2], "both")],
     *[tree([3, 3, -1, -1, 0], reads) for reads in ("parent", "children", "both")],
+    *[subgraphs(window(1), members) for members in ([], [[]], [[1, 0, 1], [], [1, 3]])],
+    subgraphs(hubs(0), [[2]]),
     *[expand(blocks(2), 3), expand(window(1), 2), expand(window(1, 2), 1), expand(random(1, 3), 2)],
     *[expander(degree, seed) for degree, seed in [(0, 0), (2, 0), (4, 7), (98, 0)]],
     *[random(degree, seed) for degree, seed in [(0, 0), (1, 0), (2, 7), (3, 1), (99, 0)]],

@@ -81,6 +81,7 @@ CANNOT_BIND = {
     "tree([-1, 0])": (graphs.tree([-1, 0]), 3, 3),
     "(window(1)).power(2)": (graphs.window(1).power(2), 2, 3),
     "expand(complete(), 2)": (graphs.expand(graphs.complete(), 2), 2, 1),
+    "subgraphs(causal(), [(2,)])": (graphs.subgraphs(graphs.causal(), [[2]]), 3, 3),
     "virtual(causal(), count=3)": (graphs.virtual(graphs.causal(), 3), 2, 2),
 }
 
@@ -91,6 +92,12 @@ def test_a_pattern_that_cannot_bind_names_itself_and_the_sizes(name: str) -> Non
     got = f"{targets} targets and {sources} sources"
     with refused("graph", expected=f"as {name} needs", got=got, remedy="other sizes"):
         pattern.bind(targets, sources)
+
+
+@pytest.mark.parametrize("members", [3, [0, 1], [[0], [-1]]], ids=str)
+def test_members_of_subgraphs_that_are_none(members: Any) -> None:
+    with refused("members", expected="nodes of each subgraph", got="", remedy="[[0, 1], [1, 2]]"):
+        graphs.subgraphs(graphs.complete(), members)
 
 
 def test_a_graph_of_another_size() -> None:

@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 
+import edgewise as ew
 from edgewise import graphs
 from edgewise.graphs import Edges, Intervals, Pattern, Runs, intervals, runs
 from tests.errors import refused
@@ -127,6 +128,29 @@ def test_compositions_of_runs_list_no_edges(name: str, monkeypatch: pytest.Monke
     for graph in (RUNS[name].bind(4096), RUNS[name].bind(4096 if square else 100, 4096)):
         assert graph.num_edges > 0
         assert all(isinstance(part, Intervals | Runs) for part in graph.parts)
+
+
+def test_tokens_of_a_graph_and_of_its_subgraphs_are_the_means_of_what_they_read() -> None:
+    """Behind a token of the whole graph: two of subgraphs that share a node, one of none."""
+    members = [[0, 1, 2], [2, 3], []]
+    graph = graphs.virtual(graphs.subgraphs(graphs.empty(), members)).bind(9)
+    x = torch.arange(9).double().square()[:, None]
+    whole, first, second, none, nodes = x[:1], x[1:2], x[2:3], x[3:4], x[4:]
+    reads = [
+        x,
+        torch.cat([whole, first, nodes[[0, 1, 2]]]),
+        torch.cat([whole, second, nodes[[2, 3]]]),
+        torch.cat([whole, none]),
+        *[torch.cat([whole, first])] * 2,
+        torch.cat([whole, first, second]),
+        torch.cat([whole, second]),
+        whole,
+    ]
+    expected = torch.stack([each.mean(0) for each in reads])
+    torch.testing.assert_close(ew.aggregate(x, graph, reduce="mean"), expected)
+    both = graphs.batch([graph, graph])
+    twice = ew.aggregate(torch.cat([x, 2 * x]), both, reduce="mean")
+    torch.testing.assert_close(twice, torch.cat([expected, 2 * expected]))
 
 
 def test_binding_is_cached() -> None:

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from edgewise import graphs, models
-from edgewise.models.tree_lstm import levels
+from edgewise.models.tree_lstm import downwards, upwards
 from edgewise.models.tree_transformer import NONE, tree_relations
 from tests.errors import refused
 
 WIDTH = 5
 PARENTS = [3, 3, -1, 2, 2, 4, 4, 6, -1, 8, -1]  # a tree of eight, one of two, and a node alone
 SIZES = [8, 2, 1]
+TREES = [range(8), range(8, 10), range(10, 11)]
 
 
 def forest(parents: list[int] = PARENTS) -> graphs.Graph:
@@ -63,14 +64,40 @@ def by_binary(model: models.tree_lstm, x: Tensor, node: int) -> tuple[Tensor, Te
     return o * c.tanh(), c
 
 
+def from_above(model: models.tree_lstm, x: Tensor, node: int) -> tuple[Tensor, Tensor]:
+    """The LSTM's equations along the path from the root, one node after its parent."""
+    cell = model.from_above
+    w_i, w_o, w_u, w_f = cell.x.weight.chunk(4)
+    b_i, b_o, b_u, b_f = cell.x.bias.chunk(4)
+    u_i, u_o, u_u = cell.h.weight.chunk(3)
+    h = c = torch.zeros(WIDTH, dtype=torch.double)
+    if PARENTS[node] >= 0:
+        h, c = from_above(model, x, PARENTS[node])
+    i = (w_i @ x[node] + u_i @ h + b_i).sigmoid()
+    o = (w_o @ x[node] + u_o @ h + b_o).sigmoid()
+    u = (w_u @ x[node] + u_u @ h + b_u).tanh()
+    f = (w_f @ x[node] + cell.forget.weight @ h + b_f).sigmoid()
+    c = i * u + f * c
+    return o * c.tanh(), c
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("places", "formula"), [(0, by_child_sum), (2, by_binary)])
-def test_tree_lstm_is_its_formula_node_by_node(places: int, formula: object) -> None:
-    model = models.tree_lstm(3, 2, width=WIDTH, children=places).double()
+def test_tree_lstm_is_its_formula_node_by_node(
+    places: int, formula: object, bidirectional: bool
+) -> None:
+    width = WIDTH * (1 + bidirectional)
+    model = models.tree_lstm(3, 2, width=width, children=places, bidirectional=bidirectional)
+    model = model.double()
     x = torch.randn(len(PARENTS), 3, dtype=torch.double)
     states = model.states(x, forest())
     embedded = model.embed(x)
-    for node in range(len(PARENTS)):
-        torch.testing.assert_close(states[node], formula(model, embedded, node)[0])
+    below = torch.stack([formula(model, embedded, node)[0] for node in range(len(PARENTS))])
+    torch.testing.assert_close(states[:, :WIDTH], below)
+    if bidirectional:
+        both = torch.cat([embedded, below], dim=1)
+        above = torch.stack([from_above(model, both, node)[0] for node in range(len(PARENTS))])
+        torch.testing.assert_close(states[:, WIDTH:], above)
     torch.testing.assert_close(model(x, forest()), model.head(states))
 
 
@@ -82,12 +109,43 @@ def test_a_node_depends_on_what_is_below_it_alone() -> None:
     assert reached.nonzero().flatten().tolist() == [4, 5, 6, 7]
 
 
-def test_levels_are_heights() -> None:
-    assert [level.nodes.tolist() for level in levels(forest())] == [
+def test_both_ways_a_node_depends_on_the_whole_of_its_tree_and_on_no_other() -> None:
+    model = models.tree_lstm(3, 2, width=2 * WIDTH, bidirectional=True).double()
+    for node in range(len(PARENTS)):
+        x = torch.randn(len(PARENTS), 3, dtype=torch.double, requires_grad=True)
+        model(x, forest())[node].sum().backward()
+        reached = (x.grad != 0).any(1).nonzero().flatten().tolist()
+        assert reached == next(list(part) for part in TREES if node in part)
+
+
+@pytest.mark.parametrize("places", [0, 2])
+def test_both_ways_no_node_and_one_node_are_good_input(places: int) -> None:
+    """One alone is as in any forest in which it is alone."""
+    model = models.tree_lstm(3, 2, width=4, children=places, bidirectional=True).double()
+    x = torch.randn(3, 3, dtype=torch.double)
+    none = model(x[:0], forest([]))
+    assert none.shape == (0, 2)
+    alone = torch.cat([model(x[i : i + 1], forest([-1]), batch=[1]) for i in range(3)])
+    torch.testing.assert_close(model(x, forest([-1, -1, -1])), alone)
+
+
+def test_an_odd_width_has_no_halves() -> None:
+    with refused("bidirectional", expected="divisor of the width 5", got="2", remedy="even width"):
+        models.tree_lstm(3, 2, width=5, bidirectional=True)
+
+
+def test_levels_are_heights_and_depths() -> None:
+    assert [level.nodes.tolist() for level in upwards(forest())] == [
         [0, 1, 5, 7, 9, 10],
         [3, 6, 8],
         [4],
         [2],
+    ]
+    assert [level.nodes.tolist() for level in downwards(forest())] == [
+        [2, 8, 10],
+        [3, 4, 9],
+        [0, 1, 5, 6],
+        [7],
     ]
 
 
@@ -158,9 +216,12 @@ def test_labels_bias_the_pair_that_they_join_in_each_direction() -> None:
     )
 
 
-@pytest.mark.parametrize("name", models.TREE_MODELS)
-def test_trees_of_a_batch_are_read_alone(name: str) -> None:
-    model = models.TREE_MODELS[name](3, 2).double().eval()
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*[(name, {}) for name in models.TREE_MODELS], ("tree_lstm", {"bidirectional": True})],
+)
+def test_trees_of_a_batch_are_read_alone(name: str, options: dict[str, bool]) -> None:
+    model = models.TREE_MODELS[name](3, 2, **options).double().eval()
     x = torch.randn(5, 3, dtype=torch.double)
     one, other = forest([-1, 0, 0]), forest([1, -1])
     together = model(x, graphs.batch([one, other]), batch=[3, 2])

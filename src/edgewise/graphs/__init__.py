@@ -28,6 +28,7 @@ from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.random import Random as random
 from edgewise.graphs.reordered import Reordered
 from edgewise.graphs.runs import Runs
+from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual
 from edgewise.graphs.window import Window as window
@@ -42,6 +43,7 @@ PATTERNS: dict[str, type[Pattern]] = {
     "grid": grid,
     "hubs": hubs,
     "random": random,
+    "subgraphs": subgraphs,
     "tree": tree,
     "virtual": virtual,
     "window": window,
@@ -83,6 +85,7 @@ __all__ = [
     "membership",
     "parse",
     "random",
+    "subgraphs",
     "tree",
     "virtual",
     "window",

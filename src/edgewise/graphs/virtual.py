@@ -38,16 +38,22 @@ class Virtual(Pattern):
         start = torch.zeros(num_targets, dtype=torch.long, device=inner.device)
         stop = torch.full_like(start, self.count)
         stop[: self.count] = num_sources
-        parts: list[Graph] = [Intervals(start, stop, num_sources)]
-        for part in inner.parts:
-            if isinstance(part, Intervals):
-                shift = part.start.new_zeros(self.count)
-                start = torch.cat([shift, part.start + self.count])
-                stop = torch.cat([shift, part.stop + self.count])
-                parts.append(Intervals(start, stop, num_sources, step=part.step))
-            elif isinstance(part, Runs):
-                ends = part.row + self.count, part.start + self.count, part.stop + self.count
-                parts.append(Runs(*ends, num_targets, num_sources, step=part.step))
-            else:
-                parts.append(Edges(part.edge_index + self.count, num_targets, num_sources))
+        parts = [Intervals(start, stop, num_sources), *behind(inner, self.count)]
         return disjoint_union(parts, num_targets, num_sources)
+
+
+def behind(inner: Graph, count: int) -> list[Graph]:
+    """The parts of a square graph once ``count`` nodes stand before its own, and join none."""
+    nodes, parts = inner.num_targets + count, list[Graph]()
+    for part in inner.parts:
+        if isinstance(part, Intervals):
+            shift = part.start.new_zeros(count)
+            start = torch.cat([shift, part.start + count])
+            stop = torch.cat([shift, part.stop + count])
+            parts.append(Intervals(start, stop, nodes, step=part.step))
+        elif isinstance(part, Runs):
+            ends = part.row + count, part.start + count, part.stop + count
+            parts.append(Runs(*ends, nodes, nodes, step=part.step))
+        else:
+            parts.append(Edges(part.edge_index + count, nodes, nodes))
+    return parts

@@ -1,6 +1,7 @@
 """Tree-LSTM: each node is made of its children's states, from the leaves up.
 
-Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k
+Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k;
+bidirectional: then the same from the roots down, with [x_j; h_j] for x_j and the parent for k
 Graph: a forest in which nodes read their children, a level at a time
 Score: none; a gate for each child
 Normalisation: none (sum)
@@ -10,12 +11,13 @@ Paper: Tai, Socher and Manning, Improved semantic representations from tree-stru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import check_divides, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bind_graph
 from edgewise.errors import ArgumentError
@@ -39,7 +41,7 @@ class Level(NamedTuple):
     place: Tensor
 
 
-def levels(graph: Graph) -> list[Level]:
+def upwards(graph: Graph) -> list[Level]:
     """The nodes from the leaves up.
 
     Raises:
@@ -47,6 +49,16 @@ def levels(graph: Graph) -> list[Level]:
 
     """
     check_parents(graph)
+    return levels(graph)
+
+
+def downwards(graph: Graph) -> list[Level]:
+    """The nodes from the roots down: each reads its parent as if that were its only child."""
+    return levels(graph.transpose())
+
+
+def levels(graph: Graph) -> list[Level]:
+    """The nodes, each after those that it reads; an error where it is among them itself."""
     waiting = graph.in_degree()
     order = (graph.target * graph.num_sources + graph.source).argsort()  # children by number
     source, target = graph.source[order], graph.target[order]
@@ -90,13 +102,15 @@ class ChildSum(nn.Module):
     """The cell that adds its children's states; children have no order.
 
     Args:
-        width: of x and of the states.
+        in_width: of x.
+        width: of the states.
 
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
-        self.x = nn.Linear(width, 4 * width)
+        self.width = width
+        self.x = nn.Linear(in_width, 4 * width)
         self.h = nn.Linear(width, 3 * width, bias=False)
         self.forget = nn.Linear(width, width, bias=False)
 
@@ -114,15 +128,16 @@ class NAry(nn.Module):
     """The cell of trees of at most K children, each of which has matrices of its own.
 
     Args:
-        width: of x and of the states.
+        in_width: of x.
+        width: of the states.
         children: K; 2 for binary trees.
 
     """
 
-    def __init__(self, width: int, children: int) -> None:
+    def __init__(self, in_width: int, width: int, children: int) -> None:
         super().__init__()
-        self.places = children
-        self.x = nn.Linear(width, 4 * width)
+        self.width, self.places = width, children
+        self.x = nn.Linear(in_width, 4 * width)
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
@@ -158,11 +173,22 @@ class TreeLSTM(GraphLayer):
     """See :func:`tree_lstm`."""
 
     def __init__(
-        self, in_width: int, out_width: int, *, width: int, children: int, dropout: float
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        width: int,
+        children: int,
+        bidirectional: bool,
+        dropout: float,
     ) -> None:
         super().__init__()
+        directions = 2 if bidirectional else 1
+        check_divides("bidirectional", directions, width, "the width", "choose an even width")
+        half = width // directions
         self.embed = Linear(in_width, width)
-        self.cell = NAry(width, children) if children else ChildSum(width)
+        self.cell = NAry(width, half, children) if children else ChildSum(width, half)
+        self.from_above = ChildSum(width + half, half) if bidirectional else None
         self.dropout, self.head = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(
@@ -196,20 +222,45 @@ class TreeLSTM(GraphLayer):
         """``[N, width]``, h of every node; that of a root knows its whole tree."""
         graph = bind_graph(graph, len(x), len(x), x.device)
         x = self.embed(self.dropout(x))
-        h = c = torch.zeros_like(x)
-        for level in graph.derived(levels):
-            state, cell = self.cell(x[level.nodes], h, c, level)
-            h, c = h.index_copy(0, level.nodes, state), c.index_copy(0, level.nodes, cell)
-        return h
+        h = read(self.cell, x, graph.derived(upwards))
+        if self.from_above is None:
+            return h
+        above = read(self.from_above, torch.cat([x, h], dim=-1), graph.derived(downwards))
+        return torch.cat([h, above], dim=-1)
+
+
+def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
+    """``[N, width]``, the states of all nodes, a level at a time."""
+    h = c = x.new_zeros(len(x), cell.width)
+    for level in order:
+        state, own = cell(x[level.nodes], h, c, level)
+        h, c = h.index_copy(0, level.nodes, state), c.index_copy(0, level.nodes, own)
+    return h
 
 
 @checked(children=0)
 def tree_lstm(
-    in_width: int, out_width: int, *, width: int = 64, children: int = 0, dropout: float = 0.0
+    in_width: int,
+    out_width: int,
+    *,
+    width: int = 64,
+    children: int = 0,
+    bidirectional: bool = False,
+    dropout: float = 0.0,
 ) -> TreeLSTM:
     """Called ``model(x [N, in_width], graph)``, in which nodes read their children.
 
     ``children`` 0 adds them up, as many as there are and in no order; 2 is the binary form, in
-    which the child of lower number is the left one.
+    which the child of lower number is the left one. With ``bidirectional`` half of each state
+    comes from the root down, where a node reads its parent and what was found below itself: every
+    node then knows its whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017,
+    without their head words).
     """
-    return TreeLSTM(in_width, out_width, width=width, children=children, dropout=dropout)
+    return TreeLSTM(
+        in_width,
+        out_width,
+        width=width,
+        children=children,
+        bidirectional=bidirectional,
+        dropout=dropout,
+    )

@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from edgewise import data
-from edgewise.data.images.quickdraw import FILES, NAME, POINTS, Joined, sketch
+from edgewise.data.images.quickdraw import (
+    FILES,
+    MOVED,
+    NAME,
+    POINTS,
+    STEPS,
+    Joined,
+    sketch,
+)
 from edgewise.data.images.strokes import Stroke
 from tests.errors import refused
 from tests.places import needs
@@ -45,8 +53,11 @@ def test_who_reads_whom_in_each_graph(joined: Joined) -> None:
     assert found == expected(joined)
     assert len(flags) == len({edge[1:] for edge in found})  # each edge once
     assert x[:, :2].mul(255).add(127.5).round()[[1, 3]].tolist() == [[255, 0], [7, 8]]
-    assert x[:, 2].tolist() == [1, 0, 0, 1, 1, 0, 0, 0]
-    assert x[:, 3].tolist() == [0, 0, 1, 1, 0, 0, 0, 1]
+    steps = x[:, 2:MOVED].mul(255 / STEPS).round()
+    assert steps[:, :2].tolist() == [[0, 0], [255, 0], [-245, 20], [0, 0], [0, 0], *[[1, 1]] * 3]
+    assert steps[:, 2:].tolist() == [[255, 0], [-245, 20], [0, 0], [0, 0], *[[1, 1]] * 3, [0, 0]]
+    assert x[:, MOVED].tolist() == [1, 0, 0, 1, 1, 0, 0, 0]
+    assert x[:, MOVED + 1].tolist() == [0, 0, 1, 1, 0, 0, 0, 1]
 
 
 def test_a_long_sketch_is_cut() -> None:
@@ -83,6 +94,43 @@ def test_the_first_of_each_category_are_trained_on(
     assert numbers == {n: [(c, i) for c in (0, 1) for i in r] for n, r in places.items()}
     with refused("data.categories", expected="at most 2", got="3", remedy="fewer"):
         data.quickdraw(categories=3).load()
+
+
+def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its places and its steps under the same map; those to validate on stay as they are."""
+    lines = [
+        json.dumps({"word": word, "drawing": [[[n, 90, 30, 200], [0, 5 * n, 60, n]]]})
+        for n in range(25)
+        for word in ("cat", "dog")
+    ]
+    monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
+    plain, bent = (
+        data.quickdraw(categories=2, **options).load()
+        for options in ({}, {"warp": 0.2, "flip": True})
+    )
+    index = torch.randperm(30)
+    same, kept = (splits.val.make(torch.arange(10)).inputs[0] for splits in (plain, bent))
+    assert torch.equal(same, kept)
+    x, y = (splits.train.make(index) for splits in (plain, bent))
+    assert torch.equal(x.target, y.target)
+    x, y = x.inputs[0].double(), y.inputs[0].double()
+    assert torch.equal(x[:, MOVED:], y[:, MOVED:])
+    found = []
+    for before, after in zip(x.split(4), y.split(4), strict=True):
+        ones = torch.ones(4, 1, dtype=torch.double)
+        placed = torch.cat([before[:, :2], ones], dim=1)
+        solved = torch.linalg.lstsq(placed, after[:, :2]).solution  # the map, from its places
+        torch.testing.assert_close(placed @ solved, after[:, :2], rtol=0, atol=1e-6)
+        for step in (slice(2, 4), slice(4, 6)):
+            expected = before[:, step] @ solved[:2]
+            torch.testing.assert_close(after[:, step], expected, rtol=0, atol=1e-5)
+        found.append(solved)
+    assert torch.stack(found).std(0).min() > 0.01  # 0.06 or more are to be expected
+    across = torch.stack([each[0, 0] for each in found])
+    assert ((across.abs() - 1).abs() <= 0.2 + 1e-6).all()
+    assert across.min() < 0 < across.max()  # by chance all alike once in 2^29 times
 
 
 @pytest.mark.parametrize(

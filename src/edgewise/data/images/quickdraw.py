@@ -10,7 +10,7 @@ Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
@@ -18,21 +18,25 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise.arguments import check_choice, check_least
+from edgewise.arguments import check_choice, check_least, check_share
 from edgewise.batches import Batch
 from edgewise.data.files import find_raw, not_published, unreadable
 from edgewise.data.images.strokes import SIDE, Stroke, read_strokes
+from edgewise.data.images.warping import affine_maps
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.encodings import sinusoidal_positions
 from edgewise.errors import ArgumentError
+from edgewise.ragged import run_of_each
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
 TRAIN, VAL = 15, 5  # of each category; the rest is to test
 WAVES = 16
 POINTS = 100  # of a sketch; those after it are left out, as in the paper
 GRAPHS = 3
+MOVED = 6  # the first numbers of a point, which a map of the plane changes: three times x and y
+STEPS = 4  # the steps of the pen times this, as they are smaller than the places
 
 Joined = Literal["multi", "two_hop", "complete"]
 
@@ -41,21 +45,27 @@ Joined = Literal["multi", "two_hop", "complete"]
 class QuickDraw(Data):
     """A sketch an example: its points in their order, who is joined to whom, and what it shows.
 
-    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, whether it
-    begins or ends a stroke, and waves of its number. ``edge_attr`` ``[E, 3]`` says in which graphs
-    an edge is, of three that each have every point joined to itself, too.
+    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, the steps of
+    the pen to it and from it, whether it begins or ends a stroke, and waves of its number.
+    ``edge_attr`` ``[E, 3]`` says in which graphs an edge is, of three that each have every point
+    joined to itself, too.
 
     Attributes:
         joined: ``multi``: points one step apart on a stroke; up to two steps; the end of each
             stroke and the beginning of the next. ``two_hop``: the second of these in the place of
             each; ``complete``: all pairs.
         categories: how many, the first in alphabetical order.
+        flip: whether sketches to train on are mirrored, half of them, differently every time.
+        warp: how much sketches to train on are turned, stretched, sheared and moved; at 0.1 by up
+            to a tenth of their size.
         batch_size: sketches in a batch.
 
     """
 
     joined: Joined = "multi"
     categories: int = 344
+    flip: bool = False
+    warp: float = 0.0
     batch_size: int = 64
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
@@ -63,6 +73,7 @@ class QuickDraw(Data):
     def __post_init__(self) -> None:
         check_choice("data.joined", self.joined, get_args(Joined))
         check_least("data.categories", self.categories, 2, "choose 344 for all")
+        check_share("data.warp", self.warp, "choose for example 0.1")
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
 
     def load(self) -> Splits:
@@ -83,11 +94,21 @@ class QuickDraw(Data):
         of_same = (y[:, None] == y).tril(-1).sum(1)
         bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
         train, val, test = (
-            _part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y)
-            for first, last in bounds
+            _part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y, vary)
+            for (first, last), vary in zip(bounds, (self._varied, None, None), strict=True)
         )
         sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
         return Splits(sizes, train, val, test, self.batch_size, fitted={"labels": names})
+
+    def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
+        """The points of sketches of so many, each under a map of its own."""
+        maps = affine_maps(len(sizes), self.warp)
+        if self.flip:
+            maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
+        maps = maps[run_of_each(sizes)]
+        pairs = x[:, :MOVED].view(-1, MOVED // 2, 2) @ maps[:, :, :2].mT
+        pairs[:, 0] += maps[:, :, 2] / 2  # a place is from -1/2 to 1/2
+        return torch.cat([pairs.flatten(1), x[:, MOVED:]], dim=1)
 
 
 def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined) -> PackedGraphs:
@@ -97,7 +118,7 @@ def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined) -> PackedGraphs
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, Tensor]:
-    """Points ``[n, 4 + WAVES]``, edges ``[2, E]`` and the graphs that each is in, ``[E, 3]``."""
+    """Points ``[n, MOVED + 2 + WAVES]``, edges ``[2, E]``, and the graphs of each, ``[E, 3]``."""
     places, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
         places += list(zip(xs, ys, strict=True))
@@ -109,9 +130,12 @@ def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, T
     waves = sinusoidal_positions(order, WAVES).float()
     place = torch.tensor(places[:n]).float() / SIDE - 0.5
     pen = torch.tensor([begins[:n], ends[:n]]).T
+    step = STEPS * place.diff(dim=0) * (1 - pen[1:, :1])  # none from a stroke to the next
+    nothing = torch.zeros(1, 2)
+    to, away = torch.cat([nothing, step]), torch.cat([step, nothing])
     graphs = adjacency(torch.tensor(stroke[:n]), joined)
     target, source = graphs.any(0).nonzero().T
-    x = torch.cat([place, pen, waves], dim=1)
+    x = torch.cat([place, to, away, pen, waves], dim=1)
     return x, torch.stack([source, target]), graphs[:, target, source].T.float()
 
 
@@ -148,9 +172,16 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
         yield name, strokes
 
 
-def _part(graphs: PackedGraphs, which: Tensor, y: Tensor) -> Split:
+def _part(
+    graphs: PackedGraphs,
+    which: Tensor,
+    y: Tensor,
+    vary: Callable[[Tensor, Tensor], Tensor] | None,
+) -> Split:
     def make(index: Tensor) -> Batch:
         x, graph, members, flags = graphs.take(which[index])
+        if vary is not None:
+            x = vary(x, graphs.sizes[which[index].unique()])
         return Batch((x, graph), y[which[index]], keywords={"batch": members, "edge_attr": flags})
 
     return Split(len(which), make)

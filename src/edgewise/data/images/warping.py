@@ -10,10 +10,15 @@ from edgewise.batches import Batch
 from edgewise.data.splits import Split
 
 
+def affine_maps(count: int, strength: float) -> Tensor:
+    """``[count, 2, 3]``, near the identity, of places from -1 to 1; the last column moves them."""
+    identity = torch.eye(2, 3).repeat(count, 1, 1)
+    return identity + strength * (2 * torch.rand_like(identity) - 1)
+
+
 def warped(images: Tensor, strength: float) -> Tensor:
     """Each of ``[B, C, H, W]`` under an affine map of its own, near the identity."""
-    identity = torch.eye(2, 3).repeat(len(images), 1, 1)
-    maps = identity + strength * (2 * torch.rand_like(identity) - 1)
+    maps = affine_maps(len(images), strength)
     places = F.affine_grid(maps, list(images.shape), align_corners=False)
     return F.grid_sample(images, places, align_corners=False)
 

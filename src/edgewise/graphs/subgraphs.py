@@ -1,0 +1,65 @@
+"""Tokens of subgraphs: extra nodes in front, each of which reads its own nodes, and they it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.compose import disjoint_union
+from edgewise.graphs.convert import check_graph
+from edgewise.graphs.edges import Edges
+from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.virtual import behind
+
+
+@dataclass(frozen=True, repr=False)
+class Subgraphs(Pattern):
+    """``pattern`` on the nodes from S on, with a token for each of S subgraphs before them.
+
+    A token reads itself and the nodes of its subgraph, which read it: a ring of a molecule, a
+    clause, a function. Subgraphs may share nodes. ``virtual(subgraphs(pattern, members))`` has a
+    token of the whole graph as well, in front of the others, which it reads and is read by.
+
+    Attributes:
+        pattern: of the nodes themselves.
+        members: the nodes of each subgraph, counted from 0 as ``pattern`` has them.
+
+    """
+
+    pattern: Pattern
+    members: Sequence[Sequence[int]]
+
+    def __post_init__(self) -> None:
+        check_graph(self.pattern, "pattern")
+        listed = isinstance(self.members, Iterable)
+        if not listed or not all(isinstance(nodes, Iterable) for nodes in self.members):
+            raise _no_members(repr(self.members))
+        members = tuple(tuple(sorted({int(node) for node in nodes})) for nodes in self.members)
+        if any(nodes and nodes[0] < 0 for nodes in members):
+            raise _no_members(f"node {min(min(nodes, default=0) for nodes in members)}")
+        object.__setattr__(self, "members", members)
+
+    def _build(self, num_targets: int, num_sources: int) -> Graph:
+        count = len(self.members)
+        least = count + 1 + max((nodes[-1] for nodes in self.members if nodes), default=-1)
+        if num_targets != num_sources or num_targets < least:
+            self._refuse(f"at least {least} nodes, each of them both", num_targets, num_sources)
+        inner = self.pattern.bind(num_targets - count)
+        token = [number for number, nodes in enumerate(self.members) for _ in nodes]
+        node = [count + each for nodes in self.members for each in nodes]
+        own = list(range(count))
+        pairs = torch.tensor([own + token + node, own + node + token], device=inner.device)
+        joined = Edges(pairs, num_targets, num_sources)
+        return disjoint_union([joined, *behind(inner, count)], num_targets, num_sources)
+
+
+def _no_members(got: str) -> ArgumentError:
+    return ArgumentError(
+        "members",
+        expected="a list of the nodes of each subgraph, which are counted from 0",
+        got=got,
+        remedy="write subgraphs(pattern, [[0, 1], [1, 2]])",
+    )
