@@ -259,13 +259,15 @@ BESIDE = {
             " --out recall-bp",
         ),
         "recall-bp-far": (
-            "BP-Transformer on the same task, from the weights of two shorter ones (22 seconds):"
-            " seed 0; with seed 1 it is 29.00 %",
+            "BP-Transformer on the same task, from the weights of shorter ones: 32, 128 and"
+            " then 384 tokens; seed 0, and seed 1 has as much",
             "edgewise train recall --model bp_transformer --data.length 32 --data.distance 16"
             " --trainer.epochs 8 --out recall-bp-32\n"
             "edgewise train recall --model bp_transformer --from recall-bp-32 --data.length 128"
             " --data.distance 64 --out recall-bp-128\n"
-            "edgewise train recall --model bp_transformer --from recall-bp-128"
+            "edgewise train recall --model bp_transformer --from recall-bp-128 --data.length 384"
+            " --data.distance 256 --trainer.epochs 2 --out recall-bp-384\n"
+            "edgewise train recall --model bp_transformer --from recall-bp-384 --trainer.epochs 1"
             " --out recall-bp-far",
         ),
     },
