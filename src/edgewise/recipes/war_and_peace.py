@@ -17,16 +17,16 @@ EVERY_64 = tuple(range(63, LENGTH, 64))
 xl_war_and_peace = replace(
     gpt_shakespeare_best,
     name="xl-war-and-peace",
-    summary="Transformer-XL reads 64 characters and remembers the 128 before, 12 rows side by side",
-    model=partial(models.transformer_xl, memory=128, order="pre", dropout=0.0),
+    summary="Transformer-XL reads 8 characters and remembers the 8 before, 96 rows side by side",
+    model=partial(models.transformer_xl, memory=8, order="pre", dropout=0.0),
     data=data.war_and_peace(
-        context=64, consecutive=True, batch_size=12, windows=12 * 250, **SPLITS
+        context=8, consecutive=True, batch_size=96, windows=96 * 1000, **SPLITS
     ),
     optimizer=replace(gpt_shakespeare_best.optimizer, lr=3e-3),
-    trainer=replace(gpt_shakespeare_best.trainer, epochs=4),
+    trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "the row below, without memory: not reached in 1,000 steps",
+        "the rows below, without memory: behind in the same time, ahead in 1.27 times that",
         "nats a character on the whole last twentieth, each once, segment after segment",
     ),
 )
