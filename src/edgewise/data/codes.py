@@ -26,7 +26,7 @@ from edgewise.data.files import cache_root
 from edgewise.data.packed import PackedGraphs
 from edgewise.encodings import distances, members
 from edgewise.graphs import Graph
-from edgewise.ragged import boundaries, ranges, starts
+from edgewise.ragged import boundaries, ranges, run_of_each, starts
 
 AT_ONCE = 500  # graphs of a chunk
 SHOWN_FROM = 2000  # graphs, of which the bar is worth a line
@@ -105,7 +105,7 @@ class Codes:
         rows = kept.rows[ranges(kept.start[distinct], count)]
         if not kept.of_edges:
             return rows if rows.is_floating_point() else rows.long()
-        first = starts(self.graphs.edge_start.diff()[distinct]).repeat_interleave(count)
+        first = starts(self.graphs.edge_start.diff()[distinct])[run_of_each(count, len(rows))]
         rows = rows.long()
         return torch.where(rows < 0, rows, rows + first[:, None])
 
@@ -146,7 +146,7 @@ class Codes:
                 if isinstance(encoding, distances.PathEdges):
                     degree = self.graphs.edge_start.diff()[which]
                     pairs = self.graphs.sizes[which].square()
-                    first = starts(degree).repeat_interleave(pairs)
+                    first = starts(degree)[run_of_each(pairs, len(code))]
                     code = torch.where(code < 0, code, code - first[:, None])
                 rows.append(code)
         return narrow(torch.cat(rows))

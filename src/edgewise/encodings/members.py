@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
-from edgewise.ragged import starts
+from edgewise.ragged import run_of_each, runs_and_positions, starts
 
 AT_ONCE = 2**22  # entries of the matrices of a chunk
 SQUARE = "give the graph of one set of nodes"
@@ -78,7 +78,7 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
             remedy="choose an encoding that needs no pairs, such as degrees or WL colours",
         )
     start = starts(sizes)
-    member = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+    member = run_of_each(sizes, graph.num_targets)
     owner = member[graph.target]
     source, target = graph.source - start[owner], graph.target - start[owner]
     by_member = owner.argsort(stable=True)
@@ -90,8 +90,7 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
         same = (sizes == size).nonzero()[:, 0]
         for which in same.split(max(1, AT_ONCE // size**2)):
             chosen = count[which]
-            place = torch.arange(len(which), device=sizes.device).repeat_interleave(chosen)
-            offset = torch.arange(len(place), device=sizes.device) - starts(chosen)[place]
+            place, offset = runs_and_positions(chosen)
             edge = by_member[first[which][place] + offset]
             adjacency = torch.zeros(len(which), size, size, dtype=torch.double, device=sizes.device)
             adjacency[place, target[edge], source[edge]] = 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,10 +35,12 @@ class Subgraphs(Pattern):
 
     def __post_init__(self) -> None:
         check_graph(self.pattern, "pattern")
-        listed = isinstance(self.members, Iterable)
-        if not listed or not all(isinstance(nodes, Iterable) for nodes in self.members):
-            raise _no_members(repr(self.members))
-        members = tuple(tuple(sorted({int(node) for node in nodes})) for nodes in self.members)
+        try:
+            members = tuple(
+                tuple(sorted({operator.index(node) for node in nodes})) for nodes in self.members
+            )
+        except TypeError:  # of what is no list, or no whole number
+            raise _no_members(repr(self.members)) from None
         if any(nodes and nodes[0] < 0 for nodes in members):
             raise _no_members(f"node {min(min(nodes, default=0) for nodes in members)}")
         object.__setattr__(self, "members", members)

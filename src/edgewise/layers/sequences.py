@@ -72,13 +72,6 @@ class SequenceBatch:
                 got=f"a {type(like).__name__}: {like!r}"[:60],
                 remedy="give torch.tensor([ids])",
             )
-        if like.dim() > 2:
-            raise ArgumentError(
-                "input_ids",
-                expected="texts [B, T], or [N] with sizes",
-                got=f"{like.dim()} axes, {list(like.shape)}",
-                remedy="call .flatten(0, -2), and .unflatten(0, ...) on what comes of it",
-            )
         self.attention_mask, self.sizes, self.cache = attention_mask, sizes, cache
         self.shape, self.count, self.device = like.shape, like.shape[-1], like.device
         self.past = cache.length if cache is not None else 0

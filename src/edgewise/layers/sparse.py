@@ -31,7 +31,7 @@ class Linear(nn.Linear):
         Raises:
             ArgumentError: features of another width or type than the weight's, or no floats.
         """
-        check_features(x, self.weight)
+        check_node_features(x, self.weight)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         words = self.weight.t().unsqueeze(-2)
@@ -39,7 +39,7 @@ class Linear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
-def check_features(x: Tensor, weight: Tensor | None = None) -> None:
+def check_node_features(x: Tensor, weight: Tensor | None = None) -> None:
     """Refuse features that are no floats, or that a weight ``[..., width]`` cannot read."""
     width = x.shape[-1:] if weight is None else weight.shape[-1:]
     if x.shape[-1:] != width or not x.is_floating_point():
@@ -50,7 +50,8 @@ def check_features(x: Tensor, weight: Tensor | None = None) -> None:
             remedy="make the model for this width, or call .float() on whole numbers",
         )
     if weight is not None and x.dtype != weight.dtype:
-        if torch.is_autocast_enabled(x.device.type):
+        both = x.dtype, weight.dtype
+        if torch.is_autocast_enabled(x.device.type) and torch.float64 not in both:
             return
         raise ArgumentError(
             "x",
@@ -85,7 +86,7 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        check_features(x)
+        check_node_features(x)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         if not self.training or self.p == 0:

@@ -60,7 +60,7 @@ class TextEmbedding(nn.Module):
     def forward(
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
-        """``[..., T, width]`` from ids ``[..., T]``; types are 0 where not given.
+        """``[B, T, width]`` from ids ``[B, T]``, or of a packed batch; types are 0 where not given.
 
         Raises:
             ArgumentError: an id that the vocabulary does not have, more tokens than positions, or
@@ -72,6 +72,13 @@ class TextEmbedding(nn.Module):
                 expected="ids of tokens, in int64 or int32",
                 got=str(ids.dtype),
                 remedy="call .long() on them, if they are ids",
+            )
+        if ids.dim() > 2:
+            raise ArgumentError(
+                "input_ids",
+                expected="texts [B, T], or [N] with sizes",
+                got=f"{ids.dim()} axes, {list(ids.shape)}",
+                remedy="call .flatten(0, -2), and .unflatten(0, ...) on what comes of it",
             )
         try:
             x = _scaled(self.tokens(ids), self.scale)

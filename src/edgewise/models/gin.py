@@ -20,7 +20,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
-from edgewise.layers.sparse import check_features
+from edgewise.layers.sparse import check_node_features
 
 
 class GINLayer(GraphLayer):
@@ -32,7 +32,7 @@ class GINLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         graph = bind_to_nodes(graph, x)
-        check_features(x)
+        check_node_features(x)
         messages = aggregate(x.unsqueeze(-2), graph).squeeze(-2)
         out: Tensor = self.network((1 + self.epsilon) * x + messages)
         return out

@@ -19,7 +19,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
-from edgewise.layers.sparse import check_features
+from edgewise.layers.sparse import check_node_features
 
 
 class Grand(GraphLayer):
@@ -53,7 +53,7 @@ class Grand(GraphLayer):
         refuse_edge_attr(edge_attr)
         loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
-        check_features(x, self.first.weight)
+        check_node_features(x, self.first.weight)
         # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
         if self.training:  # a view is a head, with nodes of its own left out

@@ -30,7 +30,7 @@ from edgewise.layers import (
     packed_graph,
     refuse_edge_attr,
 )
-from edgewise.ragged import ranges
+from edgewise.ragged import ranges, run_of_each
 
 Raw = Literal["graph", "node", "none"]
 
@@ -81,7 +81,7 @@ class GraphBERT(GraphLayer):
         states = self.norm(states)
         raw = self.raw_features(x, graph)
         if raw is not None:
-            raw = raw.repeat_interleave(near.sizes, dim=-2)
+            raw = raw.index_select(-2, run_of_each(near.sizes, states.shape[-2]))
         for layer in self.layers:
             states = layer(states, lists)
             states = states if raw is None else states + raw

@@ -18,7 +18,7 @@ from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
-from edgewise.layers.sparse import check_features
+from edgewise.layers.sparse import check_node_features
 
 
 class MoNetLayer(GraphLayer):
@@ -38,7 +38,7 @@ class MoNetLayer(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
         graph = bind_to_nodes(graph, x)
-        check_features(x, self.linear.weight)
+        check_node_features(x, self.linear.weight)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
         check_edge_attr(edge_attr, graph, self.coordinates.in_features)

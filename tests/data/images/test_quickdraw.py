@@ -101,7 +101,9 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
 ) -> None:
     """Its places and its steps under the same map; those to validate on stay as they are."""
     lines = [
-        json.dumps({"word": word, "drawing": [[[n, 90, 30, 200], [0, 5 * n, 60, n]]]})
+        json.dumps(
+            {"word": word, "drawing": [[[n, 90, 30, *[200] * n], [0, 5 * n, 60, *range(n)]]]}
+        )
         for n in range(25)
         for word in ("cat", "dog")
     ]
@@ -110,16 +112,18 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
         data.quickdraw(categories=2, **options).load()
         for options in ({}, {"warp": 0.2, "flip": True})
     )
-    index = torch.randperm(30)
+    index = torch.cat([torch.randperm(30), torch.tensor([3])])  # a sketch may come twice
     same, kept = (splits.val.make(torch.arange(10)).inputs[0] for splits in (plain, bent))
     assert torch.equal(same, kept)
     x, y = (splits.train.make(index) for splits in (plain, bent))
     assert torch.equal(x.target, y.target)
+    sizes = x.inputs[1].segments[0].tolist()
+    assert len(set(sizes)) == 15
     x, y = x.inputs[0].double(), y.inputs[0].double()
     assert torch.equal(x[:, MOVED:], y[:, MOVED:])
     found = []
-    for before, after in zip(x.split(4), y.split(4), strict=True):
-        ones = torch.ones(4, 1, dtype=torch.double)
+    for before, after in zip(x.split(sizes), y.split(sizes), strict=True):
+        ones = torch.ones(len(before), 1, dtype=torch.double)
         placed = torch.cat([before[:, :2], ones], dim=1)
         solved = torch.linalg.lstsq(placed, after[:, :2]).solution  # the map, from its places
         torch.testing.assert_close(placed @ solved, after[:, :2], rtol=0, atol=1e-6)
