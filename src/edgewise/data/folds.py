@@ -78,12 +78,14 @@ class Folds:
 
     def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
         """Numbers of the examples to train on and to validate, where none of these is tested."""
-        inner = deal(how, keys, round(1 / self.val), self.seed + 1)
+        inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
         # The last part: the first ones hold the largest group, and then little else.
         return torch.cat(inner[:-1]), inner[-1]
 
 
-def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Tensor]:
+def deal(
+    how: How, keys: Sequence[str | int], parts: int, seed: int, of: str = "data.folds"
+) -> list[Tensor]:
     """Deal examples into parts of about the same size.
 
     Args:
@@ -93,6 +95,7 @@ def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Ten
         keys: one an example; how many there are is all that ``random`` looks at.
         parts: how many.
         seed: of the order in which examples, or groups of one size, are dealt.
+        of: the argument that says how many parts, for the error.
 
     Raises:
         ArgumentError: there are fewer examples, or groups, than parts.
@@ -105,12 +108,14 @@ def deal(how: How, keys: Sequence[str | int], parts: int, seed: int) -> list[Ten
         groups[keys[i] if how != "random" else 0].append(i)
     available = len(groups) if how == "group" else len(keys)
     if available < parts:
+        folds = of == "data.folds"
         raise ArgumentError(
-            "data.folds",
+            of,
             expected=f"at least {parts} "
-            f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part",
+            f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
+            f"{'' if folds else ', beside those to test'}",
             got=str(available),
-            remedy="bring more, or choose fewer folds or a larger share data.val",
+            remedy=f"bring more, or choose {'fewer folds' if folds else 'a larger share'}",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
     if how == "group":
