@@ -130,7 +130,7 @@ class Codes:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        own = inspect.getmodule(type(encoding))
+        own = inspect.getmodule(type(encoding))  # a model's may compute its by laplacian
         for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None
             found.update(Path(str(module.__file__)).read_bytes())
