@@ -73,6 +73,7 @@ PICTURES = {
     "subgraphs": graphs.subgraphs(graphs.window(1), [[0, 1, 2, 3], [3, 4, 5]]),
     "exphormer": graphs.virtual(graphs.window(1) | graphs.expander(4, seed=1)),
     "graphormer": graphs.virtual(graphs.complete()),
+    "san": graphs.complete() - graphs.grid(4, 4),
     "longformer": graphs.window(2) | graphs.hubs([0]),
     "block_sparse": BlockSparse(size=2, number=1, heads=1, seed=0, length=64).bind(24),
     "reformer": of_hashes(),

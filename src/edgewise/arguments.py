@@ -12,6 +12,7 @@ from itertools import combinations
 from numbers import Integral
 from typing import ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError, unknown_name
@@ -113,6 +114,24 @@ def check_features(features: Tensor) -> None:
         expected="finite numbers",
         got=f"{int(counts.sum())} NaN or infinite values ({listed}{more})",
         remedy="drop or fill these values before training",
+    )
+
+
+def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
+    """Refuse features of another type than the weight that reads them.
+
+    Autocast brings both to its own type, but for float64, which it leaves as it is.
+    """
+    both = features.dtype, weight.dtype
+    if both[0] == both[1]:
+        return
+    if torch.is_autocast_enabled(features.device.type) and torch.float64 not in both:
+        return
+    raise ArgumentError(
+        argument,
+        expected=f"features in {weight.dtype}, as the model's weights are",
+        got=described(features),
+        remedy=f"convert them with .to({weight.dtype}), or the model with .to({features.dtype})",
     )
 
 

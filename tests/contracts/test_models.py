@@ -30,7 +30,7 @@ WITH_EDGES = [
 ]
 
 
-UNDIRECTED = ("laplacian_transformer",)
+UNDIRECTED = ("laplacian_transformer", "san")
 OF_KINDS = ("multi_graph_transformer",)
 """It asks whether features of edges are positive, in any type."""
 LAST_EDGES = ("layers.5.edge_output", "layers.5.edge_norm", "layers.5.edge_network")
@@ -271,6 +271,32 @@ def test_whole_numbers_are_no_features_of_edges(name: str) -> None:
     kinds = torch.zeros(graph.num_edges, EDGE, dtype=torch.long)
     with refused("edge_attr", expected="floating point", got="torch.int64", remedy=".float()"):
         model(x, graph, edge_attr=kinds)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_EDGES if name not in OF_KINDS])
+def test_features_of_edges_of_another_type_than_the_weights_are_refused(name: str) -> None:
+    x, graph = example(name)
+    model = models.MODELS[name](IN, OUT, edge_width=EDGE)
+    edge_attr = torch.zeros(graph.num_edges, EDGE, dtype=torch.double)
+    inputs = x.detach().float(), graph
+    expected, remedy = "torch.float32", ".to(torch.float32)"
+    with refused("edge_attr", expected=expected, got="torch.float64", remedy=remedy):
+        model(*inputs, edge_attr=edge_attr)
+    with torch.autocast("cpu", torch.bfloat16):
+        with refused("edge_attr", expected=expected, got="torch.float64", remedy=remedy):
+            model(*inputs, edge_attr=edge_attr)
+        model(*inputs, edge_attr=edge_attr.bfloat16())
+
+
+@pytest.mark.parametrize("name", ["graph_transformer", *OF_KINDS])
+def test_weights_and_kinds_of_edges_may_have_another_type(name: str) -> None:
+    """Terms of ``attend`` may, and what is only asked whether it is above 0."""
+    torch.manual_seed(0)
+    width = {"edge_width": 1} if name in OF_KINDS else {}
+    model, (x, graph) = models.MODELS[name](IN, OUT, **width).eval(), example(name)
+    weight = torch.randint(2, (graph.num_edges, 1))
+    found = model(x.float(), graph, edge_attr=weight.double())
+    torch.testing.assert_close(found, model(x.float(), graph, edge_attr=weight.float()))
 
 
 @pytest.mark.parametrize("name", SIMPLE)

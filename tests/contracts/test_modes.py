@@ -59,6 +59,7 @@ PACKED = (
     "graph_bert",
     "graphormer",
     "laplacian_transformer",
+    "san",
     *models.TREE_MODELS,
 )
 READS_NUMBERS = {

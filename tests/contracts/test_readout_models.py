@@ -12,6 +12,7 @@ from torch import Tensor
 from edgewise import Graph, graphs, models
 from edgewise.data import PackedGraphs
 from edgewise.encodings import Laplacian
+from edgewise.models.san import LearnedSpectrum
 from tests.errors import refused
 
 IN, OUT, BOND, CONDITION = 6, 2, 3, 2
@@ -89,8 +90,9 @@ def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
     edge_order = torch.randperm(graph.num_edges)
     renumbered = graphs.edges(order.argsort()[graph.edge_index[:, edge_order]], len(x))
     moved_bonds = {k: v[edge_order] for k, v in given.items() if k == "edge_attr"}
-    codes = {k: e.code(graph) for k, e in model.encodings().items() if isinstance(e, Laplacian)}
-    moved_codes = {k: code[order] for k, code in codes.items()}  # signs and bases are free
+    of_vectors = (Laplacian, LearnedSpectrum)  # whose signs and bases are free
+    codes = {k: e.code(graph) for k, e in model.encodings().items() if isinstance(e, of_vectors)}
+    moved_codes = {k: code[order] for k, code in codes.items()}
     moved = model(x[order], renumbered, **given | moved_bonds | moved_codes)
     expected = model(x, graph, **given | codes)
     torch.testing.assert_close(moved, expected, rtol=1e-11, atol=1e-12)

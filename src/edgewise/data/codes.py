@@ -24,7 +24,7 @@ from torch import Tensor
 
 from edgewise.data.files import cache_root
 from edgewise.data.packed import PackedGraphs
-from edgewise.encodings import distances, members
+from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, run_of_each, starts
 
@@ -130,7 +130,8 @@ class Codes:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        for module in (inspect.getmodule(type(encoding)), members, sys.modules[__name__]):
+        own = inspect.getmodule(type(encoding))  # a model's may compute its by laplacian
+        for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None
             found.update(Path(str(module.__file__)).read_bytes())
         return found.hexdigest()[:32]

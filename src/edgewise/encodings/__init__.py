@@ -24,6 +24,7 @@ from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
     SignInvariant,
+    laplacian_eigenpairs,
     laplacian_eigenvectors,
     laplacian_spectrum,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "distance_encoding",
     "draw",
     "intimate_nodes",
+    "laplacian_eigenpairs",
     "laplacian_eigenvectors",
     "laplacian_spectrum",
     "offsets",

@@ -51,7 +51,7 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
         MissingExtraError: it has more than 8,192 nodes, and SciPy is not installed.
 
     """
-    return _decomposed(graph, k)[0]
+    return laplacian_eigenpairs(graph, k)[1]
 
 
 def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
@@ -59,16 +59,22 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
 
     Two graphs of other spectra are not the same; 2 is the highest that there can be.
     """
-    return _decomposed(graph, k)[1]
+    values = laplacian_eigenpairs(graph, k)[0]
+    return values.masked_fill(values == 0, 2.0)
 
 
-def _decomposed(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
+def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
+    """The k lowest eigenvalues but 0 of each member, ``[G, k]``, and their eigenvectors ``[N, k]``.
+
+    See :func:`laplacian_eigenvectors`. Where a member has fewer, both are 0, which no eigenvalue
+    here is.
+    """
     check_least("k", k, 1, "choose for example 8")
     sizes = member_sizes(graph)
     if len(sizes) == 1 and int(sizes[0]) > LARGEST:
         return _of_large(graph, k)
     vectors = torch.zeros(graph.num_targets, k, dtype=torch.double, device=graph.device)
-    values = torch.full((len(sizes), k), 2.0, dtype=torch.double, device=graph.device)
+    values = torch.zeros(len(sizes), k, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         check_undirected(members)
         found, vector = torch.linalg.eigh(_laplacian(members))
@@ -76,10 +82,10 @@ def _decomposed(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
         column = zero + torch.arange(k, device=graph.device)
         there = column < found.shape[1]
         column = column.clamp(max=found.shape[1] - 1)
-        values[members.which] = found.gather(1, column).where(there, 2.0)
+        values[members.which] = found.gather(1, column) * there
         chosen = vector.gather(2, column[:, None].expand(-1, vector.shape[1], -1))
         vectors[members.nodes] = _with_sign(chosen) * there[:, None]
-    return vectors.float(), values.float()
+    return values.float(), vectors.float()
 
 
 def _with_sign(vectors: Tensor) -> Tensor:
@@ -132,7 +138,12 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     order = found.argsort()[::-1][zero:]
     values = torch.from_numpy(2 - found[order].copy())
     found_vectors = _with_sign(torch.from_numpy(vectors[:, order].copy())).float()
-    return found_vectors.to(graph.device), values.float()[None].to(graph.device)
+    return values.float()[None].to(graph.device), found_vectors.to(graph.device)
+
+
+def random_signs(k: int, like: Tensor) -> Tensor:
+    """``[k]``, 1 or -1 for each eigenvector, of which either sign is as good."""
+    return (torch.randint(2, (k,), device=like.device) * 2 - 1).to(like)
 
 
 class Laplacian(nn.Module):
@@ -165,7 +176,7 @@ class Laplacian(nn.Module):
         """``[N, width]`` from x of that shape and eigenvectors ``[N, k]``."""
         code = code.to(x)
         if self.training:
-            code = code * (torch.randint(2, (self.k,), device=x.device) * 2 - 1)
+            code = code * random_signs(self.k, code)
         out: Tensor = x + self.project(code)
         return out
 

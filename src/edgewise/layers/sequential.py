@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import described
+from edgewise.arguments import check_type, described
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.graphs.batch import Sizes
@@ -67,11 +67,12 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
 
 
 def check_edge_attr(
-    edge_attr: Tensor | None, graph: Graph, width: int, *, batched: bool = False
+    edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> None:
-    """Refuse features of the edges that are not ``[E, width]`` in floating point; none are good.
+    """Refuse features of the edges that are not ``[E, width]`` in the type of ``like``, a weight.
 
-    Those of a batch on one graph are ``[..., E, width]``, for a model that takes such.
+    None are good. Those of a batch on one graph are ``[..., E, width]``, for a model that takes
+    such.
     """
     if edge_attr is None:
         return
@@ -85,13 +86,14 @@ def check_edge_attr(
             remedy="make the model with edge_width=edge_attr.shape[-1], give the graph's own, or "
             "call .float() on whole numbers",
         )
+    check_type("edge_attr", edge_attr, like)
 
 
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
     """Features of the edges, checked; ones in the type of ``like`` where none are given."""
-    check_edge_attr(edge_attr, graph, width, batched=batched)
+    check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 
 

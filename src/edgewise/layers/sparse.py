@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.arguments import described
+from edgewise.arguments import check_type, described
 from edgewise.attention import aggregate
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph
@@ -49,16 +49,8 @@ def check_node_features(x: Tensor, weight: Tensor | None = None) -> None:
             got=described(x),
             remedy="make the model for this width, or call .float() on whole numbers",
         )
-    if weight is not None and x.dtype != weight.dtype:
-        both = x.dtype, weight.dtype
-        if torch.is_autocast_enabled(x.device.type) and torch.float64 not in both:
-            return
-        raise ArgumentError(
-            "x",
-            expected=f"features in {weight.dtype}, as the model's weights are",
-            got=described(x),
-            remedy=f"convert them with .to({weight.dtype}), or the model with .to({x.dtype})",
-        )
+    if weight is not None:
+        check_type("x", x, weight)
 
 
 def word_graph(x: Tensor) -> Graph:

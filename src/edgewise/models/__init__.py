@@ -71,6 +71,7 @@ from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
+from edgewise.models.san import san
 from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
 from edgewise.models.transformer import transformer
@@ -109,6 +110,7 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
     "multi_graph_transformer": multi_graph_transformer,
+    "san": san,
 }
 """``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
 
@@ -266,6 +268,7 @@ __all__ = [
     "reformer",
     "rnn",
     "roberta",
+    "san",
     "swin",
     "t5",
     "transformer",

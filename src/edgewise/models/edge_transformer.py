@@ -26,7 +26,7 @@ from edgewise.layers import (
     Membership,
     NodeBatchNorm,
     Residual,
-    check_edge_attr,
+    given_or_ones,
 )
 
 Focus = Literal["nodes", "edges"]
@@ -114,9 +114,8 @@ class EdgeTransformer(GraphLayer):
     ) -> tuple[Tensor, Tensor]:
         """The last features of nodes and of edges, ``hidden`` wide each."""
         graph = bind_to_nodes(graph, x)
-        if edge_attr is None:
-            edge_attr = self.head.weight.new_ones(graph.num_edges, self.embed_edges.in_features)
-        check_edge_attr(edge_attr, graph, self.embed_edges.in_features, batched=True)
+        weight = self.embed_edges.weight
+        edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], weight, batched=True)
         x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edge_attr = layer(x, graph, edge_attr)

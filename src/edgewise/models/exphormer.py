@@ -73,7 +73,7 @@ class Exphormer(GPS):
 
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width)
+        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         x = self.placed(x, graph, positions)
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)

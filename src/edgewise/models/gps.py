@@ -236,7 +236,7 @@ class GPS(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width)
+        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         x = self.placed(x, graph, positions)
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:

@@ -91,7 +91,7 @@ class Graphormer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width)
+        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         sizes = member_sizes(graph)
         x = self.centrality(self.embed(x), self.centrality.code(graph))
         special, nodes = with_special_nodes(sizes)

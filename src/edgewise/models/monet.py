@@ -41,7 +41,7 @@ class MoNetLayer(GraphLayer):
         check_node_features(x, self.linear.weight)
         if edge_attr is None:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
-        check_edge_attr(edge_attr, graph, self.coordinates.in_features)
+        check_edge_attr(edge_attr, graph, self.coordinates.in_features, self.coordinates.weight)
         u = self.coordinates(edge_attr).tanh()
         distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()

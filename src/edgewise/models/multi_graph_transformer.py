@@ -71,10 +71,10 @@ class MultiGraphTransformer(GraphLayer):
             batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
 
         """
-        graph = bind_to_nodes(graph, x)
+        graph, weight = bind_to_nodes(graph, x), self.embed.weight
         if edge_attr is not None:
-            edge_attr = edge_attr.to(x.dtype)  # whether an edge is there may be said in any type
-        check_edge_attr(edge_attr, graph, self.groups)
+            edge_attr = edge_attr.to(weight.dtype)  # whether an edge is there is said in any type
+        check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)
         x = self.embed(x)
         for layer in self.layers:

@@ -129,6 +129,7 @@ class TreeTransformer(GraphLayer):
         dropout: float,
     ) -> None:
         super().__init__()
+        self.edge_width = edge_width
         self.embed, self.dropout = Linear(in_width, width), nn.Dropout(dropout)
         self.relation = TreeRelation(heads, longest)
         self.labels = nn.Linear(edge_width, 2 * heads, bias=False) if edge_width else None
@@ -161,7 +162,7 @@ class TreeTransformer(GraphLayer):
 
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, 0 if self.labels is None else self.labels.in_features)
+        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
         code = self.relation.code(graph) if relations is None else relations
         bias: EdgeTerm = self.relation(code)

@@ -1,0 +1,293 @@
+"""SAN: attention on the edges and attention on all other pairs, each with queries and keys its own.
+
+Formula: near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j over the edges, far_i = Σ_j
+softmax_j(q'_i·k'_j / √D) v_j over other pairs; h_i' = FFN(norm(h_i + W (near + γ far)_i / (1 + γ)))
+Graph: the input graph; and the complete graph without its edges
+Score: Dot (scaled) for each of both graphs, the edge's features times the key
+Encoding: a small Transformer reads the eigenvalues and the node's entries of their eigenvectors
+Normalisation: softmax over each graph alone; batch norm after each part
+Update: residuals around attention and the feed-forward network
+Paper: Kreuzer et al., Rethinking graph transformers with spectral attention, 2021
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.arguments import check_divides, checked
+from edgewise.attention import attend
+from edgewise.encodings import laplacian_eigenpairs
+from edgewise.encodings.laplacian import random_signs
+from edgewise.encodings.members import member_sizes
+from edgewise.graphs import Graph, Pattern, complete, empty, membership
+from edgewise.graphs import batch as batch_of
+from edgewise.layers import (
+    FeedForward,
+    GraphLayer,
+    JointLinear,
+    Linear,
+    Membership,
+    Pool,
+    Residual,
+    TransformerLayer,
+    check_edge_attr,
+    packed_graph,
+)
+from edgewise.layers.pooling import Pooling
+from edgewise.models.gps import NormName
+from edgewise.ragged import run_of_each
+
+
+class LearnedSpectrum(nn.Module):
+    r"""Add what a Transformer makes of a graph's spectrum and of the node's place in it.
+
+    .. math:: x_i + \tfrac{1}{m} P \sum_l \mathrm{Transformer}([A (λ_1, u_{1i}), …])_l
+
+    The tokens of a node are the m lowest eigenvalues but 0, each with the node's entry of its
+    eigenvector; fewer where its graph has fewer. The paper puts the sum beside the other features,
+    which adding its projection can do, too. Signs are drawn anew in every step of training.
+
+    Args:
+        width: of x.
+        k: m, how many eigenvectors.
+        hidden: width of a token.
+        depth, heads: of the Transformer.
+
+    """
+
+    compares_graphs = False
+    of_pairs = False
+
+    def __init__(self, width: int, k: int, *, hidden: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.k = k
+        self.embed = nn.Linear(2, hidden)
+        self.layers = nn.ModuleList(
+            TransformerLayer(hidden, heads, 2 * hidden) for _ in range(depth)
+        )
+        self.sum = Pool("sum")
+        self.project = nn.Linear(hidden, width, bias=False)
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """What the code depends on besides the graph."""
+        return (self.k,)
+
+    def code(self, graph: Graph) -> Tensor:
+        """``[N, k, 2]``: λ and the node's entry of its eigenvector; 0 where there is no other."""
+        values, vectors = laplacian_eigenpairs(graph, self.k)
+        member = run_of_each(member_sizes(graph), graph.num_targets)
+        return torch.stack([values[member], vectors], dim=-1)
+
+    def forward(self, x: Tensor, code: Tensor) -> Tensor:
+        """``[N, width]`` from x of that shape and a code ``[N, k, 2]``."""
+        there = code[..., 0] > 0
+        value, vector = code.to(x).unbind(-1)
+        if self.training:
+            vector = vector * random_signs(self.k, vector)
+        tokens = self.embed(torch.stack([value, vector], dim=-1)[there])
+        count = there.sum(1)
+        graph = batch_of(complete(), count).to(x.device)
+        for layer in self.layers:
+            tokens = layer(tokens, graph)
+        # Without the division, places move faster with P than a batch norm's running means follow.
+        read = self.sum(tokens, membership(count)) / self.k
+        out: Tensor = x + self.project(read)
+        return out
+
+
+class SpectralAttention(GraphLayer):
+    """Attention over two graphs that share no edge, the second worth ``gamma`` of the first.
+
+    Args:
+        width: of nodes.
+        heads: a divisor of the width.
+        edge_width: of features of the first graph's edges; 0 for none.
+        gamma: from 0.
+
+    """
+
+    reads_edge_attr = True
+
+    def __init__(self, width: int, heads: int, edge_width: int, gamma: float) -> None:
+        super().__init__()
+        check_divides("heads", heads, width, "the width", "change heads or width")
+        self.heads, self.gamma = heads, gamma
+        self.project = JointLinear(width, [width] * 5)
+        self.edge = nn.Linear(edge_width, width) if edge_width else None
+        self.output = nn.Linear(width, width)
+
+    def forward(
+        self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
+    ) -> Tensor:
+        """``[..., N, width]`` from x of that shape and edges ``[E, edge_width]`` of ``graph``."""
+        parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
+        query, key, far_query, far_key, value = parts
+        edge_key = None
+        if self.edge is not None and edge_attr is not None:
+            scale = self.edge(edge_attr).unflatten(-1, (self.heads, -1))
+            edge_key = graph.gather_source(key, -3) * scale
+        near = attend(query, key, value, graph, edge_key=edge_key)
+        far = attend(far_query, far_key, value, others)
+        out: Tensor = self.output(((near + self.gamma * far) / (1 + self.gamma)).flatten(-2))
+        return out
+
+
+class SANLayer(GraphLayer):
+    """:class:`SpectralAttention`, then a feed-forward network, each with residual and norm."""
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        edge_width: int,
+        gamma: float,
+        *,
+        norm: NormName = "batch",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        attention = SpectralAttention(width, heads, edge_width, gamma)
+        network = FeedForward(width, 2 * width, dropout=dropout)
+        self.attention = Residual(attention, width, norm=norm, dropout=dropout)
+        self.feed_forward = Residual(network, width, norm=norm, dropout=dropout)
+
+    def forward(
+        self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
+    ) -> Tensor:
+        """``[..., N, width]`` from x of that shape; see :class:`SpectralAttention`."""
+        out: Tensor = self.feed_forward(self.attention(x, graph, others, edge_attr))
+        return out
+
+
+class SAN(GraphLayer):
+    """See :func:`san`."""
+
+    reads_edge_attr = True
+
+    def __init__(
+        self,
+        in_width: int,
+        out_width: int,
+        *,
+        edge_width: int,
+        gamma: float,
+        position_size: int,
+        position_width: int,
+        position_depth: int,
+        position_heads: int,
+        width: int,
+        depth: int,
+        heads: int,
+        norm: NormName,
+        pool: Pooling,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.edge_width, self.gamma = edge_width, gamma
+        self.embed = Linear(in_width, width)
+        self.position = LearnedSpectrum(
+            width, position_size, hidden=position_width, depth=position_depth, heads=position_heads
+        )
+        self.layers = nn.ModuleList(
+            SANLayer(width, heads, edge_width, gamma, norm=norm, dropout=dropout)
+            for _ in range(depth)
+        )
+        self.pool = Pool(pool)
+        self.head = nn.Sequential(
+            nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
+        )
+
+    def encodings(self) -> dict[str, nn.Module]:
+        return {"positions": self.position}
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        edge_attr: Tensor | None = None,
+        batch: Membership = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+
+        Args:
+            x: features of nodes.
+            graph: who reads whom; undirected.
+            edge_attr: features of its edges.
+            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
+            positions: what ``model.position.code(graph)`` gives, where it was computed before.
+
+        """
+        graph = packed_graph(x, graph, batch)
+        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
+        code = self.position.code(graph) if positions is None else positions
+        x = self.position(self.embed(x), code)
+        others = self.others(graph)
+        for layer in self.layers:
+            x = layer(x, graph, others, edge_attr)
+        out: Tensor = self.head(self.pool(x, batch))
+        return out
+
+    def others(self, graph: Graph) -> Graph:
+        """Who does not read whom in a member, each node itself too where it has no loop.
+
+        Nobody where they weigh nothing, so that γ = 0 costs no more than the edges.
+        """
+        pairs = complete() if self.gamma else empty()
+
+        def make() -> Pattern:
+            return batch_of(pairs, member_sizes(graph)).to(graph.device) - graph
+
+        return graph.cached(("without its edges", pairs), make).bind(graph.num_targets)
+
+
+@checked(depth=0, edge_width=0, position_depth=0, gamma=0)
+def san(
+    in_width: int,
+    out_width: int,
+    *,
+    edge_width: int = 0,
+    gamma: float = 0.1,
+    position_size: int = 10,
+    position_width: int = 8,
+    position_depth: int = 2,
+    position_heads: int = 4,
+    width: int = 56,
+    depth: int = 10,
+    heads: int = 8,
+    norm: NormName = "batch",
+    pool: Pooling = "sum",
+    dropout: float = 0.0,
+) -> SAN:
+    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+
+    ``gamma`` is how much the pairs without an edge weigh, beside 1 for the edges; 0 leaves them
+    out. Otherwise attention costs n² in each graph. The other sizes are the paper's for ZINC, where
+    γ is 1e-5. ``position_size`` eigenvectors are read by a Transformer of ``position_depth`` layers
+    of ``position_width``.
+
+    This is the paper's formula, with a softmax over each graph; its code has one over both, which
+    weighs the exponentials. The vector that all pairs without an edge have in common there is left
+    out, as q' can be that already.
+    """
+    return SAN(
+        in_width,
+        out_width,
+        edge_width=edge_width,
+        gamma=gamma,
+        position_size=position_size,
+        position_width=position_width,
+        position_depth=position_depth,
+        position_heads=position_heads,
+        width=width,
+        depth=depth,
+        heads=heads,
+        norm=norm,
+        pool=pool,
+        dropout=dropout,
+    )
