@@ -1,4 +1,4 @@
-"""SAN: attention on the edges and attention on all other pairs, each with queries and keys its own.
+"""SAN: attention on the edges and on all other pairs, each with queries and keys of its own.
 
 Formula: near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j over the edges, far_i = Σ_j
 softmax_j(q'_i·k'_j / √D) v_j over other pairs; h_i' = FFN(norm(h_i + W (near + γ far)_i / (1 + γ)))

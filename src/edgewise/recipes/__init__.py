@@ -56,14 +56,7 @@ from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.war_and_peace import long_war_and_peace, xl_war_and_peace
 from edgewise.recipes.writing import writing
-from edgewise.recipes.zinc import (
-    gat_zinc,
-    gin_zinc,
-    gps_zinc,
-    graphormer_zinc,
-    laplacian_zinc,
-    san_zinc,
-)
+from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -103,7 +96,6 @@ RECIPES: dict[str, Recipe] = {
         graphormer_zinc,
         laplacian_csl,
         laplacian_zinc,
-        san_zinc,
         gpt_shakespeare,
         gpt_shakespeare_best,
         gpt_shakespeare_long,

@@ -1,6 +1,6 @@
-"""Recipes on ZINC, penalised logP of 12,000 molecules: six models of under 500,000 parameters.
+"""Recipes on ZINC, penalised logP of 12,000 molecules: five models of under 500,000 parameters.
 
-All six are trained alike and for few epochs, Graphormer for more, as it learns slowest: minutes of
+All five are trained alike and for few epochs, Graphormer for more, as it learns slowest: minutes of
 a core each. Published runs take hundreds, and reach lower errors. GIN and GAT do not see the kinds
 of bonds, as in the benchmark.
 """
@@ -78,16 +78,4 @@ gps_zinc = Recipe(
     schedule=_SCHEDULE,
     trainer=_TRAINER,
     protocol=Protocol(("test/mae",), "0.070 on ZINC-12k (Rampášek et al., 2022)", BY),
-)
-
-san_zinc = Recipe(
-    name="san-zinc",
-    summary="Spectral attention on ZINC: bonds, and the pairs without one at a tenth of them",
-    model=partial(models.san, width=64, depth=7, pool="mean"),
-    data=data.zinc(),
-    task=tasks.Regression(kind="mae"),
-    optimizer=_OPTIMIZER,
-    schedule=_SCHEDULE,
-    trainer=_TRAINER,
-    protocol=Protocol(("test/mae",), "0.139 on ZINC-12k (Kreuzer et al., 2021)", BY),
 )
