@@ -23,7 +23,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.images.quickdraw import MOVED, STEPS
+from edgewise.data.images.quickdraw import PLACE
 from edgewise.data.splits import Split
 from edgewise.recipes import find
 
@@ -37,9 +37,11 @@ def described(batch: Batch) -> Tensor:
     x, graph = batch.inputs
     sizes = graph.segments[0]
     drawing = torch.arange(len(sizes)).repeat_interleave(sizes)
-    step = x[:, MOVED - 2 : MOVED] / STEPS
+    place, begins, ends = x[:, :PLACE], x[:, PLACE], x[:, PLACE + 1].clone()
+    ends[sizes.cumsum(0) - 1] = 1  # of a drawing that was cut, too
+    step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])
     along = (torch.arange(BETWEEN) + 0.5) / BETWEEN
-    place = x[:, None, :2] + along[:, None] * step[:, None]
+    place = place[:, None] + along[:, None] * step[:, None]
     place = ((place + 0.5) * CELLS - 0.5).clamp(0, CELLS - 1.001)
     turn = torch.atan2(step[:, 1], step[:, 0]) % math.pi / math.pi * DIRECTIONS
     ink = torch.zeros(len(sizes), DIRECTIONS, CELLS, CELLS)
@@ -58,7 +60,7 @@ def described(batch: Batch) -> Tensor:
                     cell[..., 0] + across,
                 )
                 ink.index_put_(where, share, accumulate=True)
-    strokes = torch.zeros(len(sizes)).index_add(0, drawing, x[:, MOVED])
+    strokes = torch.zeros(len(sizes)).index_add(0, drawing, begins)
     return torch.cat([ink.sqrt().flatten(1), strokes[:, None], sizes[:, None]], dim=1)
 
 

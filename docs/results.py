@@ -157,13 +157,35 @@ BESIDE = {
     },
     "sketches": {
         **{
-            f"sketches-{joined}": (
-                f"the same model on {what}",
-                f"edgewise train sketches --data.joined {joined} --out sketches-{joined}",
+            f"sketches-{name}": (
+                f"{what}, {seeds}",
+                f"edgewise train sketches {options} --out sketches-{name}",
             )
-            for joined, what in (
-                ("two_hop", "points up to two steps apart"),
-                ("complete", "all pairs"),
+            for name, what, seeds, options in (
+                (
+                    "two_hop",
+                    "the same model on points up to two steps apart",
+                    "one seed",
+                    "--data.joined two_hop",
+                ),
+                (
+                    "complete",
+                    "the same model on all pairs",
+                    "as many seeds",
+                    "--data.joined complete --seeds 3",
+                ),
+                (
+                    "order",
+                    "the three graphs, each point with waves of its number",
+                    "one seed",
+                    "--data.order true",
+                ),
+                (
+                    "order-complete",
+                    "all pairs, each point with waves of its number",
+                    "one seed",
+                    "--data.order true --data.joined complete",
+                ),
             )
         },
         "sketch-trees": (

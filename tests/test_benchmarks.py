@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks import long_texts, sparse_attention, tiles
+from benchmarks import long_texts, paired, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from tests.places import needs
 
@@ -86,3 +86,11 @@ def test_the_memory_and_times_of_sparse_attention() -> None:
     assert {key: len(spent) for key, spent in found.items()} == {
         (step, side): 2 for step in ("forward", "both") for side in ("ours", "theirs")
     }
+
+
+def test_how_far_apart_two_runs_are() -> None:
+    """Two seeds of one run, one of the other; the examples' differences are ½, 0, -1 and 0."""
+    one = torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0]]).double()
+    other = torch.tensor([[0, 1, 1, 0]]).double()
+    squares = (0.5 + 0.125) ** 2 + (-1 + 0.125) ** 2 + 2 * 0.125**2
+    assert paired.difference(one, other) == pytest.approx((-0.125, (squares / 3 / 4) ** 0.5))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from edgewise.data.images.quickdraw import QuickDraw, packed
+from edgewise.data.images.quickdraw import QuickDraw, inputs, packed
 from edgewise.data.images.strokes import Stroke, read_strokes
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
@@ -53,9 +53,9 @@ class SketchClasses(Predictor):
     def answer(self, examples: list[list[Stroke]], *, top: int = 1) -> list[Answer]:
         data = self.recipe.data
         assert isinstance(data, QuickDraw)
-        graphs = packed(examples, data.joined)
-        x, graph, members, flags = graphs.take(torch.arange(len(graphs)))
-        scores = self.model(x, graph, batch=members, edge_attr=flags)
+        graphs = packed(examples, data.joined, data.order)
+        x, graph, keywords = inputs(graphs, torch.arange(len(graphs)), data.joined)
+        scores = self.model(x, graph, **keywords)
         return labelled(scores.softmax(-1), self.fitted.values["labels"], top)
 
     def show(self, value: Any) -> str:  # noqa: ARG002 - hundreds of numbers say nothing

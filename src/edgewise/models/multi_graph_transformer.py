@@ -4,7 +4,7 @@ Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h +
 Graph: G graphs of the same nodes, as one whose edges say in which of the G they are
 Score: Dot (scaled); -∞ for the heads of a graph that the edge is not in
 Normalisation: softmax over the neighbourhood in that graph; batch norm, post
-Update: residual, then a feed-forward network with a residual of its own; mean over nodes, an MLP
+Update: residual, then a feed-forward network with its own; mean and maximum over nodes, an MLP
 Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
 """
 
@@ -44,9 +44,9 @@ class MultiGraphTransformer(GraphLayer):
             TransformerLayer(width, heads, 4 * width, norm="batch", dropout=dropout)
             for _ in range(depth)
         )
-        self.pool = Pool("mean")
+        self.mean, self.maximum = Pool("mean"), Pool("max")
         self.head = nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
+            nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
         )
         # Row c of the table is for the edges that are in the graphs whose bits c has.
         bits = torch.arange(2**groups)[:, None] >> torch.arange(groups) & 1
@@ -79,7 +79,7 @@ class MultiGraphTransformer(GraphLayer):
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, bias=bias)
-        out: Tensor = self.head(self.pool(x, batch))
+        out: Tensor = self.head(torch.cat([self.mean(x, batch), self.maximum(x, batch)], dim=-1))
         return out
 
     def bias(self, edge_attr: Tensor) -> TableBias:

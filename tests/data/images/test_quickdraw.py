@@ -12,14 +12,17 @@ import torch
 from edgewise import data
 from edgewise.data.images.quickdraw import (
     FILES,
-    MOVED,
     NAME,
+    PLACE,
     POINTS,
-    STEPS,
+    WAVES,
     Joined,
+    inputs,
+    packed,
     sketch,
 )
 from edgewise.data.images.strokes import Stroke
+from edgewise.encodings import sinusoidal_positions
 from tests.errors import refused
 from tests.places import needs
 
@@ -48,21 +51,32 @@ def expected(joined: Joined) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("joined", ["multi", "two_hop", "complete"])
 def test_who_reads_whom_in_each_graph(joined: Joined) -> None:
-    x, (source, target), flags = sketch(STROKES, joined)
-    found = {(g, int(target[e]), int(source[e])) for e, g in flags.nonzero().tolist()}
+    one = len(STROKE)
+    graphs = packed([STROKES, STROKES[:1], STROKES], joined, order=False)
+    x, graph, given = inputs(graphs, torch.tensor([1, 0]), joined)  # the first, then the second
+    assert x.shape == (one + 3, PLACE + 2)
+    flags = given.get("edge_attr", torch.ones(graph.num_edges, 3))
+    target, source = graph.target, graph.source
+    inside = target < one
+    assert torch.equal(inside, source < one), "no drawing reads another"
+    found = {(g, int(target[e]), int(source[e])) for e, g in flags.nonzero().tolist() if inside[e]}
     assert found == expected(joined)
-    assert len(flags) == len({edge[1:] for edge in found})  # each edge once
-    assert x[:, :2].mul(255).add(127.5).round()[[1, 3]].tolist() == [[255, 0], [7, 8]]
-    steps = x[:, 2:MOVED].mul(255 / STEPS).round()
-    assert steps[:, :2].tolist() == [[0, 0], [255, 0], [-245, 20], [0, 0], [0, 0], *[[1, 1]] * 3]
-    assert steps[:, 2:].tolist() == [[255, 0], [-245, 20], [0, 0], [0, 0], *[[1, 1]] * 3, [0, 0]]
-    assert x[:, MOVED].tolist() == [1, 0, 0, 1, 1, 0, 0, 0]
-    assert x[:, MOVED + 1].tolist() == [0, 0, 1, 1, 0, 0, 0, 1]
+    assert int(inside.sum()) == len({edge[1:] for edge in found})  # each edge once
+    assert torch.equal(given["batch"].source, torch.arange(one + 3).roll(3))
+
+
+def test_a_point_has_its_place_the_pen_and_its_number_where_asked() -> None:
+    x, _, _ = sketch(STROKES, "multi", order=False)
+    assert x[:, :PLACE].mul(255).add(127.5).round()[[1, 3]].tolist() == [[255, 0], [7, 8]]
+    assert x[:, PLACE:].T.tolist() == [[1, 0, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 1]]
+    numbered, _, _ = sketch(STROKES, "multi", order=True)
+    waves = sinusoidal_positions(torch.arange(len(STROKE)), WAVES).float()
+    assert torch.equal(numbered, torch.cat([x, waves], dim=1))
 
 
 def test_a_long_sketch_is_cut() -> None:
     long = list(range(150))
-    x, edges, _ = sketch([(long, long)], "two_hop")
+    x, edges, _ = sketch([(long, long)], "two_hop", order=False)
     assert len(x) == POINTS == int(edges.max()) + 1
 
 
@@ -99,7 +113,7 @@ def test_the_first_of_each_category_are_trained_on(
 def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its places and its steps under the same map; those to validate on stay as they are."""
+    """Those to validate on stay as they are."""
     lines = [
         json.dumps(
             {"word": word, "drawing": [[[n, 90, 30, *[200] * n], [0, 5 * n, 60, *range(n)]]]}
@@ -120,16 +134,13 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
     sizes = x.inputs[1].segments[0].tolist()
     assert len(set(sizes)) == 15
     x, y = x.inputs[0].double(), y.inputs[0].double()
-    assert torch.equal(x[:, MOVED:], y[:, MOVED:])
+    assert torch.equal(x[:, PLACE:], y[:, PLACE:])
     found = []
     for before, after in zip(x.split(sizes), y.split(sizes), strict=True):
         ones = torch.ones(len(before), 1, dtype=torch.double)
-        placed = torch.cat([before[:, :2], ones], dim=1)
-        solved = torch.linalg.lstsq(placed, after[:, :2]).solution  # the map, from its places
-        torch.testing.assert_close(placed @ solved, after[:, :2], rtol=0, atol=1e-6)
-        for step in (slice(2, 4), slice(4, 6)):
-            expected = before[:, step] @ solved[:2]
-            torch.testing.assert_close(after[:, step], expected, rtol=0, atol=1e-5)
+        placed = torch.cat([before[:, :PLACE], ones], dim=1)
+        solved = torch.linalg.lstsq(placed, after[:, :PLACE]).solution  # the map, from its places
+        torch.testing.assert_close(placed @ solved, after[:, :PLACE], rtol=0, atol=1e-6)
         found.append(solved)
     assert torch.stack(found).std(0).min() > 0.01  # 0.06 or more are to be expected
     across = torch.stack([each[0, 0] for each in found])

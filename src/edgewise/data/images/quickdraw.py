@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -28,15 +28,15 @@ from edgewise.data.reading import read_text
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.encodings import sinusoidal_positions
 from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, batch, complete
 from edgewise.ragged import run_of_each
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
 TRAIN, VAL = 15, 5  # of each category; the rest is to test
-WAVES = 16
 POINTS = 100  # of a sketch; those after it are left out, as in the paper
 GRAPHS = 3
-MOVED = 6  # the first numbers of a point, which a map of the plane changes: three times x and y
-STEPS = 4  # the steps of the pen times this, as they are smaller than the places
+PLACE = 2  # the first numbers of a point: x and y
+WAVES = 16
 
 Joined = Literal["multi", "two_hop", "complete"]
 
@@ -45,15 +45,15 @@ Joined = Literal["multi", "two_hop", "complete"]
 class QuickDraw(Data):
     """A sketch an example: its points in their order, who is joined to whom, and what it shows.
 
-    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, the steps of
-    the pen to it and from it, whether it begins or ends a stroke, and waves of its number.
-    ``edge_attr`` ``[E, 3]`` says in which graphs an edge is, of three that each have every point
-    joined to itself, too.
+    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, and whether it
+    begins or ends a stroke. ``edge_attr`` ``[E, 3]`` says in which graphs an edge is, of three that
+    each have every point joined to itself, too; all pairs are a graph without it.
 
     Attributes:
         joined: ``multi``: points one step apart on a stroke; up to two steps; the end of each
             stroke and the beginning of the next. ``two_hop``: the second of these in the place of
             each; ``complete``: all pairs.
+        order: whether a point also has waves of its number: when it was drawn.
         categories: how many, the first in alphabetical order.
         flip: whether sketches to train on are mirrored, half of them, differently every time.
         warp: how much sketches to train on are turned, stretched, sheared and moved; at 0.1 by up
@@ -63,6 +63,7 @@ class QuickDraw(Data):
     """
 
     joined: Joined = "multi"
+    order: bool = False
     categories: int = 344
     flip: bool = False
     warp: float = 0.0
@@ -88,13 +89,13 @@ class QuickDraw(Data):
                 remedy="choose fewer",
             )
         drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
-        graphs = packed([strokes for _, strokes in drawings], self.joined)
+        graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
         y = torch.tensor([names.index(name) for name, _ in drawings])
         # How many of its category came before each: their order in the file.
         of_same = (y[:, None] == y).tril(-1).sum(1)
         bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
         train, val, test = (
-            _part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y, vary)
+            self._part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y, vary)
             for (first, last), vary in zip(bounds, (self._varied, None, None), strict=True)
         )
         sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
@@ -106,19 +107,48 @@ class QuickDraw(Data):
         if self.flip:
             maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
         maps = maps[run_of_each(sizes)]
-        pairs = x[:, :MOVED].view(-1, MOVED // 2, 2) @ maps[:, :, :2].mT
-        pairs[:, 0] += maps[:, :, 2] / 2  # a place is from -1/2 to 1/2
-        return torch.cat([pairs.flatten(1), x[:, MOVED:]], dim=1)
+        place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
+        place = place + maps[:, :, 2] / 2  # a place is from -1/2 to 1/2
+        return torch.cat([place, x[:, PLACE:]], dim=1)
+
+    def _part(
+        self,
+        graphs: PackedGraphs,
+        which: Tensor,
+        y: Tensor,
+        vary: Callable[[Tensor, Tensor], Tensor] | None,
+    ) -> Split:
+        def make(index: Tensor) -> Batch:
+            x, graph, keywords = inputs(graphs, which[index], self.joined)
+            if vary is not None:
+                x = vary(x, graphs.sizes[which[index].unique()])
+            return Batch((x, graph), y[which[index]], keywords=keywords)
+
+        return Split(len(which), make)
 
 
-def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined) -> PackedGraphs:
+def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) -> PackedGraphs:
     """The graphs of drawings; see :func:`sketch`."""
-    made = [sketch(strokes, joined) for strokes in drawings]
+    made = [sketch(strokes, joined, order) for strokes in drawings]
     return PackedGraphs.of(*map(list, zip(*made, strict=True)))
 
 
-def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, Tensor]:
-    """Points ``[n, MOVED + 2 + WAVES]``, edges ``[2, E]``, and the graphs of each, ``[E, 3]``."""
+def inputs(
+    graphs: PackedGraphs, which: Tensor, joined: Joined
+) -> tuple[Tensor, Graph, dict[str, Any]]:
+    """Of these drawings: points, their graph, and what a model is given by name."""
+    x, graph, members, flags = graphs.take(which)
+    if joined == "complete":  # runs of points, which need no memory for each pair
+        assert graph.segments is not None
+        return x, batch(complete(), graph.segments[0]), {"batch": members}
+    return x, graph, {"batch": members, "edge_attr": flags}
+
+
+def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Points ``[n, 4]`` or with waves, edges ``[2, E]``, and the graphs of each, ``[E, 3]``.
+
+    All pairs are not listed: :func:`inputs` joins them.
+    """
     places, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
         places += list(zip(xs, ys, strict=True))
@@ -126,26 +156,22 @@ def sketch(strokes: Sequence[Stroke], joined: Joined) -> tuple[Tensor, Tensor, T
         begins += [1.0] + [0.0] * (len(xs) - 1)
         ends += [0.0] * (len(xs) - 1) + [1.0]
     n = min(len(places), POINTS)
-    order = torch.arange(n)
-    waves = sinusoidal_positions(order, WAVES).float()
-    place = torch.tensor(places[:n]).float() / SIDE - 0.5
     pen = torch.tensor([begins[:n], ends[:n]]).T
-    step = STEPS * place.diff(dim=0) * (1 - pen[1:, :1])  # none from a stroke to the next
-    nothing = torch.zeros(1, 2)
-    to, away = torch.cat([nothing, step]), torch.cat([step, nothing])
+    parts = [torch.tensor(places[:n]).float() / SIDE - 0.5, pen]
+    if order:
+        parts.append(sinusoidal_positions(torch.arange(n), WAVES).float())
     graphs = adjacency(torch.tensor(stroke[:n]), joined)
     target, source = graphs.any(0).nonzero().T
-    x = torch.cat([place, to, away, pen, waves], dim=1)
-    return x, torch.stack([source, target]), graphs[:, target, source].T.float()
+    return torch.cat(parts, 1), torch.stack([source, target]), graphs[:, target, source].T.float()
 
 
 def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
     """``[3, n, n]``, who reads whom in each graph, from the number of each point's stroke."""
     n = len(stroke)
     if joined == "complete":
-        return torch.ones(GRAPHS, n, n, dtype=torch.bool)
-    order = torch.arange(n)
-    apart = (order[:, None] - order).abs()
+        return torch.zeros(GRAPHS, n, n, dtype=torch.bool)
+    number = torch.arange(n)
+    apart = (number[:, None] - number).abs()
     same = stroke[:, None] == stroke
     two = same & (apart <= 2)
     if joined == "two_hop":
@@ -170,18 +196,3 @@ def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
                 line=number,
             ) from error
         yield name, strokes
-
-
-def _part(
-    graphs: PackedGraphs,
-    which: Tensor,
-    y: Tensor,
-    vary: Callable[[Tensor, Tensor], Tensor] | None,
-) -> Split:
-    def make(index: Tensor) -> Batch:
-        x, graph, members, flags = graphs.take(which[index])
-        if vary is not None:
-            x = vary(x, graphs.sizes[which[index].unique()])
-        return Batch((x, graph), y[which[index]], keywords={"batch": members, "edge_attr": flags})
-
-    return Split(len(which), make)
