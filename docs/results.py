@@ -119,9 +119,9 @@ BESIDE = {
             ),
             **{
                 f"mae-{name}-{start}": (
-                    f"{labels} labels alone, {how}; seeds 0 to 2",
+                    f"{labels} labels alone, {how}; seeds 0 to {seeds - 1}",
                     f"python examples/mae_few_labels.py {name} --epochs {epochs}"
-                    f" --tuning-epochs 40 --json mae-{name}",
+                    f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
                 for start, how in (
                     ("scratch", "from scratch"),
@@ -129,9 +129,9 @@ BESIDE = {
                 )
             },
         }
-        for name, weights, labels, epochs in (
-            ("cifar10", "288,746", 100, 10),
-            ("mnist", "288,170", 600, 2),
+        for name, weights, labels, epochs, seeds in (
+            ("cifar10", "288,746", 100, 10, 5),
+            ("mnist", "288,170", 600, 2, 3),
         )
     },
     "gpt-shakespeare": {

@@ -63,8 +63,9 @@ def test_tastes_are_found(name, tastes, tmp_path):
     assert evaluate_run(tmp_path / "run")["test/ndcg@3"] == metrics["test/ndcg@3"]
 
 
-def test_tastes_are_found_where_training_ranks_all_items(tastes, tmp_path):
-    data = replace(tastes, negatives=0, batch_size=8)
+@pytest.mark.parametrize("fields", [{"negatives": 0}, {"by_user": True}])
+def test_tastes_are_found_where_a_batch_is_of_users(fields, tastes, tmp_path):
+    data = replace(tastes, batch_size=8, **fields)
     fields = {"task.k": 3, "trainer.epochs": 5, "trainer.monitor": "val/recall@3"}
     metrics = train(small("lightgcn-gowalla", data, **fields), tmp_path / "run")
     assert metrics["test/recall@3"] > 0.9, "three items of the own taste are left"

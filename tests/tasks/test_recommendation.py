@@ -43,18 +43,33 @@ def test_batches_add_up():
     assert measured(*parts) == pytest.approx(measured((SCORES, TARGET)))
 
 
-def test_one_right_column():
+def test_the_first_of_the_places():
     outputs = torch.tensor([[2.0, 3.0, 1.0], [5.0, 1.0, 1.0]])
-    found = measured((outputs, torch.tensor([0, 0])), k=2)
+    first = torch.tensor([[0], [0]])
+    found = measured((outputs, first), k=2)
     assert found["recall@2"] == 1
     assert found["ndcg@2"] == pytest.approx((1 / math.log2(3) + 1) / 2)
-    assert measured((outputs, torch.tensor([0, 0])), k=1)["recall@1"] == 0.5
+    assert measured((outputs, first), k=1)["recall@1"] == 0.5
+    assert measured((outputs, torch.tensor([[0, 1], [0, 1]])), k=1)["recall@1"] == 1, (
+        "the user's other item is no rival"
+    )
+    filled = torch.tensor([[1, -1], [1, -1]])
+    assert measured((outputs, filled), k=1)["recall@1"] == 0.5
 
 
-def test_loss_in_training_is_the_softmax_of_the_own_item():
-    outputs = torch.tensor([[0.1 * math.log(3), 0.0]])
-    loss = Recommendation(temperature=0.1).loss(outputs, torch.tensor([0]))
-    assert float(loss) == pytest.approx(-math.log(3 / 4), abs=1e-6)
+def test_loss_in_training_is_of_each_own_item_among_those_that_are_not():
+    one, three, six = (0.1 * math.log(x) for x in (1, 3, 6))
+    outputs = torch.tensor([[three, six, one, one], [six, -math.inf, three, one]])
+    outputs.requires_grad_()
+    loss = Recommendation(temperature=0.1).loss(outputs, torch.tensor([[0, 1], [0, -1]]))
+    shares = (3 / (3 + 2), 6 / (6 + 2), 6 / (6 + 4))
+    assert loss.item() == pytest.approx(-sum(map(math.log, shares)) / 3, abs=1e-6)
+    loss.backward()
+    assert outputs.grad.isfinite().all()
+    assert outputs.grad[1, 1] == 0
+    one_each = Recommendation().loss(outputs[:, 1:].detach(), torch.tensor([[0], [1]]))
+    filled = Recommendation().loss(outputs[:, 1:].detach(), torch.tensor([[0, -1], [1, -1]]))
+    assert float(one_each) == pytest.approx(float(filled), abs=1e-6)
 
 
 def test_loss_where_all_items_are_ranked_is_the_softmax_of_what_counts():

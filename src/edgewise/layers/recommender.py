@@ -38,13 +38,16 @@ class Recommender(nn.Module):
     ) -> Tensor:
         """Scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
 
-        With ``positives`` ``[B]``, an item that each user chose, ``[B, 1 + M]``: that one's score
-        comes first.
+        With ``positives`` ``[B, K]``, items that each user chose, filled up with -1,
+        ``[B, K + M]``: the scores of these come first, -∞ where there is none.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)
         scores = user @ item.t()
         if positives is None:
             return scores
-        positive = z.index_select(0, positives + self.num_users)
-        return torch.cat([(user * positive).sum(-1, keepdim=True), scores], dim=1)
+        row, nth = (positives >= 0).nonzero(as_tuple=True)
+        chosen = z.index_select(0, positives[row, nth] + self.num_users)
+        first = scores.new_full(positives.shape, -torch.inf)
+        own = (user.index_select(0, row) * chosen).sum(-1).to(scores.dtype)
+        return torch.cat([first.index_put((row, nth), own), scores], dim=1)

@@ -31,14 +31,17 @@ class RankingMetric(Metric):
         self.add_state("users", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[B, M]`` and targets of that shape, or ``[B]``: the place of the only one.
+        """Add scores ``[B, M]`` and targets of that shape, or ``[B, K]``: places of the right ones.
 
-        Targets are 1 for the user's items, 0 for others and -1 for those that do not count.
+        Targets of that shape are 1 for the user's items, 0 for others and -1 for those that do not
+        count. Of the places, filled up with -1, the first is to be found, and the others do not
+        count.
         """
-        if target.dim() == 1:
-            own = outputs.gather(1, target[:, None])
+        if target.shape != outputs.shape:
+            own = outputs.gather(1, target.clamp(min=0))
             # A count is several times as fast as the k best; no item is its own rival.
-            rank = (outputs > own).sum(1)
+            rivals = (outputs > own[:, :1]).sum(1)
+            rank = rivals - ((own > own[:, :1]) & (target >= 0)).sum(1)
             found, items = rank[:, None] == torch.arange(self.k, device=rank.device), None
         else:
             best = outputs.masked_fill(target < 0, -torch.inf).topk(min(self.k, outputs.shape[1]))

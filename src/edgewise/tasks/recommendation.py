@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recommendation(Task):
-    r"""The user's item i among items drawn at random, with scores s over a temperature τ.
+    r"""The user's item i among other items, with scores s over a temperature τ.
 
     .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
 
-    In training on drawn items outputs are ``[B, 1 + M]`` and targets ``[B]``, the place of the
-    right one. Where all items are ranked outputs are ``[B, items]`` and targets of that shape: 1
-    for an item that the user is going to choose, 0 for another, -1 for one that does not count. The
-    loss is then the mean over the 1s, and j runs over all other items that count.
+    In training on drawn items outputs are ``[B, K + M]`` and targets ``[B, K]``, the places of the
+    user's own, filled up with -1; j runs over the M others. Where all items are ranked outputs are
+    ``[B, items]`` and targets of that shape: 1 for an item that the user is going to choose, 0 for
+    another, -1 for one that does not count; j runs over all others that count. The mean is over the
+    user's own items.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
@@ -45,11 +46,16 @@ class Recommendation(Task):
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         outputs = outputs / self.temperature
-        if target.dim() == 1:
-            return F.cross_entropy(outputs, target)
-        total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
-        user, item = (target == 1).nonzero(as_tuple=True)
-        return (total[user] - outputs[user, item]).mean()
+        if target.shape == outputs.shape:
+            total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
+            user, item = (target == 1).nonzero(as_tuple=True)
+            return (total[user] - outputs[user, item]).mean()
+        if target.shape[1] == 1:  # the same, in half the time
+            return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)
+        place = target.clamp(min=0)  # what fills up scores -inf
+        own = outputs.gather(1, place)
+        others = outputs.scatter(1, place, -torch.inf).logsumexp(-1, keepdim=True)
+        return F.softplus(others - own)[target >= 0].mean()  # -log(e^own / (e^own + e^others))
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="recommendation")

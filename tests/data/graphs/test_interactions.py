@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -73,8 +74,8 @@ def test_training_asks_for_every_interaction_and_draws_anew(data):
     asked, drawn = Counter(), []
     for batch in loader:
         (users, others, graph), own = batch.inputs, batch.keywords["positives"]
-        assert batch.target.tolist() == [0] * len(users)
-        asked.update(zip(users.tolist(), own.tolist(), strict=True))
+        assert batch.target.tolist() == [[0]] * len(users)
+        asked.update(zip(users.tolist(), own[:, 0].tolist(), strict=True))
         drawn.append(others)
         assert others.shape == (5,)
     assert set(asked) == chosen(graph)
@@ -82,6 +83,32 @@ def test_training_asks_for_every_interaction_and_draws_anew(data):
     assert not torch.equal(drawn[0], drawn[1])
     again = [batch.inputs[1] for batch in splits.loaders(0)["train"]]
     assert all(map(torch.equal, drawn, again))
+
+
+def test_by_user_each_comes_once_with_all_items(data):
+    from dataclasses import replace
+
+    train = Path(data.path)
+    rows = train.read_text().splitlines()
+    train.write_text("\n".join([rows[0], *rows[2:]]))  # one user is only ever tested
+    splits = replace(data, by_user=True, batch_size=5).load()
+    wanted, asked = [], Counter()
+    for batch in splits.loaders(0)["train"]:
+        users, others, graph = batch.inputs
+        own = batch.keywords["positives"]
+        assert others.shape == (5,)
+        assert len(users) <= 5
+        asked.update(users.tolist())
+        for user, items, places in zip(users.tolist(), own, batch.target, strict=True):
+            count = int((items >= 0).sum())
+            wanted += [(user, item) for item in items[:count].tolist()]
+            assert places.tolist() == [*range(count), *[-1] * (len(items) - count)]
+            assert set(items[count:].tolist()) <= {-1}
+    assert sorted(wanted) == sorted(chosen(graph))
+    assert asked == dict.fromkeys({user for user, _ in wanted}, 1)
+    assert splits.train.count == len(asked)
+    nobody = splits.train.make(torch.empty(0, dtype=torch.long))
+    assert nobody.target.shape == (0, 0), "of a process that has no user of this batch"
 
 
 def test_without_negatives_training_ranks_all_items_for_each_user_once(data):
@@ -151,7 +178,11 @@ def test_ids_of_any_kind_are_kept(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
-    [("negatives", -1, "at least 0"), ("val", 0.0, "a share"), ("val_users", -1, "at least 0")],
+    [
+        ("negatives", -1, "at least 0"),
+        ("val", 0.0, "a share"),
+        ("val_users", -1, "at least 0"),
+    ],
 )
 def test_bad_fields(field, value, expected):
     with refused(f"data.{field}", expected=expected, got=str(value), remedy="choose"):

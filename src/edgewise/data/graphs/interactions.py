@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
 RANKED = 2048  # users whose scores of all items are in memory at once
+LEAST = {"negatives": 0, "batch_size": 1, "val_users": 0}
 
 
 class Chosen(NamedTuple):
@@ -79,18 +79,20 @@ class Interactions(Data):
     """Who chose what, as one graph of the users (the first nodes) and the items, read both ways.
 
     Batches of training: inputs ``(users [B], others [M], graph)``, by name
-    ``positives [B]``, and targets ``[B]``, 0: of the scores ``[B, 1 + M]`` the first is the right
-    one. Batches of validation and test: inputs ``(users [B], items, graph)`` and targets
-    ``[B, items]``: 1 for an item that the user is going to choose, 0 for another and -1 for one
-    that is known already and does not count. Without negatives training has batches of that form,
-    of users who are going to choose all of theirs.
+    ``positives [B, K]``, and targets ``[B, K]``, the places of these: of the scores ``[B, K + M]``
+    the first are the right ones. Both are filled up with -1. Batches of validation and test: inputs
+    ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for an item that the user is going
+    to choose, 0 for another and -1 for one that is known already and does not count. Without
+    negatives training has batches of that form, of users who are going to choose all of theirs.
 
     Attributes:
         val: the share of the training interactions to validate on; the model never reads these.
         split_seed: which ones.
         negatives: items drawn for a training batch, for all its users; 0 ranks all items.
-        batch_size: interactions in a training batch; users, each with all their interactions,
-            where all items are ranked.
+        by_user: whether a training batch is of users, each with all their items, in the place of
+            interactions: several times as many positives for the same scores of negatives.
+        batch_size: interactions in a training batch; users with ``by_user``, and where all items
+            are ranked.
         val_users: users to validate on, at random; 0 takes all, and ranking all items for them
             takes longer than many training steps.
 
@@ -99,13 +101,14 @@ class Interactions(Data):
     val: float = 0.05
     split_seed: int = 0
     negatives: int = 1024
+    by_user: bool = False
     batch_size: int = 8192
     val_users: int = 4000
 
     provides: ClassVar[tuple[str, ...]] = ("num_users", "num_items")
 
     def __post_init__(self) -> None:
-        for name, least in (("negatives", 0), ("batch_size", 1), ("val_users", 0)):
+        for name, least in LEAST.items():
             check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
         if not 0 < self.val < 1:
             raise ArgumentError(
@@ -140,8 +143,10 @@ class Interactions(Data):
         asked = ranked(train[0].unique(), train, train[:, :0])
         training = SampledSplit.of(lambda index, _: asked.make(index), asked.count, self.batch_size)
         if self.negatives:
-            draw = partial(self._draw, graph, train, chosen.num_items)
-            training = SampledSplit.of(draw, train.shape[1], self.batch_size)
+            known = _ItemsOf(train, chosen.num_users)
+            draw = partial(self._draw, graph, known, chosen.num_items)
+            count = len(known.users) if self.by_user else train.shape[1]
+            training = SampledSplit.of(draw, count, self.batch_size)
         some = val[0].unique()
         if self.val_users:
             some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
@@ -162,38 +167,54 @@ class Interactions(Data):
         )
 
     def _draw(
-        self, graph: Graph, train: Tensor, items: int, index: Tensor, generator: Generator
+        self, graph: Graph, known: _ItemsOf, items: int, index: Tensor, generator: Generator
     ) -> Batch:
         others = torch.randint(items, (self.negatives,), generator=generator)
-        users, positives = train[:, index]
-        target = torch.zeros_like(users)  # the positive's score comes first
+        if self.by_user:
+            users = known.users[index]
+            positives = known.rows(users)
+        else:
+            users, own = known.pairs[:, index]
+            positives = own[:, None]
+        target = torch.arange(positives.shape[1]).where(positives >= 0, -1)
         return Batch((users, others, graph), target, keywords={"positives": positives})
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
     """All items ranked for these users."""
-    find_wanted, find_known = (_of_user(part, chosen.num_users) for part in (wanted, known))
+    wanted_of, known_of = (_ItemsOf(part, chosen.num_users) for part in (wanted, known))
     items = torch.arange(chosen.num_items)
 
     def make(index: Tensor) -> Batch:
         asked = users[index]
         target = torch.zeros(len(asked), chosen.num_items, dtype=torch.int8)
-        target[find_wanted(asked)] = 1
-        target[find_known(asked)] = -1
+        target[wanted_of.all(asked)] = 1
+        target[known_of.all(asked)] = -1
         return Batch((asked, items, graph), target)
 
     return Split(len(users), make)
 
 
-def _of_user(pairs: Tensor, num_users: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """A function that lists the items of a batch of users, as places in the batch and items."""
-    user, order = pairs[0].sort()
-    item = pairs[1][order]
-    count = torch.bincount(user, minlength=num_users)
-    start = starts(count)
+class _ItemsOf:
+    """The items of each user, and the users who have some, of pairs ``[2, E]``."""
 
-    def find(batch: Tensor) -> tuple[Tensor, Tensor]:
-        row, nth = runs_and_positions(count[batch])
-        return row, item[start[batch][row] + nth]
+    def __init__(self, pairs: Tensor, num_users: int) -> None:
+        self.pairs = pairs
+        user, order = pairs[0].sort()
+        self.item = pairs[1][order]
+        self.count = torch.bincount(user, minlength=num_users)
+        self.start = starts(self.count)
+        self.users = self.count.nonzero().flatten()
 
-    return find
+    def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of a batch of users, as places in the batch and items."""
+        row, nth = runs_and_positions(self.count[users])
+        return row, self.item[self.start[users][row] + nth]
+
+    def rows(self, users: Tensor) -> Tensor:
+        """``[B, K]``, those of each of ``[B]`` users, filled up with -1."""
+        row, nth = runs_and_positions(self.count[users])
+        most = max(self.count[users].tolist(), default=0)  # a process may have no user of a batch
+        rows = torch.full((len(users), most), -1)
+        rows[row, nth] = self.item[self.start[users][row] + nth]
+        return rows
