@@ -295,8 +295,19 @@ def test_weights_and_kinds_of_edges_may_have_another_type(name: str) -> None:
     width = {"edge_width": 1} if name in OF_KINDS else {}
     model, (x, graph) = models.MODELS[name](IN, OUT, **width).eval(), example(name)
     weight = torch.randint(2, (graph.num_edges, 1))
-    found = model(x.float(), graph, edge_attr=weight.double())
-    torch.testing.assert_close(found, model(x.float(), graph, edge_attr=weight.float()))
+    expected = model(x.float(), graph, edge_attr=weight.float())
+    torch.testing.assert_close(model(x.float(), graph, edge_attr=weight.double()), expected)
+    if name in OF_KINDS:  # above 0 is above 0, also where float32 has no number as small
+        for other in (weight, weight.bool(), 1e-60 * weight.double()):
+            torch.testing.assert_close(model(x.float(), graph, edge_attr=other), expected)
+
+
+def test_weights_that_are_not_one_float_of_each_edge_are_refused_by_their_name() -> None:
+    model, (x, graph) = models.graph_transformer(IN, OUT), example("graph_transformer")
+    ones = torch.ones(graph.num_edges)
+    for wrong in (ones.long(), ones[1:]):
+        with refused("edge_attr", expected="floating", got=str(wrong.dtype), remedy="float()"):
+            model(x.float(), graph, edge_attr=wrong)
 
 
 @pytest.mark.parametrize("name", SIMPLE)

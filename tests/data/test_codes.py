@@ -12,6 +12,8 @@ from torch import Tensor
 from edgewise import encodings
 from edgewise.data import PackedGraphs
 from edgewise.data.codes import Codes, narrow
+from edgewise.encodings import laplacian
+from edgewise.models.san import LearnedSpectrum
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +35,7 @@ def graphs(extra: int = 0) -> PackedGraphs:
 ENCODINGS: dict[str, Any] = {
     "laplacian": lambda: encodings.Laplacian(8, 3),
     "sign_invariant": lambda: encodings.SignInvariant(8, 3),
+    "learned_spectrum": lambda: LearnedSpectrum(8, 3, hidden=4, depth=1, heads=2),
     "random_walk": lambda: encodings.RandomWalk(8, 5),
     "weisfeiler_lehman": lambda: encodings.WeisfeilerLehman(8, rounds=2),
     "centrality": lambda: encodings.Centrality(8),
@@ -85,6 +88,18 @@ def test_another_graph_or_setting_is_computed_anew(cache: Path) -> None:
     Codes(graphs()).prepare({"it": encodings.RandomWalk(8, 6)})
     Codes(graphs(extra=1)).prepare({"it": encodings.RandomWalk(8, 5)})
     assert len(files(cache)) == 3
+
+
+def test_a_models_own_encoding_is_computed_anew_when_eigenvectors_are(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ENCODINGS["learned_spectrum"]()
+    Codes(graphs()).prepare({"it": chosen})
+    other = tmp_path / "laplacian.py"
+    other.write_bytes(b"other vectors")
+    monkeypatch.setattr(laplacian, "__file__", str(other))
+    Codes(graphs()).prepare({"it": chosen})
+    assert len(list(cache.iterdir())) == 2
 
 
 def test_the_cache_is_read_and_a_damaged_one_is_not_trusted(

@@ -132,3 +132,12 @@ def test_what_is_known_of_graphs_has_a_row_for_each(shape: tuple[int, ...]) -> N
     model = graph_network(4, 2, global_width=5)
     with refused("global_attr", expected="[1, 5]", got=str(list(shape)), remedy="global_width"):
         model(torch.randn(3, 4), graphs.complete(), global_attr=torch.randn(shape))
+
+
+def test_what_is_known_of_graphs_has_the_type_of_the_weights() -> None:
+    x, graph = triangle()
+    model, ones = graph_network(2, 4, global_width=5).double(), torch.ones(1, 5)
+    with refused("global_attr", expected="torch.float64", got="torch.float32", remedy="float64"):
+        model(x, graph, global_attr=ones)
+    with refused("global_attr", expected="[..., 5]", got="torch.int64", remedy="whole numbers"):
+        model(x, graph, global_attr=ones.long())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from edgewise import graphs
-from edgewise.models.molecule_transformer import BondLayer, ConditionalHead
+from edgewise.models.molecule_transformer import (
+    BondLayer,
+    ConditionalHead,
+    molecule_transformer,
+)
 from tests.errors import refused
 
 
@@ -51,3 +56,18 @@ def test_without_conditions_it_is_a_network() -> None:
 def test_conditions_that_are_missing_say_so() -> None:
     with refused("global_attr", expected="3 conditions", got="none", remedy="give them"):
         ConditionalHead(4, 3, 2, hidden=5)(torch.randn(6, 4))
+
+
+@pytest.mark.parametrize("argument", ["global_attr", "descriptors"])
+@pytest.mark.parametrize("wrong", [torch.ones(1, 3).long(), torch.ones(1, 2)])
+def test_conditions_and_descriptors_that_weights_cannot_read_are_refused(
+    argument: str, wrong: torch.Tensor
+) -> None:
+    model = molecule_transformer(2, 1, global_width=3, descriptor_width=3)
+    given = {"global_attr": torch.ones(1, 3), "descriptors": torch.ones(1, 3), argument: wrong}
+    graph = graphs.edges(torch.tensor([[0, 1], [1, 0]]), 2)
+    with refused(argument, expected="[..., 3]", got=str(wrong.dtype), remedy="this width"):
+        model(torch.ones(2, 2), graph, batch=[2], **given)
+    given[argument] = torch.ones(1, 3).double()
+    with refused(argument, expected="torch.float32", got="torch.float64", remedy="float32"):
+        model(torch.ones(2, 2), graph, batch=[2], **given)

@@ -39,7 +39,7 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
     Of its two signs each has the one with which the first node that is not 0 is above it, so that a
     graph has the same numbers in every batch; which node is first is no property of a graph, and of
     an eigenvalue that is there twice any basis may come. The eigenvectors of frequency 0 say only
-    which component a node is in, and are left out. A
+    which component a node is in, and its degree, of which they are the root; they are left out. A
     member of a packed batch with fewer others than k has columns of 0. Self-loops do not count.
 
     Args:

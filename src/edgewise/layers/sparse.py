@@ -39,18 +39,21 @@ class Linear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
-def check_node_features(x: Tensor, weight: Tensor | None = None) -> None:
-    """Refuse features that are no floats, or that a weight ``[..., width]`` cannot read."""
+def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str = "x") -> None:
+    """Refuse features that are no floats, or that a weight ``[..., width]`` cannot read.
+
+    Of graphs, too, by the ``argument`` that they came by.
+    """
     width = x.shape[-1:] if weight is None else weight.shape[-1:]
     if x.shape[-1:] != width or not x.is_floating_point():
         raise ArgumentError(
-            "x",
+            argument,
             expected=f"features [..., {', '.join(map(str, width))}] in floating point",
             got=described(x),
             remedy="make the model for this width, or call .float() on whole numbers",
         )
     if weight is not None:
-        check_type("x", x, weight)
+        check_type(argument, x, weight)
 
 
 def word_graph(x: Tensor) -> Graph:

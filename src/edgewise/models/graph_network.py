@@ -21,6 +21,7 @@ from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
+from edgewise.layers.sparse import check_node_features
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -171,6 +172,7 @@ class GraphNetwork(GraphLayer):
                 remedy="make the model with global_width=global_attr.shape[-1], or give a row for "
                 "each graph of the batch",
             )
+        check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
         if x.dim() > 2:  # several of one graph; x may be sparse, which has no batch
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked, described
 from edgewise.checks import bind_to_nodes
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer
 from edgewise.layers.attention import Projections
@@ -37,10 +38,22 @@ class GraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``."""
-        if edge_attr is not None and edge_attr.dim() == 1:
-            edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
+        """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``.
+
+        Raises:
+            ArgumentError: not a weight for each edge, or whole numbers.
+        """
         graph = bind_to_nodes(graph, x)
+        if edge_attr is not None:
+            if edge_attr.dim() == 1:
+                edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
+            if edge_attr.shape[-2] != graph.num_edges or not edge_attr.is_floating_point():
+                raise ArgumentError(
+                    "edge_attr",
+                    expected=f"weights [{graph.num_edges}], one of each edge, in floating point",
+                    got=described(edge_attr),
+                    remedy="give the graph's own, or call .float() on whole numbers",
+                )
         x = self.embed(x)
         for layer in self.layers:
             x = layer(x, graph, gain=edge_attr)

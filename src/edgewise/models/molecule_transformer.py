@@ -27,6 +27,7 @@ from edgewise.layers import (
     given_or_ones,
     members_of,
 )
+from edgewise.layers.sparse import check_node_features
 
 OR_WITHOUT = "give them, or make the model without"
 SUM_SCALE = 1 / 16  # of the sum over the atoms: molecules have about as many
@@ -113,6 +114,7 @@ class ConditionalHead(nn.Module):
             return alone
         expected = f"{self.common.in_features} conditions of each measurement"
         condition = check_given("global_attr", condition, expected, OR_WITHOUT)
+        check_node_features(condition, self.common.weight, "global_attr")
         line = self.lines(z).unflatten(-1, (-1, 1 + condition.shape[-1]))
         intercept, slopes = line[..., 0], line[..., 1:]
         own = intercept + (slopes * condition.unsqueeze(-2)).sum(-1)
@@ -190,6 +192,9 @@ class MoleculeTransformer(GraphLayer):
         if self.describe is not None:
             expected = "descriptors of each molecule"
             descriptors = check_given("descriptors", descriptors, expected, OR_WITHOUT)
+            linear = self.describe[1]
+            assert isinstance(linear, nn.Linear)
+            check_node_features(descriptors, linear.weight, "descriptors")
             readouts.append(self.describe(descriptors))
         out: Tensor = self.head(torch.cat(readouts, dim=-1), global_attr)
         return out

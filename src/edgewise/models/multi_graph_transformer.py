@@ -73,7 +73,8 @@ class MultiGraphTransformer(GraphLayer):
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
         if edge_attr is not None:
-            edge_attr = edge_attr.to(weight.dtype)  # whether an edge is there is said in any type
+            # In any type, of which this one may have no number as small.
+            edge_attr = (edge_attr > 0).to(weight.dtype)
         check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)
         x = self.embed(x)

@@ -15,11 +15,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked
+from edgewise.arguments import check_divides, checked, described
 from edgewise.attention import attend
 from edgewise.encodings import laplacian_eigenpairs
 from edgewise.encodings.laplacian import random_signs
 from edgewise.encodings.members import member_sizes
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, empty, membership
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
@@ -81,7 +82,19 @@ class LearnedSpectrum(nn.Module):
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and a code ``[N, k, 2]``."""
+        """``[N, width]`` from x of that shape and a code ``[N, k, 2]``.
+
+        Raises:
+            ArgumentError: a code of other nodes, or of another k, which would be read all the same.
+        """
+        if code.shape != (x.shape[-2], self.k, 2):
+            raise ArgumentError(
+                "positions",
+                expected=f"shape [{x.shape[-2]}, {self.k}, 2], {self.k} eigenvalues and the "
+                "numbers of each node",
+                got=described(code),
+                remedy="compute them with model.position.code(graph)",
+            )
         there = code[..., 0] > 0
         value, vector = code.to(x).unbind(-1)
         if self.training:
@@ -187,6 +200,13 @@ class SAN(GraphLayer):
         dropout: float,
     ) -> None:
         super().__init__()
+        check_divides(
+            "position_heads",
+            position_heads,
+            position_width,
+            "position_width",
+            "change position_heads or position_width",
+        )
         self.edge_width, self.gamma = edge_width, gamma
         self.embed = Linear(in_width, width)
         self.position = LearnedSpectrum(
@@ -218,7 +238,7 @@ class SAN(GraphLayer):
         Args:
             x: features of nodes.
             graph: who reads whom; undirected.
-            edge_attr: features of its edges.
+            edge_attr: features of its edges; keys are as they are where not given.
             batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
             positions: what ``model.position.code(graph)`` gives, where it was computed before.
 
@@ -271,9 +291,11 @@ def san(
     γ is 1e-5. ``position_size`` eigenvectors are read by a Transformer of ``position_depth`` layers
     of ``position_width``.
 
-    This is the paper's formula, with a softmax over each graph; its code has one over both, which
-    weighs the exponentials. The vector that all pairs without an edge have in common there is left
-    out, as q' can be that already.
+    As in the paper's formula there is a softmax over each graph; its code has one over both, which
+    weighs the exponentials. Otherwise than there, keys of edges are multiplied by 1 + E e and not
+    by E e, a node without a loop is among those that it reads without an edge, and eigenvalue 0 is
+    left out. So is the vector that all pairs without an edge have in common there, as q' can be
+    that already.
     """
     return SAN(
         in_width,
