@@ -105,7 +105,7 @@ class LearnedSpectrum(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, graph)
         # Without the division, places move faster with P than a batch norm's running means follow.
-        read = self.sum(tokens, membership(count)) / self.k
+        read = self.sum(tokens, membership(count).to(x.device)) / self.k
         out: Tensor = x + self.project(read)
         return out
 
