@@ -46,9 +46,10 @@ results: install
 	$(BIN)/python docs/results.py --runs runs/results --train
 
 # Trains to the published figures, by the recipes' protocols: about three hours of one core, of which
-# translation is one. `pytest -m accuracy -k gcn-cora` is one of them, in half a minute.
+# translation is one, so half that on two. `pytest -m accuracy -k gcn-cora` is one of them, in half a
+# minute.
 accuracy: install
-	$(BIN)/pytest -m accuracy
+	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) --verbose --durations 0
 
 # The C++ kernels, in place beside their sources.
 native:
