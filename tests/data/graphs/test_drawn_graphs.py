@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from edgewise import data
+from edgewise.errors import ArgumentError
 
 
 def test_the_answer_is_the_value_of_the_leaf_with_the_roots_key() -> None:
@@ -28,6 +30,33 @@ def test_the_answer_is_the_value_of_the_leaf_with_the_roots_key() -> None:
     at = graph.dense().double().matrix_power(3)
     assert torch.equal(at.nonzero()[:, 0].unique(), torch.arange(0, 300, nodes))
     assert (at.view(20, nodes, -1)[:, 0].sum(1) == 8).all()
+
+
+def test_shallow_trees_have_some_of_the_values_of_deep_ones() -> None:
+    found = data.neighbors_match(depth=2, symbols=8, tested=200)
+    splits = found.load()
+    assert splits.model_arguments == data.neighbors_match(depth=3).load().model_arguments
+    batch = splits.test.make(torch.arange(200))
+    key, value = batch.inputs[0].view(200, 7, 2, 8).unbind(2)
+    held = value[:, 3:].argmax(-1)
+    assert torch.equal(held.flatten().unique(), torch.arange(8))
+    assert all(len(set(row)) == 4 for row in held.tolist())
+    asked = key[:, 0].argmax(-1)
+    assert torch.equal(asked.unique(), torch.arange(4))
+    assert torch.equal(batch.target, held.gather(1, asked[:, None])[:, 0])
+    values, leaf = found.asked([7, 0, 5, 2, 3])
+    assert found.as_batch(values[None], leaf[None]).target.tolist() == [2]
+
+
+@pytest.mark.parametrize("given", [[7, 0, 5, 5, 0], [8, 0, 5, 2, 0], [7, 0, 5, 0], [7, 0, 5, 2, 4]])
+def test_values_that_no_shallow_tree_has_are_refused(given: list[int]) -> None:
+    with pytest.raises(ArgumentError, match="4 leaves, numbers from 0 to 7"):
+        data.neighbors_match(depth=2, symbols=8).asked(given)
+
+
+def test_fewer_symbols_than_leaves_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"data\.symbols.*8 or more"):
+        data.neighbors_match(depth=3, symbols=7)
 
 
 def test_trees_of_training_are_new_in_every_epoch_and_all_splits_differ() -> None:

@@ -32,13 +32,16 @@ from edgewise.graphs import Graph, batch, membership, tree
 class NeighborsMatch(Data):
     """A tree an example, drawn at random; its class is the value that its root asks for.
 
-    A model is called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · leaves]``, a key
+    A model is called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · symbols]``, a key
     and a value one-hot: the root, which comes first, has a key alone, a leaf both, all others none.
 
     Those to train on are drawn anew in every epoch, those of validation and test once.
 
     Attributes:
-        depth: steps from the root to each leaf; there are 2 ** depth leaves, and as many classes.
+        depth: steps from the root to each leaf; there are 2 ** depth leaves.
+        symbols: how many values there are, of which a tree has as many as leaves; 0 for no more
+            than these. What is learned on shallow trees with the symbols of deep ones can begin
+            (``--from``) a run on these.
         count: training trees in an epoch.
         tested: trees to validate and to test on, each.
         split_seed: which trees these are.
@@ -47,6 +50,7 @@ class NeighborsMatch(Data):
     """
 
     depth: int = 4
+    symbols: int = 0
     count: int = 16000
     tested: int = 1000
     split_seed: int = 0
@@ -57,15 +61,27 @@ class NeighborsMatch(Data):
     def __post_init__(self) -> None:
         for name in ("depth", "count", "tested", "batch_size"):
             check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+        if self.symbols and self.symbols < self.leaves:
+            raise ArgumentError(
+                "data.symbols",
+                expected=f"{self.leaves} or more, one for each leaf, or 0 for as many",
+                got=repr(self.symbols),
+                remedy="choose more symbols, or shallower trees",
+            )
 
     @property
     def leaves(self) -> int:
         """How many there are."""
         return int(2**self.depth)
 
+    @property
+    def classes(self) -> int:
+        """How many values there are."""
+        return self.symbols or self.leaves
+
     def load(self) -> Splits:
         return drawn_splits(
-            {"in_width": 2 * self.leaves, "out_width": self.leaves},
+            {"in_width": 2 * self.classes, "out_width": self.classes},
             self.draw,
             self.as_batch,
             count=self.count,
@@ -76,8 +92,8 @@ class NeighborsMatch(Data):
 
     def draw(self, trees: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """The value of each leaf ``[trees, leaves]``, all different, and the key asked for."""
-        values = torch.rand(trees, self.leaves, generator=generator).argsort(1)
-        return values, torch.randint(self.leaves, (trees,), generator=generator)
+        values = torch.rand(trees, self.classes, generator=generator).argsort(1)
+        return values[:, : self.leaves], torch.randint(self.leaves, (trees,), generator=generator)
 
     def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The value of each leaf, in their order, and the key that the root asks for.
@@ -90,14 +106,15 @@ class NeighborsMatch(Data):
 
         """
         *values, key = given
-        known = range(self.leaves)
-        if sorted(values) != list(known) or key not in known:
+        keys = range(self.leaves)
+        different = len(values) == len(set(values)) == self.leaves
+        if not different or not set(values) <= set(range(self.classes)) or key not in keys:
             raise ArgumentError(
                 "input",
-                expected=f"the values of {self.leaves} leaves, the numbers from 0 to "
-                f"{self.leaves - 1}, each once, in any order, and the key that is asked for",
+                expected=f"the values of {self.leaves} leaves, numbers from 0 to "
+                f"{self.classes - 1}, each once, in any order, and the key that is asked for",
                 got=" ".join(map(str, given))[:60],
-                remedy=f"write for example {' '.join(map(str, [*reversed(known), 0]))}",
+                remedy=f"write for example {' '.join(map(str, [*reversed(keys), 0]))}",
             )
         return torch.tensor(values), torch.tensor(key)
 
@@ -111,10 +128,10 @@ class NeighborsMatch(Data):
         """
         trees, leaves = values.shape
         graph, members = packed_trees(self.depth, trees)
-        x = torch.zeros(trees, 2 * leaves - 1, 2, leaves)
-        x[:, 0, 0] = F.one_hot(asked, leaves).float()
-        x[:, -leaves:, 0] = torch.eye(leaves)
-        x[:, -leaves:, 1] = F.one_hot(values, leaves).float()
+        x = torch.zeros(trees, 2 * leaves - 1, 2, self.classes)
+        x[:, 0, 0] = F.one_hot(asked, self.classes).float()
+        x[:, -leaves:, 0] = torch.eye(leaves, self.classes)
+        x[:, -leaves:, 1] = F.one_hot(values, self.classes).float()
         target = values.gather(1, asked[:, None])[:, 0]
         inputs = x.flatten(2).flatten(0, 1), graph
         return Batch(inputs, target, keywords={"batch": members})
