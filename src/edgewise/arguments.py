@@ -208,7 +208,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def described(value: object) -> str:
     """What came where a tensor of some form was expected: its type and shape."""
     if isinstance(value, Tensor):
-        return f"{value.dtype} of shape {list(value.shape)}"
+        layout = "" if value.layout is torch.strided else f", {value.layout}"
+        return f"{value.dtype} of shape {list(value.shape)}{layout}"
     return type(value).__name__
 
 

@@ -233,6 +233,9 @@ def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
         shapes = f"[{graph.num_edges}, {EDGE}]", str(list(wrong.shape))
         with refused("edge_attr", expected=shapes[0], got=shapes[1], remedy="edge_width"):
             model(x, graph, edge_attr=wrong)
+    for wrong, came in ((good.tolist(), "list"), (good.to_sparse(), "sparse")):
+        with refused("edge_attr", expected="features", got=came, remedy="edge_width"):
+            model(x, graph, edge_attr=wrong)
 
 
 @pytest.mark.parametrize("name", ON_EVERY_GRAPH)

@@ -108,6 +108,10 @@ def test_codes_may_be_computed_before(name: str) -> None:
     for keyword, code in known.items():  # and are what is read
         changed = model(x, graph, **given, **known | {keyword: torch.zeros_like(code)})
         assert (changed - expected).abs().max() > 1e-6
+        for wrong in (code[1:], code[:, None], code.tolist()):
+            came = str(list(wrong.shape)) if isinstance(wrong, torch.Tensor) else "list"
+            with refused(keyword, expected=f"{list(code.shape)}", got=came, remedy="code(graph)"):
+                model(x, graph, **given, **known | {keyword: wrong})
 
 
 @pytest.mark.parametrize("name", [n for n in models.READOUT_MODELS if takes_bonds(n)])

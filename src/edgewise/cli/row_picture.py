@@ -30,7 +30,7 @@ def answers_at_the_last_of_a_row(model: nn.Module) -> bool:
     """Whether there is such a picture of a model."""
     modules = list(model.modules())
     rows = [m.grid[0] == 1 and m.grid[1] > 1 for m in modules if isinstance(m, PatchEmbedding)]
-    return rows == [True] and any(isinstance(m, Pool) and m.how == "last" for m in modules)
+    return rows == [True] and any(isinstance(m, Pool) and m.pool == "last" for m in modules)
 
 
 def row_picture(found: Comparison, split: Measured = "val") -> Figure | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.graphs import Graph, check_square
 
@@ -47,5 +48,6 @@ class Centrality(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and degrees ``[N, 2]``."""
+        check_code(code, x.shape[-2], 2)
         out: Tensor = x + self.reads(code[:, 0]) + self.read_by(code[:, 1])
         return out

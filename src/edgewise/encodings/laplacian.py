@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_least
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import (
     LARGEST,
     Members,
@@ -174,6 +175,7 @@ class Laplacian(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and eigenvectors ``[N, k]``."""
+        check_code(code, x.shape[-2], self.k)
         code = code.to(x)
         if self.training:
             code = code * random_signs(self.k, code)
@@ -211,6 +213,7 @@ class SignInvariant(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and eigenvectors ``[N, k]``."""
+        check_code(code, x.shape[-2], self.k)
         code = code.to(x)[..., None]
         both = self.each(code) + self.each(-code)
         out: Tensor = x + self.all(both.flatten(-2))

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.arguments import check_least
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
 
@@ -75,6 +76,7 @@ class RandomWalk(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
+        check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
         if self.training and len(code) < 2:  # a single node has no variance
             norm = self.norm

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_from_zero
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
@@ -97,5 +98,6 @@ class WeisfeilerLehman(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and colours ``[N]``."""
+        check_code(code, x.shape[-2])
         out: Tensor = x + self.table(code.clamp(max=self.colors - 1))
         return out

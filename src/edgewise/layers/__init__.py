@@ -43,6 +43,7 @@ from edgewise.layers.sequential import (
     GraphSequential,
     check_edge_attr,
     given_or_ones,
+    is_dense,
     refuse_edge_attr,
 )
 from edgewise.layers.sparse import Dropout, Linear
@@ -117,6 +118,7 @@ __all__ = [
     "given_or_ones",
     "init_normal",
     "init_xavier",
+    "is_dense",
     "learned_score",
     "members_of",
     "packed_graph",

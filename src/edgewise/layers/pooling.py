@@ -109,14 +109,14 @@ class Pool(nn.Module):
     """Mean, sum or maximum over the nodes, the class token, which is the first, or the last node.
 
     Args:
-        how: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` leaves each
+        pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` leaves each
             node its own output.
     """
 
-    def __init__(self, how: Pooling = "mean") -> None:
+    def __init__(self, pool: Pooling = "mean") -> None:
         super().__init__()
-        check_choice("how", how, get_args(Pooling))
-        self.how = how
+        check_choice("pool", pool, get_args(Pooling))
+        self.pool = pool
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
         """One vector a graph.
@@ -133,12 +133,12 @@ class Pool(nn.Module):
         Raises:
             ArgumentError: a batch of another number of nodes.
         """
-        if self.how == "none":
+        if self.pool == "none":
             return x
         graph = members_of(x, batch)
-        if self.how in ("class", "last"):
-            graph = _one_of_each(graph, first=self.how == "class")
-        pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.how]).squeeze(-2)
+        if self.pool in ("class", "last"):
+            graph = _one_of_each(graph, first=self.pool == "class")
+        pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.pool]).squeeze(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 

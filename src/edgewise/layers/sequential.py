@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
+import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import check_type, described
@@ -66,6 +69,11 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
     return isinstance(layer, GraphLayer) and layer.reads_edge_attr
 
 
+def is_dense(value: object) -> TypeGuard[Tensor]:
+    """Whether it is a tensor of which all numbers are there."""
+    return isinstance(value, Tensor) and value.layout is torch.strided
+
+
 def check_edge_attr(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> None:
@@ -76,12 +84,12 @@ def check_edge_attr(
     """
     if edge_attr is None:
         return
-    shape = edge_attr.shape[-2:] if batched else edge_attr.shape
-    if shape != (graph.num_edges, width) or not edge_attr.is_floating_point():
+    good = is_dense(edge_attr) and edge_attr.is_floating_point()
+    if not good or edge_attr.shape[-2 if batched else 0 :] != (graph.num_edges, width):
         raise ArgumentError(
             "edge_attr",
             expected=f"shape [{graph.num_edges}, {width}], as the graph has edges and the model "
-            "takes features of them, in floating point",
+            "takes features of them, a dense tensor in floating point",
             got=described(edge_attr),
             remedy="make the model with edge_width=edge_attr.shape[-1], give the graph's own, or "
             "call .float() on whole numbers",
@@ -103,7 +111,7 @@ def refuse_edge_attr(edge_attr: Tensor | None) -> None:
         raise ArgumentError(
             "edge_attr",
             expected="None, as this model has no use for features of the edges",
-            got=f"shape {list(edge_attr.shape)}",
+            got=described(edge_attr),
             remedy="use graph_transformer for a weight on each edge, or edge_transformer, "
             "molecule_transformer or graph_network for vectors",
         )

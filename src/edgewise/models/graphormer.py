@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgewise.arguments import checked
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.encodings import Centrality, PathEdges, ShortestPath
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Intervals, Pattern, complete
 from edgewise.graphs import batch as batch_of
@@ -120,12 +121,14 @@ class Graphormer(GraphLayer):
         distances = self.distance.code(graph) if distances is None else distances
         table = torch.cat([self.distance.table, self.special_bias])
         inner = inner_pairs(sizes)
+        check_code(distances, len(inner), argument="distances")
         classes = torch.full((int((sizes + 1).square().sum()),), len(table) - 1)
         classes = classes.to(graph.device).index_copy(0, inner, distances.long())
         by_distance = TableBias(classes, table)
         if self.path is None or edge_attr is None:
             return by_distance
         paths = self.path.code(graph) if paths is None else paths
+        check_code(paths, len(inner), self.path.longest, argument="paths")
         of_edges = self.path(paths, edge_attr)
         return by_distance.expand().index_add(0, inner, of_edges.to(table))
 

@@ -17,7 +17,15 @@ from edgewise.arguments import check_divides, checked
 from edgewise.biases import TableBias
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Linear, Membership, Pool, TransformerLayer, check_edge_attr
+from edgewise.layers import (
+    GraphLayer,
+    Linear,
+    Membership,
+    Pool,
+    TransformerLayer,
+    check_edge_attr,
+    is_dense,
+)
 
 
 class MultiGraphTransformer(GraphLayer):
@@ -72,8 +80,7 @@ class MultiGraphTransformer(GraphLayer):
 
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
-        if edge_attr is not None:
-            # In any type, of which this one may have no number as small.
+        if is_dense(edge_attr):  # in any type, of which this one may have no number as small
             edge_attr = (edge_attr > 0).to(weight.dtype)
         check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)

@@ -15,12 +15,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_divides, checked, described
+from edgewise.arguments import check_divides, checked
 from edgewise.attention import attend
 from edgewise.encodings import laplacian_eigenpairs
+from edgewise.encodings.code import check_code
 from edgewise.encodings.laplacian import random_signs
 from edgewise.encodings.members import member_sizes
-from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, complete, empty, membership
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
@@ -87,14 +87,7 @@ class LearnedSpectrum(nn.Module):
         Raises:
             ArgumentError: a code of other nodes, or of another k, which would be read all the same.
         """
-        if code.shape != (x.shape[-2], self.k, 2):
-            raise ArgumentError(
-                "positions",
-                expected=f"shape [{x.shape[-2]}, {self.k}, 2], {self.k} eigenvalues and the "
-                "numbers of each node",
-                got=described(code),
-                remedy="compute them with model.position.code(graph)",
-            )
+        check_code(code, x.shape[-2], self.k, 2)
         there = code[..., 0] > 0
         value, vector = code.to(x).unbind(-1)
         if self.training:
