@@ -145,7 +145,8 @@ BESIDE = {
             ),
             **{
                 f"mae-{name}-{start}": (
-                    f"{labels} labels alone, {how}; seeds 0 to {seeds - 1}",
+                    f"{labels} labels, {how}, and 1,000 more to choose the rate; "
+                    f"seeds 0 to {seeds - 1}",
                     f"python examples/mae_few_labels.py {name} --epochs {epochs}"
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )

@@ -6,12 +6,16 @@ import runpy
 import sys
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+import edgewise
 from benchmarks import long_texts, paired, sparse_attention, tiles
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
+from edgewise.batches import UNLABELLED, Batch
 from tests.places import needs
 
 COMMANDS = [
@@ -94,3 +98,36 @@ def test_how_far_apart_two_runs_are() -> None:
     other = torch.tensor([[0, 1, 1, 0]]).double()
     squares = (0.5 + 0.125) ** 2 + (-1 + 0.125) ** 2 + 2 * 0.125**2
     assert paired.difference(one, other) == pytest.approx((-0.125, (squares / 3 / 4) ** 0.5))
+
+
+def test_runs_are_only_compared_on_the_same_examples(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    right, target = torch.tensor([1.0, 0.0]).double(), torch.tensor([3, 1])
+    one, other = paired.Answers(right, target), paired.Answers(1 - right, target)
+    first, second = paired.on_the_same([[one], [one, other]])
+    assert first.tolist() == [[1, 0]]
+    assert second.tolist() == [[1, 0], [0, 1]]
+    for strange in (target.flip(0), target[:1]):
+        with pytest.raises(SystemExit, match="other test examples"):
+            paired.on_the_same([[one], [one, paired.Answers(right, strange)]])
+    monkeypatch.setattr(edgewise, "load", lambda _: SimpleNamespace(metrics={"test/recall@3": 0.9}))
+    with pytest.raises(SystemExit, match=r"no classifier.*test/accuracy"):
+        paired.answered(tmp_path)
+
+
+def test_what_a_run_is_right_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the outputs only those that count, and of these not what nobody knows; batch by batch."""
+    x, select = torch.eye(4)[[2, 0, 1, 3]], torch.tensor([3, 0, 1])
+    batches = [
+        Batch((x,), torch.tensor([3, 2, UNLABELLED]), select),
+        Batch((x,), torch.tensor([2, 1, 1, 3])),
+    ]
+    data = SimpleNamespace(load=lambda: SimpleNamespace(loaders=lambda _: {"test": batches}))
+    run = SimpleNamespace(
+        recipe=SimpleNamespace(seed=0, data=data), model=lambda x: x, metrics={"test/accuracy": 0.8}
+    )
+    monkeypatch.setattr(edgewise, "load", lambda _: run)
+    found = paired.answered(tmp_path)
+    assert found.right.tolist() == [1, 1, 1, 0, 1, 1]
+    assert found.target.tolist() == [3, 2, 2, 1, 1, 3]

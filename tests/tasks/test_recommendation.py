@@ -36,6 +36,8 @@ def test_recall_and_ndcg():
 def test_users_without_a_wanted_item_do_not_count():
     nothing = torch.zeros(1, 5, dtype=torch.int8)
     assert measured((SCORES, TARGET), (SCORES[:1], nothing)) == measured((SCORES, TARGET))
+    places, none = torch.tensor([[1, -1], [3, 1]]), torch.full((1, 2), -1)
+    assert measured((SCORES, places), (SCORES[:1], none)) == measured((SCORES, places))
 
 
 def test_batches_add_up():
@@ -67,9 +69,23 @@ def test_loss_in_training_is_of_each_own_item_among_those_that_are_not():
     loss.backward()
     assert outputs.grad.isfinite().all()
     assert outputs.grad[1, 1] == 0
-    one_each = Recommendation().loss(outputs[:, 1:].detach(), torch.tensor([[0], [1]]))
-    filled = Recommendation().loss(outputs[:, 1:].detach(), torch.tensor([[0, -1], [1, -1]]))
-    assert float(one_each) == pytest.approx(float(filled), abs=1e-6)
+
+
+def test_loss_of_places_anywhere_by_the_formula():
+    """What fills a row up is no place, and a user without an item does not count."""
+    for places in ([[2, -1], [1, 3], [-1, -1]], [[2], [1], [-1]]):
+        outputs = torch.randn(3, 5, dtype=torch.double, requires_grad=True)
+        target, scaled = torch.tensor(places), outputs / 0.5
+        each = []
+        for row, own in zip(scaled, [[p for p in row if p >= 0] for row in places], strict=True):
+            others = [column for column in range(5) if column not in own]
+            each += [row[[place, *others]].logsumexp(0) - row[place] for place in own]
+        expected = torch.stack(each).mean()
+        loss = Recommendation(temperature=0.5).loss(outputs, target)
+        found, wanted = (torch.autograd.grad(one, outputs)[0] for one in (loss, expected))
+        # Some ten roundings of numbers below 16, whose last bit is 2e-15.
+        torch.testing.assert_close(loss, expected, rtol=0, atol=2e-14)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=2e-14)
 
 
 def test_loss_where_all_items_are_ranked_is_the_softmax_of_what_counts():

@@ -42,13 +42,12 @@ class RankingMetric(Metric):
             # A count is several times as fast as the k best; no item is its own rival.
             rivals = (outputs > own[:, :1]).sum(1)
             rank = rivals - ((own > own[:, :1]) & (target >= 0)).sum(1)
-            found, items = rank[:, None] == torch.arange(self.k, device=rank.device), None
+            found = rank[:, None] == torch.arange(self.k, device=rank.device)
+            items = (target[:, 0] >= 0).long()
         else:
             best = outputs.masked_fill(target < 0, -torch.inf).topk(min(self.k, outputs.shape[1]))
             found = target.gather(1, best.indices) == 1
             items = (target == 1).sum(1)
-        if items is None:
-            items = torch.ones_like(rank)
         asked = items > 0
         self.total += self.of(found[asked].double(), items[asked]).sum()
         self.users += asked.sum()

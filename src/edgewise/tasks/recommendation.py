@@ -52,7 +52,8 @@ class Recommendation(Task):
             return (total[user] - outputs[user, item]).mean()
         if target.shape[1] == 1:  # the same, in half the time
             return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)
-        place = target.clamp(min=0)  # what fills up scores -inf
+        # What fills a row up stands for its first place, which is left out of the others anyway.
+        place = target.where(target >= 0, target[:, :1]).clamp(min=0)
         own = outputs.gather(1, place)
         others = outputs.scatter(1, place, -torch.inf).logsumexp(-1, keepdim=True)
         return F.softplus(others - own)[target >= 0].mean()  # -log(e^own / (e^own + e^others))

@@ -43,7 +43,7 @@ class InteractionFiles(Interactions):
             three; ``val`` likewise.
         header: whether the first line names the columns; ``None`` recognises it.
         names: ids are names, even where they look like numbers.
-        val, split_seed, negatives, batch_size, val_users: see :class:`Interactions`.
+        val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
 
     """
 

@@ -88,7 +88,8 @@ class Interactions(Data):
     Attributes:
         val: the share of the training interactions to validate on; the model never reads these.
         split_seed: which ones.
-        negatives: items drawn for a training batch, for all its users; 0 ranks all items.
+        negatives: items drawn for a training batch, for all its users, as likely each and with
+            repeats, so that some may be a user's own, too; 0 ranks all items.
         by_user: whether a training batch is of users, each with all their items, in the place of
             interactions: several times as many positives for the same scores of negatives.
         batch_size: interactions in a training batch; users with ``by_user``, and where all items
@@ -214,7 +215,6 @@ class _ItemsOf:
     def rows(self, users: Tensor) -> Tensor:
         """``[B, K]``, those of each of ``[B]`` users, filled up with -1."""
         row, nth = runs_and_positions(self.count[users])
-        most = max(self.count[users].tolist(), default=0)  # a process may have no user of a batch
-        rows = torch.full((len(users), most), -1)
+        rows = torch.full((len(users), int(self.count[users].max())), -1)
         rows[row, nth] = self.item[self.start[users][row] + nth]
         return rows
