@@ -122,6 +122,14 @@ BESIDE = {
             "edgewise train gps-esol --from masked-molecules --folds --out gps-esol-pretrained",
         ),
     },
+    "lightgcn-gowalla": {
+        "gowalla-by-user": (
+            "2,048 users in a batch and 2,048 items that are drawn, 120 epochs of 15 steps",
+            "edgewise train lightgcn-gowalla --data.by_user true --data.negatives 2048"
+            " --data.batch_size 2048 --data.val_users 300 --trainer.epochs 120"
+            " --out gowalla-by-user",
+        ),
+    },
     "gps-match": begun_on_shallow_trees("gps-match", "gps-match", depth=5, epochs=2)
     | begun_on_shallow_trees("gps-match", "gps-match", depth=6, epochs=2),
     "gat-match": begun_on_shallow_trees("gat-match", "gat-match", "--model.depth 6 ")
@@ -254,11 +262,11 @@ BESIDE = {
     },
     "transformer-multi30k": {
         f"multi30k-{epochs}-epochs": (
-            f"the same with {epochs} epochs in place of 12",
-            f"edgewise train transformer-multi30k --trainer.epochs {epochs}"
-            f" --out multi30k-{epochs}-epochs",
+            f"{epochs} epochs of batches of 4,096 tokens, not 1,024, and dropout 0.2",
+            f"edgewise train transformer-multi30k --trainer.epochs {epochs} --data.batch_size 4096"
+            f" --model.dropout 0.2 --out multi30k-{epochs}-epochs",
         )
-        for epochs in (3, 6)
+        for epochs in (3, 6, 12)
     },
     "xl-war-and-peace": {
         **{
