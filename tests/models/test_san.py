@@ -179,18 +179,3 @@ def test_its_sizes_are_refused_by_name() -> None:
     one_way = graphs.edges(torch.tensor([[0], [1]]), 2)
     with refused("graph", expected="undirected", got="one direction", remedy="transpose"):
         small()(torch.randn(2, IN, dtype=torch.double), one_way)
-
-
-@pytest.mark.parametrize("of", ["more eigenvectors", "one node", "no eigenvalues"])
-def test_places_of_another_graph_or_size_are_refused(of: str) -> None:
-    model = small()
-    x, graph, _ = packed()
-    code = model.position.code(graph)
-    wrong = {
-        "more eigenvectors": torch.cat([code, code], dim=1),
-        "one node": code[:1],
-        "no eigenvalues": code[..., 1],
-    }[of]
-    expected, got = f"[{len(x)}, {K}, 2]", str(list(wrong.shape))
-    with refused("positions", expected=expected, got=got, remedy="position.code"):
-        model(x, graph, batch=SIZES, positions=wrong)

@@ -168,7 +168,7 @@ def test_a_head_for_other_labels_is_named(tmp_path):
     said = r"the labels bad, good of texts, and the data have 0, 1 of texts.*: head\.dense\.bias"
     with pytest.warns(UserWarning, match=said):
         model, _ = prepare(labels(tmp_path, start))
-    assert model.head.pool.how == "class"
+    assert model.head.pool.pool == "class"
     words = saved(tmp_path / "words", "bert", "BertForTokenClassification")
     with pytest.warns(UserWarning, match="0, LABEL_1 of words, and the data have 0, 1 of texts"):
         prepare(labels(tmp_path, words))
