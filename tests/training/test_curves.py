@@ -41,7 +41,18 @@ def test_the_curves_of_a_run_of_one_epoch() -> None:
     assert pixels_in(curves([ROW], 0).axes[0], "#9aa7b8") > 4
 
 
+def compared(rows: list[dict[str, float]]) -> Comparison:
+    outcome = Outcome(0.1, [Path()], [{"val/accuracy": 0.7, "seconds": 1.0}], [rows])
+    return Comparison(find("digits"), "optimizer.lr", [outcome])
+
+
 def test_the_curves_of_a_comparison_of_one_epoch() -> None:
-    outcome = Outcome(0.1, [Path()], [{"val/accuracy": 0.7, "seconds": 1.0}], [[ROW]])
-    found = Comparison(find("digits"), "optimizer.lr", [outcome])
-    assert pixels_in(picture(found).axes[1], "#8795a8") > 4
+    assert pixels_in(picture(compared([ROW])).axes[1], "#8795a8") > 4
+
+
+def test_marks_are_at_whole_epochs() -> None:
+    rows = [ROW | {"epoch": epoch} for epoch in range(3)]
+    for axes in (curves(rows, 0).axes[0], picture(compared(rows)).axes[1]):
+        marks = axes.get_xticks()
+        assert (marks == np.round(marks)).all()
+        assert {0, 1, 2} <= set(marks)

@@ -86,6 +86,7 @@ def _draw_curves(found: Comparison, axes: Axes) -> None:
             label = None if seed else outcome.label
             axes.plot(epochs, values, color=_colour(place), linewidth=1.4, marker=".", label=label)
     axes.set_xlabel("epoch", fontsize=9)
+    axes.locator_params(axis="x", integer=True)
     axes.legend(fontsize=8, frameon=False, loc="best")
     _plain(axes, name.replace("val/", "validation "))
 
