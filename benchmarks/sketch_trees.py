@@ -25,6 +25,7 @@ from torch import Tensor
 from edgewise.batches import Batch
 from edgewise.data.images.quickdraw import PLACE
 from edgewise.data.splits import Split
+from edgewise.ragged import run_of_each
 from edgewise.recipes import find
 
 CELLS, DIRECTIONS = 12, 4
@@ -36,7 +37,7 @@ def described(batch: Batch) -> Tensor:
     """``[B, DIRECTIONS * CELLS * CELLS + 2]`` of the drawings of a batch, in order."""
     x, graph = batch.inputs
     sizes = graph.segments[0]
-    drawing = torch.arange(len(sizes)).repeat_interleave(sizes)
+    drawing = run_of_each(sizes, len(x))
     place, begins, ends = x[:, :PLACE], x[:, PLACE], x[:, PLACE + 1].clone()
     ends[sizes.cumsum(0) - 1] = 1  # of a drawing that was cut, too
     step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])

@@ -79,19 +79,17 @@ PLACES = {
 
 def begun_on_shallow_trees(
     recipe: str, name: str, options: str = "", what: str = "", *, depth: int = 5, epochs: int = 4
-) -> dict[str, tuple[str, str]]:
-    """NeighborsMatch of this depth from the weights of trees of depth 3; a row of BESIDE."""
+) -> tuple[str, tuple[str, str]]:
+    """NeighborsMatch of this depth from the weights of trees of depth 3: a row of BESIDE."""
     start, here = f"{name}-3-of-{depth}", f"{name}-{depth}"
     command, rate = f"edgewise train {recipe} {options}", "--optimizer.lr 0.005"
-    return {
-        here: (
-            f"{what}trees of depth {depth} ({100 / 2**depth:.1f} % by chance), from the weights of"
-            f" trees of depth 3 that have 8 of their {2**depth} values; one seed",
-            f"{command}--data.depth 3 --data.symbols {2**depth} --trainer.epochs {epochs} {rate}"
-            f" --out {start}\n"
-            f"{command}--data.depth {depth} --from {start} {rate} --out {here}",
-        )
-    }
+    return here, (
+        f"{what}trees of depth {depth} ({100 / 2**depth:.1f} % by chance), from the weights of"
+        f" trees of depth 3 that have 8 of their {2**depth} values; one seed",
+        f"{command}--data.depth 3 --data.symbols {2**depth} --trainer.epochs {epochs} {rate}"
+        f" --out {start}\n"
+        f"{command}--data.depth {depth} --from {start} {rate} --out {here}",
+    )
 
 
 BESIDE = {
@@ -130,21 +128,27 @@ BESIDE = {
             " --out gowalla-by-user",
         ),
     },
-    "gps-match": begun_on_shallow_trees("gps-match", "gps-match", depth=5, epochs=2)
-    | begun_on_shallow_trees("gps-match", "gps-match", depth=6, epochs=2),
-    "gat-match": begun_on_shallow_trees("gat-match", "gat-match", "--model.depth 6 ")
-    | {
-        name: row
-        for layer in ("gatv2", "transformer")
-        for name, row in begun_on_shallow_trees(
-            "gat-match",
-            f"{layer}-match",
-            f"--model.layer {layer} --model.last complete --model.depth 2 ",
-            f"a layer of {layer} on the tree and one on all nodes; ",
-        ).items()
+    "gps-match": dict(
+        begun_on_shallow_trees("gps-match", "gps-match", depth=depth, epochs=2) for depth in (5, 6)
+    ),
+    "gat-match": dict(
+        [
+            begun_on_shallow_trees("gat-match", "gat-match", "--model.depth 6 "),
+            *(
+                begun_on_shallow_trees(
+                    "gat-match",
+                    f"{layer}-match",
+                    f"--model.layer {layer} --model.last complete --model.depth 2 ",
+                    f"a layer of {layer} on the tree and one on all nodes; ",
+                )
+                for layer in ("gatv2", "transformer")
+            ),
+        ]
+    ),
+    **{
+        name: dict([begun_on_shallow_trees(name, name, "--model.depth 6 ")])
+        for name in ("gcn-match", "gin-match")
     },
-    "gcn-match": begun_on_shallow_trees("gcn-match", "gcn-match", "--model.depth 6 "),
-    "gin-match": begun_on_shallow_trees("gin-match", "gin-match", "--model.depth 6 "),
     **{
         f"vit-{name}": {
             f"convolutions-vit-{name}": (

@@ -311,6 +311,13 @@ def test_weights_that_are_not_one_float_of_each_edge_are_refused_by_their_name()
     for wrong in (ones.long(), ones[1:]):
         with refused("edge_attr", expected="floating", got=str(wrong.dtype), remedy="float()"):
             model(x.float(), graph, edge_attr=wrong)
+    for none_of_each, came in (
+        (ones.tolist(), "list"),
+        (ones.to_sparse(), "sparse"),
+        (ones[0], "shape []"),
+    ):
+        with refused("edge_attr", expected="floating", got=came, remedy="float()"):
+            model(x.float(), graph, edge_attr=none_of_each)
 
 
 @pytest.mark.parametrize("name", SIMPLE)

@@ -197,6 +197,15 @@ def test_relations_are_steps_by_the_lowest_common_ancestor() -> None:
     assert two == [[0, 0], [NONE, NONE], [NONE, NONE], [0, 0]]
 
 
+def test_relations_of_other_pairs_are_refused() -> None:
+    model = models.tree_transformer(3, 2, width=8, heads=2)
+    graph, x = forest([-1, 0, 0]), torch.randn(3, 3)
+    code = model.relation.code(graph)
+    for wrong, came in ((code[:1], "[1]"), (code[:, None], "[9, 1]"), (code.tolist(), "list")):
+        with refused("relations", expected="[9]", got=came, remedy="code(graph)"):
+            model(x, graph, relations=wrong)
+
+
 def test_labels_bias_the_pair_that_they_join_in_each_direction() -> None:
     model = models.tree_transformer(3, 2, edge_width=2, width=8, heads=2).double()
     graph = graphs.batch([forest([-1, 0, 0]), forest([1, -1])])

@@ -36,6 +36,7 @@ from edgewise.layers.sequences import (
     refuse_memory,
     with_padding,
 )
+from edgewise.ragged import run_of_each
 
 MOST_LEVELS = 40
 """No text is longer than 2 to this power."""
@@ -261,9 +262,7 @@ class SpanReader(nn.Module):
         kind = torch.cat([torch.zeros(0, dtype=torch.long), *(own for _, own in of_texts)])
         bias = TableBias(kind.to(x.device), self.table)
         counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]
-        is_token = torch.tensor([True, False] * len(counts)).repeat_interleave(
-            torch.tensor(counts, dtype=torch.long).flatten()
-        )
+        is_token = run_of_each(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
         place = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
         nodes = nodes.index_copy(-2, place, x)

@@ -16,7 +16,7 @@ from edgewise.arguments import checked, described
 from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer
+from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
 from edgewise.layers.attention import Projections
 from edgewise.layers.transformer import Norm
 
@@ -44,10 +44,11 @@ class GraphTransformer(GraphLayer):
             ArgumentError: not a weight for each edge, or whole numbers.
         """
         graph = bind_to_nodes(graph, x)
+        if is_dense(edge_attr) and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
         if edge_attr is not None:
-            if edge_attr.dim() == 1:
-                edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
-            if edge_attr.shape[-2] != graph.num_edges or not edge_attr.is_floating_point():
+            good = is_dense(edge_attr) and edge_attr.is_floating_point()
+            if not good or edge_attr.shape[-2:-1] != (graph.num_edges,):
                 raise ArgumentError(
                     "edge_attr",
                     expected=f"weights [{graph.num_edges}], one of each edge, in floating point",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_least, checked
 from edgewise.biases import EdgeTerm, TableBias
+from edgewise.encodings.code import check_code
 from edgewise.encodings.members import member_sizes, members_by_size, pair_index
 from edgewise.graphs import Graph, Pattern, complete
 from edgewise.graphs import batch as batch_of
@@ -165,6 +166,7 @@ class TreeTransformer(GraphLayer):
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
         code = self.relation.code(graph) if relations is None else relations
+        check_code(code, pairs.num_edges, argument="relations")
         bias: EdgeTerm = self.relation(code)
         if self.labels is not None and edge_attr is not None:
             bias = self.relation(code).expand() + self.of_labels(graph, edge_attr, len(code))

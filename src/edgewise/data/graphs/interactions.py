@@ -23,7 +23,6 @@ from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
 RANKED = 2048  # users whose scores of all items are in memory at once
-LEAST = {"negatives": 0, "batch_size": 1, "val_users": 0}
 
 
 class Chosen(NamedTuple):
@@ -109,7 +108,7 @@ class Interactions(Data):
     provides: ClassVar[tuple[str, ...]] = ("num_users", "num_items")
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
+        for name, least in (("negatives", 0), ("batch_size", 1), ("val_users", 0)):
             check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
         if not 0 < self.val < 1:
             raise ArgumentError(
@@ -214,7 +213,7 @@ class _ItemsOf:
 
     def rows(self, users: Tensor) -> Tensor:
         """``[B, K]``, those of each of ``[B]`` users, filled up with -1."""
-        row, nth = runs_and_positions(self.count[users])
-        rows = torch.full((len(users), int(self.count[users].max())), -1)
-        rows[row, nth] = self.item[self.start[users][row] + nth]
+        count = self.count[users, None]
+        rows = torch.full((len(users), int(count.max())), -1)
+        rows[torch.arange(rows.shape[1]) < count] = self.all(users)[1]
         return rows
