@@ -49,7 +49,7 @@ results: install
 # translation is one, so half that on two. `pytest -m accuracy -k gcn-cora` is one of them, in half a
 # minute.
 accuracy: install
-	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) --verbose --durations 0
+	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) -vv --durations 0
 
 # The C++ kernels, in place beside their sources.
 native:
