@@ -107,6 +107,8 @@ def main() -> None:
     parser.add_argument("--tuning-epochs", type=int, required=True)
     parser.add_argument("--json", metavar="OUT")
     options = parser.parse_args()
+    if min(options.seeds, options.epochs, options.tuning_epochs) < 1:
+        parser.error("--seeds, --epochs and --tuning-epochs are at least 1")
     splits = data.DATA[options.data]().load()
     images, labels = images_and_labels(splits.train, splits.val)
     mean, std = images.mean((0, 2, 3), keepdim=True), images.std((0, 2, 3), keepdim=True)

@@ -45,6 +45,10 @@ class Task(ABC):
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """The mean loss to train on, a scalar."""
 
+    def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - see recommendation
+        """How many the loss is the mean of, by which batches and processes weigh it together."""
+        return len(target)
+
     @abstractmethod
     def metrics(self) -> dict[str, Metric]:
         """New metrics by name, for one split.

@@ -88,6 +88,18 @@ def test_loss_of_places_anywhere_by_the_formula():
         torch.testing.assert_close(found, wanted, rtol=0, atol=2e-14)
 
 
+def test_losses_of_batches_add_up_by_their_counts():
+    task = Recommendation(temperature=1.0)
+    for target in (TARGET, torch.tensor([[1, 3, 4], [2, -1, -1]])):
+        whole, first, second = (
+            (task.loss(SCORES[part], target[part]), task.count(SCORES[part], target[part]))
+            for part in (slice(None), slice(1), slice(1, 2))
+        )
+        mean = (first[0] * first[1] + second[0] * second[1]) / (first[1] + second[1])
+        torch.testing.assert_close(mean, whole[0])
+        assert first[1] + second[1] == whole[1]
+
+
 def test_loss_where_all_items_are_ranked_is_the_softmax_of_what_counts():
     loss = Recommendation(temperature=1.0).loss(SCORES, TARGET)
     total = [math.log(sum(map(math.exp, row))) for row in ((5, 4, 3, 2), (1, 4, 3, 2))]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import check_given, checked
 from edgewise.attention import aggregate
 from edgewise.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
@@ -36,12 +36,19 @@ class MoNetLayer(GraphLayer):
         self.own = Linear(in_width, out_width)
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
-        """Along ``graph``, by coordinates ``[E, edge_width]`` (default: by the degrees)."""
+        """Along ``graph``, by coordinates ``[E, edge_width]``; for width 2, by degrees without."""
         graph = bind_to_nodes(graph, x)
         check_node_features(x, self.linear.weight)
-        if edge_attr is None:
+        width = self.coordinates.in_features
+        if edge_attr is None and width == 2:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
-        check_edge_attr(edge_attr, graph, self.coordinates.in_features, self.coordinates.weight)
+        edge_attr = check_given(
+            "edge_attr",
+            edge_attr,
+            f"coordinates of the edges, [{graph.num_edges}, {width}]",
+            "give them, or make the model with edge_width=2, whose coordinates are the degrees",
+        )
+        check_edge_attr(edge_attr, graph, width, self.coordinates.weight)
         u = self.coordinates(edge_attr).tanh()
         distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()
@@ -63,8 +70,9 @@ def monet(
 ) -> GraphSequential:
     """Two convolutions; called ``model(x, graph, edge_attr=coordinates [E, edge_width])``.
 
-    Without ``edge_attr`` the coordinates of an edge are (1/√d_i, 1/√d_j) of the degrees. A node's
-    output depends on the nodes up to 2 steps away and on no others.
+    Without ``edge_attr``, for an ``edge_width`` of 2 alone, the coordinates of an edge are
+    (1/√d_i, 1/√d_j) of the degrees. A node's output depends on the nodes up to 2 steps away and on
+    no others.
     """
     first = MoNetLayer(in_width, hidden, kernels, edge_width=edge_width)
     last = MoNetLayer(hidden, out_width, kernels, edge_width=edge_width)

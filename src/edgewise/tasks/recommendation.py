@@ -58,6 +58,10 @@ class Recommendation(Task):
         others = outputs.scatter(1, place, -torch.inf).logsumexp(-1, keepdim=True)
         return F.softplus(others - own)[target >= 0].mean()  # -log(e^own / (e^own + e^others))
 
+    def count(self, outputs: Tensor, target: Tensor) -> int:
+        right = target == 1 if target.shape == outputs.shape else target >= 0
+        return int(right.sum())
+
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="recommendation")
         from edgewise.tasks.ranking_metrics import NDCG, Recall

@@ -104,7 +104,7 @@ class TrainingModule(lightning.LightningModule):
             if not self.checked:
                 self.task.check(self.model, batch)
                 self.checked = True
-            loss = self._measured(batch, "train")
+            loss, count = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()
         # Lightning divides by the number of batches that a step takes, also where fewer are left.
@@ -113,7 +113,6 @@ class TrainingModule(lightning.LightningModule):
         scale = at_once / min(at_once, left)
         if self.trainer.world_size > 1:
             # Gradients are averaged over processes, whose batches may be of different sizes.
-            count = len(batch.target)
             scale *= count * self.trainer.world_size / all_reduce(self.trainer, count, "sum")
         return loss if scale == 1 else loss * scale
 
@@ -141,19 +140,21 @@ class TrainingModule(lightning.LightningModule):
         cache.detach()
         return outputs
 
-    def _measured(self, batch: Batch, split: str) -> Tensor:
+    def _measured(self, batch: Batch, split: str) -> tuple[Tensor, int]:
+        """The mean loss of a batch, and of how many that is."""
         outputs = batch.counted(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
         if not len(batch.target):  # another process has all the examples of this batch
-            return outputs.sum() * 0
+            return outputs.sum() * 0, 0
         loss = self.task.loss(outputs, batch.target)
+        count = self.task.count(outputs, batch.target)
         for name, metric in _each(getattr(self, f"{split}_metrics")):
             if name == "loss":
-                metric.update(loss.detach(), len(batch.target))
+                metric.update(loss.detach(), count)
             else:
                 metric.update(outputs.detach(), batch.target)
-        return loss
+        return loss, count
 
     def on_validation_epoch_end(self) -> None:
         if self.trainer.sanity_checking:
