@@ -67,8 +67,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@needs("Cora")
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
     """A bar in a cell begins another one, in code as well, unless it is escaped."""
@@ -79,6 +77,7 @@ def test_rows_of_a_table_have_the_cells_of_its_head(page: Path) -> None:
 
 
 @needs("Cora")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_sampled_neighbourhoods_train_about_as_well_as_the_whole_graph() -> None:
     pytest.importorskip("torch_geometric")
     example = runpy.run_path(str(ROOT / "examples" / "sampled_neighbours.py"))
