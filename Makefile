@@ -45,9 +45,9 @@ docs: install
 results: install
 	$(BIN)/python docs/results.py --runs runs/results --train
 
-# Trains to the published figures, by the recipes' protocols: about three hours of one core, of which
-# translation is one, so half that on two. `pytest -m accuracy -k gcn-cora` is one of them, in half a
-# minute.
+# Trains recipes to what they must not fall below, by their protocols: about three hours of one core, of
+# which translation is one, so half that on two. `pytest -m accuracy -k gcn-cora` is one of them, in half
+# a minute.
 accuracy: install
 	$(BIN)/pytest -m accuracy --numprocesses $(WORKERS) -vv --durations 0
 

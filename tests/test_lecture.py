@@ -56,11 +56,18 @@ def test_a_formula_has_its_lines_and_its_test(row: list[str]) -> None:
 def test_every_part_of_the_lectures_is_there() -> None:
     text = PAGE.read_text(encoding="utf-8")
     parts = ["Attention", "Energy functions", "Heads", "Residual", "Where a token is", "Masks"]
-    parts += ["Graph networks", "in the language of graphs", "Multi-hop", "Sparse patterns"]
+    parts += ["Graph networks", "Where a node is", "in the language of graphs", "Multi-hop"]
+    parts += ["Sparse patterns", "Trees, memories and no attention", "What is not here"]
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     for part in parts:
         assert any(part in heading for heading in headings), part
     assert len(ROWS) > 50
+
+
+def test_each_test_of_the_lectures_is_on_the_page() -> None:
+    tests = "tests/models/test_lectures.py"
+    linked = {name for name, target in LINK.findall(PAGE.read_text()) if target == f"../{tests}"}
+    assert linked == {name for name in names(ROOT / tests) if name.startswith("test_")}
 
 
 def attention(scores: Tensor, value: Tensor) -> Tensor:
@@ -98,24 +105,6 @@ def test_the_product_with_the_adjacency_matrix_to_the_letter() -> None:
     torch.testing.assert_close(on_edges, masked)
     assert (literal - masked).abs().max() > 0.1
     assert scores.softmax(-1)[:, product == 0].min() > 0, "strangers are read, too"
-
-
-def test_graphormer_adds_a_table_by_distance_and_a_number_for_the_path() -> None:
-    nodes, heads = DRY_RUN["N"], DRY_RUN["H"]
-    torch.manual_seed(7)
-    out = DRY_RUN["graphormer"]()
-    torch.manual_seed(7)  # and draw the same again
-    distance, table = torch.randint(5, (nodes * nodes,)), torch.randn(5, heads)
-    path = torch.randn(nodes * nodes, heads)
-    query, key, value = (DRY_RUN["features"]() for _ in range(3))
-    scores = torch.empty(heads, nodes, nodes)
-    for i in range(nodes):
-        for j in range(nodes):
-            pair = i * nodes + j
-            by_distance, by_path = table[distance[pair]], path[pair]  # b_φ(i,j) and c_ij
-            dot = (query[i] * key[j]).sum(-1) / query.shape[-1] ** 0.5
-            scores[:, i, j] = dot + by_distance + by_path
-    torch.testing.assert_close(out, attention(scores, value))
 
 
 def test_reformer_reads_the_buckets_of_its_hashes() -> None:

@@ -162,6 +162,31 @@ def test_walks_are_the_powers_of_the_walk_matrix() -> None:
         torch.testing.assert_close(found, torch.stack(expected, dim=1).float())
 
 
+NODE_CODES: dict[str, Callable[[Graph], Tensor]] = {
+    "eigenvectors": lambda graph: encodings.laplacian_eigenvectors(graph, 4).abs(),
+    "walks": lambda graph: encodings.random_walk_probabilities(graph, 6),
+    "colours": lambda graph: encodings.wl_colors(graph, 3),
+    "degrees": encodings.degrees,
+}
+PAIR_CODES = {"steps": encodings.shortest_paths, "resistances": encodings.resistance_distances}
+
+
+@pytest.mark.parametrize("name", [*NODE_CODES, *PAIR_CODES])
+def test_codes_follow_the_nodes_into_another_order(name: str) -> None:
+    """Eigenvectors but for their signs, which are free."""
+    torch.manual_seed(0)
+    graph, order = made(nx.gnp_random_graph(9, 0.4, seed=3)), torch.randperm(9)
+    renumbered = graphs.edges(order[graph.edge_index], 9)
+    if name in NODE_CODES:
+        code, other = (NODE_CODES[name](one) for one in (graph, renumbered))
+        moved = other[order]
+    else:
+        code, other = (PAIR_CODES[name](one).view(9, 9) for one in (graph, renumbered))
+        moved = other[order][:, order]
+    assert not torch.equal(other, code)
+    torch.testing.assert_close(moved, code)
+
+
 def test_steps_of_a_large_graph_in_one_direction() -> None:
     """Too large for products of dense matrices."""
     many = nx.gnm_random_graph(300, 900, seed=0, directed=True)

@@ -11,6 +11,7 @@ from edgewise import graphs
 from edgewise.layers import MessagePassing, MultiHeadAttention
 from edgewise.models import edge_transformer, gin, gnn, graph_transformer, graphsage, monet
 from edgewise.models.edge_transformer import EdgeTransformerLayer
+from edgewise.models.gat import GATLayer
 from edgewise.models.gatv2 import GATv2Layer
 from edgewise.models.gin import GINLayer, JumpingKnowledge
 from edgewise.models.monet import MoNetLayer
@@ -71,6 +72,22 @@ def test_jumping_knowledge_keeps_every_depth(x: Tensor, graph: graphs.Graph) -> 
     first, act = MessagePassing(F_IN, 3).double(), torch.nn.ReLU()
     out = JumpingKnowledge(first, act)(x, graph)
     torch.testing.assert_close(out, torch.cat([x, first(x, graph), first(x, graph).relu()], -1))
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_gat_scores_both_ends_side_by_side(x: Tensor, graph: graphs.Graph, average: bool) -> None:
+    layer = GATLayer(F_IN, 3, HEADS, average=average).double()
+    value = layer.linear(x).view(N, HEADS, 3)  # W h
+    both = torch.cat([layer.att_dst, layer.att_src], -1)  # a, of [W h_v ‖ W h_u]
+    scores = torch.empty(HEADS, N, N, dtype=torch.double)
+    for v in range(N):
+        for u in range(N):
+            energy = (both * torch.cat([value[v], value[u]], -1)).sum(-1)
+            scores[:, v, u] = F.leaky_relu(energy, 0.2)
+    weights = masked_softmax(scores, graph.dense() | torch.eye(N, dtype=torch.bool))
+    heads = torch.einsum("hij,jhd->ihd", weights, value)
+    expected = (heads.mean(1) if average else heads.flatten(1)) + layer.bias
+    torch.testing.assert_close(layer(x, graph), expected)
 
 
 @pytest.mark.parametrize("average", [True, False])
