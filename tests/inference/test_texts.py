@@ -169,8 +169,15 @@ def test_what_is_not_unicode_is_named_and_written(
     assert "praise" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("option", "said"), [({"top": 0}, "at least 1"), ({"beams": 2}, "top")])
-def test_options_that_do_not_fit(labels: Path, option: dict[str, int], said: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"top": 0}, "at least 1"),
+        ({"beams": 2}, "top"),
+        ({"top": "two"}, r"got 'two'\. Remedy: give a whole number, or leave it out"),
+    ],
+)
+def test_options_that_do_not_fit(labels: Path, option: dict[str, Any], said: str) -> None:
     with pytest.raises(edgewise.ArgumentError, match=said):
         edgewise.load(labels).predict("a big film", **option)
 
