@@ -46,6 +46,7 @@ def test_list_names_everything(capsys):
     assert code == 0
     for name in (*RECIPES, *MODELS, *DATA, *TASKS, *PATTERNS, *ENCODINGS):
         assert re.search(rf"^  {name} +\S", out, re.MULTILINE), name
+    assert not re.search(r"``|:\w+:`", out), "markup of docstrings"
     _, only, _ = run(capsys, "list", "models")
     assert set(re.findall(r"^  (\S+)", only, re.MULTILINE)) == set(MODELS)
 
@@ -57,6 +58,13 @@ def test_show_everything(name, capsys):
     assert name in out
     if name in RECIPES:
         assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
+
+
+@pytest.mark.parametrize("command", ["predict", "translate"])
+def test_what_is_missing_is_the_run(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command])
+    assert capsys.readouterr().err.endswith("required: DIR\n")
 
 
 def test_show_says_types_as_one_writes_them(capsys):
