@@ -17,7 +17,9 @@ import pytest
 
 from edgewise.cli import doctor, main
 from edgewise.data import DATA
+from edgewise.data.text.masked_text import LINES
 from edgewise.encodings import ENCODINGS
+from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
@@ -279,6 +281,16 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
         looks = re.search(r"find_raw\(|find_files\(|raw_texts\(|read_mnist\(", source_of(kind))
         assert bool(looks) <= (name in doctor.FOLDERS), name
     assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
+
+
+def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    looked = set()
+    for read in LINES.values():
+        with pytest.raises(MissingDataError) as missing:
+            read()
+        looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
+    assert looked == set(doctor.FOLDERS["masked_text"])
 
 
 def source_of(kind):
