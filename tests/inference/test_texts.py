@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ def test_tables_have_the_column_that_was_trained_on(
     (tmp_path / "other.csv").write_text("id,text\n1,a big film\n")
     with refused(str(tmp_path / "other.csv"), expected="'opinion'", got="id, text", remedy=""):
         run.predict(tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_counts_the_answers_and_a_file_does_not(
+    labels: Path,
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    assert main(["predict", str(labels), *["a big film"] * 3]) == 0
+    assert ("answered" in capsys.readouterr().err) == terminal
 
 
 def test_of_a_text_longer_than_any_that_was_seen_the_beginning_is_read(labels: Path) -> None:
