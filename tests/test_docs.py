@@ -250,6 +250,11 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
     for name in ("mine", "rings"):
         assert (folder / "runs" / name / "metrics.json").is_file()
     assert scope["module"].measured["val/accuracy"] > 0.5
+    for model in (scope["in_a_loop"], scope["by_lightning"].model):
+        joined = next(iter(scope["GraphLoader"](scope["rings"], batch_size=64)))
+        with torch.no_grad():
+            scores = model.eval()(joined.x, graphs.from_pyg(joined), batch=joined.batch.bincount())
+        assert (scores.argmax(1) == joined.y).float().mean() > 0.8
     ones = DataLoader(TensorDataset(torch.ones(4, 8), torch.ones(4, 1)))
     metrics = training.fit(
         torch.nn.Linear(8, 1),

@@ -17,7 +17,9 @@ import pytest
 
 from edgewise.cli import doctor, main
 from edgewise.data import DATA
+from edgewise.data.text.masked_text import LINES
 from edgewise.encodings import ENCODINGS
+from edgewise.errors import MissingDataError
 from edgewise.graphs import PATTERNS
 from edgewise.models import MODELS
 from edgewise.recipes import RECIPES
@@ -46,6 +48,7 @@ def test_list_names_everything(capsys):
     assert code == 0
     for name in (*RECIPES, *MODELS, *DATA, *TASKS, *PATTERNS, *ENCODINGS):
         assert re.search(rf"^  {name} +\S", out, re.MULTILINE), name
+    assert not re.search(r"``|:\w+:`", out), "markup of docstrings"
     _, only, _ = run(capsys, "list", "models")
     assert set(re.findall(r"^  (\S+)", only, re.MULTILINE)) == set(MODELS)
 
@@ -57,6 +60,13 @@ def test_show_everything(name, capsys):
     assert name in out
     if name in RECIPES:
         assert all(f"--{field} " in out for field in fields_of(RECIPES[name]))
+
+
+@pytest.mark.parametrize("command", ["predict", "translate"])
+def test_what_is_missing_is_the_run(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command])
+    assert capsys.readouterr().err.endswith("required: DIR\n")
 
 
 def test_show_says_types_as_one_writes_them(capsys):
@@ -271,6 +281,16 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
         looks = re.search(r"find_raw\(|find_files\(|raw_texts\(|read_mnist\(", source_of(kind))
         assert bool(looks) <= (name in doctor.FOLDERS), name
     assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
+
+
+def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
+    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    looked = set()
+    for read in LINES.values():
+        with pytest.raises(MissingDataError) as missing:
+            read()
+        looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
+    assert looked == set(doctor.FOLDERS["masked_text"])
 
 
 def source_of(kind):

@@ -75,6 +75,16 @@ def test_a_persons_own_text_may_be_latin_1(tmp_path: Path) -> None:
         read_own_text(path)
 
 
+def test_a_text_that_memory_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a line\n" * 100)
+    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 1000)
+    with refused(str(path), expected="the memory", got="a.txt", remedy="a part of it"):
+        read_own_text(path)
+
+
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffone\r\n\ntwo\rthree\u2028\n\r\n\n".encode())

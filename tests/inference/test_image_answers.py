@@ -76,6 +76,8 @@ def test_files_folders_and_images(run_folder, new):
     (given,) = run.predict([Image.open(new / "201.png")], top=2)
     assert given["probability"] == pytest.approx(answers[1]["probability"])
     assert sum(one["probability"] for one in given["top"]) == pytest.approx(1)
+    (alone,) = run.predict(Image.open(new / "201.png"))
+    assert alone["label"] == given["label"]
 
 
 def test_the_numbers_are_those_of_the_test(run_folder, tmp_path):

@@ -16,6 +16,7 @@ from edgewise.data import node_files
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
+from tests.errors import refused
 from tests.places import needs
 
 pytest.importorskip("lightning")
@@ -101,8 +102,9 @@ def test_a_new_graph(run_folder, tmp_path):
         run.predict(tmp_path)
     with pytest.raises(MissingDataError, match="nowhere"):
         run.predict(tmp_path / "nowhere")
-    (tmp_path / "nodes.csv").write_text("paper,size\np1,3\n")
-    with pytest.raises(ArgumentError, match="length"):
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("paper,size\np1,3\n")
+    with refused(str(nodes), expected="'length'", got="paper, size", remedy="the same features"):
         run.predict(tmp_path)
 
 

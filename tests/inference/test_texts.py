@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,19 @@ def test_tables_have_the_column_that_was_trained_on(
         run.predict(tmp_path / "other.csv")
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_counts_the_answers_and_a_file_does_not(
+    labels: Path,
+    terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    assert main(["predict", str(labels), *["a big film"] * 3]) == 0
+    assert ("answered" in capsys.readouterr().err) == terminal
+
+
 def test_of_a_text_longer_than_any_that_was_seen_the_beginning_is_read(labels: Path) -> None:
     run = edgewise.load(labels)
     longest = run.predictor.fitted.model_arguments["longest"]
@@ -169,8 +183,15 @@ def test_what_is_not_unicode_is_named_and_written(
     assert "praise" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("option", "said"), [({"top": 0}, "at least 1"), ({"beams": 2}, "top")])
-def test_options_that_do_not_fit(labels: Path, option: dict[str, int], said: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"top": 0}, "at least 1"),
+        ({"beams": 2}, "top"),
+        ({"top": "two"}, r"got 'two'\. Remedy: give a whole number, or leave it out"),
+    ],
+)
+def test_options_that_do_not_fit(labels: Path, option: dict[str, Any], said: str) -> None:
     with pytest.raises(edgewise.ArgumentError, match=said):
         edgewise.load(labels).predict("a big film", **option)
 

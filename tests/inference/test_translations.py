@@ -87,6 +87,20 @@ def test_lines_stay_in_their_order_and_blank_ones_blank(
     assert capsys.readouterr().out.split("\n")[:-1] == [alone[0], alone[2]]
 
 
+def test_a_line_that_cannot_be_translated_is_named_and_the_others_are(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = f"the cat\ncaf\xe9\n{'the cat ' * 500}\ndog\n".encode("latin-1")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+    assert main(["translate", str(run)]) == 1
+    said = capsys.readouterr()
+    cat, latin, long, dog = said.out.split("\n")[:-1]
+    assert (bool(cat), latin, long, bool(dog)) == (True, "", "", True)
+    named = said.err.splitlines()
+    assert "line 2: `input`: expected a text in Unicode" in named[0]
+    assert "line 3: `input`: expected a text of at most" in named[1]
+
+
 def test_beams_and_tokens_are_options(run: Path) -> None:
     loaded = edgewise.load(run)
     texts = ["the cat sat on the dog"]

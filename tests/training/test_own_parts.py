@@ -85,6 +85,15 @@ def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> N
     assert [float(row["test/loss"]) for row in rows if row["test/loss"]] == [metrics["test/loss"]]
 
 
+def test_what_is_no_terminal_gets_a_line_now_and_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewise.training.progress.LINE_EVERY", 3600.0)  # on a slow machine, too
+    go(tmp_path / "run")
+    (line,) = capsys.readouterr().err.splitlines()  # of 3 epochs and 15 batches
+    assert "epoch 3/3" in line
+
+
 def test_a_progress_bar_of_ones_own_replaces_ours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

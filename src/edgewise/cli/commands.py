@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -130,15 +131,23 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
 
 
 def translate(arguments: Namespace, _fields: Fields) -> int:
-    """``edgewise translate``: a line for each, of which a blank one stays blank."""
+    """``edgewise translate``: a line for each, blank where it is, or cannot be translated."""
     from edgewise.inference.translations import Translations
 
     run = _loaded(arguments.folder, Translations, "translation, as transformer-multi30k")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # so that a line in Latin-1 is named
     texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
     answers = run.stream(text for text in texts if text.strip())
-    for text in texts:
-        print(next(answers)["translation"] if text.strip() else "")
-    return 0
+    wrong = []
+    for number, text in enumerate(texts, 1):
+        answer = next(answers) if text.strip() else {}
+        print(answer.get("translation", ""))
+        if "error" in answer:
+            wrong.append(f"line {number}: {answer['error']}")
+    for line in wrong:
+        print(f"edgewise: {line}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def _loaded(folder: Path, kind: type[Predictor], what: str) -> Run:

@@ -59,7 +59,7 @@ FOLDERS = {
     "hollywood_actors": ("hollywood_actors",),
     "ionic_liquids": ("ionic_liquids",),
     "masked_molecules": ("ZINC_jtvae12k",),
-    "masked_text": ("wikitext-2", "war_and_peace", "tinyshakespeare", "multi30k"),
+    "masked_text": ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace"),
     "mnist": ("MNIST",),
     "multi30k": ("multi30k",),
     "quickdraw": ("quickdraw_25x344",),

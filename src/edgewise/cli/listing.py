@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,9 +22,12 @@ from edgewise.runs.parsing import as_typed, describe
 from edgewise.runs.recipe_fields import part_fields
 from edgewise.tasks import TASKS
 
+MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
+
 
 def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+    line = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+    return MARKUP.sub(r"\1", line).replace("``", "`")
 
 
 def _module(thing: Any) -> Any:

@@ -197,7 +197,7 @@ def _add_predicting(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
     help_ = "what is asked: a SMILES, a sentence, an image file, a user's id, as the run's data are"
-    command.add_argument("inputs", nargs="*", metavar="INPUT", help=help_)
+    command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = (
         "inputs from a file: .csv, .tsv or .jsonl with the columns of the training table, or lines"
     )
@@ -236,7 +236,7 @@ def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
     help_ = "what is translated; without it, the lines of standard input"
-    command.add_argument("texts", nargs="*", metavar="TEXT", help=help_)
+    command.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=help_)
 
 
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:

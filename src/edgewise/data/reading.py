@@ -254,9 +254,21 @@ def read_text(path: Path) -> str:
 
 
 def read_own_text(path: Path) -> str:
-    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`."""
-    with opened_text(path, text_form(path).encoding) as text:
-        return _with_line_feeds(text.read())
+    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`.
+
+    Raises:
+        ArgumentError: also, memory cannot hold it.
+
+    """
+    return _with_line_feeds(_own(path))
+
+
+def _own(path: Path) -> str:
+    form = text_form(path)
+    needed = 2 * form.characters  # with its line ends and with ours
+    check_memory(str(path), needed, path.name, "give a part of it, or more memory")
+    with opened_text(path, form.encoding) as text:
+        return text.read()
 
 
 def _with_line_feeds(text: str) -> str:
@@ -269,8 +281,17 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         MissingDataError, ArgumentError: see :func:`read_text`.
     """
+    return _lines_of(_decoded(path))
+
+
+def read_own_lines(path: Path) -> list[str]:
+    """The same of a person's own file, which may also be in Windows-1252; see :func:`text_form`."""
+    return _lines_of(_own(path))
+
+
+def _lines_of(text: str) -> list[str]:
     # Neither splitlines() nor universal newlines, for which more than a line feed ends a line.
-    lines = [line.removesuffix("\r") for line in _decoded(path).split("\n")]
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     while not lines[-1].strip():
         lines.pop()
     return lines

@@ -92,12 +92,12 @@ class Predictor(ABC):
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
         """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
-        if isinstance(inputs, (str, Mapping)):
-            return [inputs]
+        if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
+            return [inputs]  # the last is such as an id that is a number, or an image
         if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
             rows: list[Any] = inputs.to_dict("records")
             return rows
-        return inputs  # type: ignore[no-any-return]
+        return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
         """The inputs that words on a command line stand for; each is one."""
@@ -185,7 +185,18 @@ class Predictor(ABC):
                     remedy="leave it out",
                 )
             check_choice("option", name, known)
-        return {name: read_value(name, value, hints[name]) for name, value in options.items()}
+        found = {}
+        for name, value in options.items():
+            try:
+                found[name] = read_value(name, value, hints[name])
+            except ArgumentError as error:  # whose remedy is for the fields of a recipe
+                raise ArgumentError(
+                    name,
+                    expected=error.expected,
+                    got=error.got,
+                    remedy=f"give {error.expected}, or leave it out",
+                ) from error
+        return found
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:

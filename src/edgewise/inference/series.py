@@ -65,7 +65,7 @@ class Forecasts(Predictor):
             return [inputs.to_dict("list")]
         if isinstance(inputs, Mapping):
             return [inputs]
-        several = list(inputs)
+        several = list(super().from_python(inputs))
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 
     def from_row(self, row: Mapping[str, Any]) -> Table:

@@ -190,6 +190,21 @@ def test_what_is_no_archive_is_not_to_be_trusted(tmp_path):
         str(tmp_path / "graph.npz"), expected="plain arrays", got="no archive", remedy="copy"
     ):
         node_files(nodes=str(tmp_path / "graph.npz")).load()
+    with (tmp_path / "graph.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with refused(
+        str(tmp_path / "graph.npz"), expected="plain arrays", got="no archive", remedy="copy"
+    ):
+        node_files(nodes=str(tmp_path / "graph.npz")).load()
+
+
+def test_arrays_that_memory_cannot_hold_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "graph.npz"
+    np.savez_compressed(path, edge_index=np.zeros((2, 9), int), x=np.zeros((500, 9)))
+    assert path.stat().st_size < 2000, "unpacked it is 36,000 bytes and more"
+    monkeypatch.setattr("edgewise.data.reading._available_memory", lambda: 70_000)
+    with refused(str(path), expected="the memory", got="graph.npz", remedy="a part of its nodes"):
+        node_files(nodes=str(path)).load()
 
 
 def test_ids_of_two_kinds_are_refused(files, tmp_path):

@@ -46,6 +46,10 @@ def test_two_files_of_lines(tmp_path):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     fields = {"path": str(tmp_path / "a.en"), "target_path": str(tmp_path / "a.de")}
     assert pairs_of(**fields) == (sorted(PAIRS), "source")
+    shouted = [(one, f"{other}, ja ö") for one, other in PAIRS]
+    (tmp_path / "a.de").write_bytes("\r\n".join(other for _, other in shouted).encode("latin-1"))
+    with pytest.warns(UserWarning, match="Windows-1252"):
+        assert pairs_of(**fields) == (sorted(shouted), "source")
     with refused("data.val_path, data.test_path", expected="none", got="a.en", remedy="leave"):
         pair_table(**fields, test_path=fields["path"]).parts()
     (tmp_path / "a.de").write_text("eins\nzwei\n")

@@ -56,6 +56,9 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     assert found(path, text="title") == ("title", "label", None)
     with refused("data.text", expected="title", got="'titel'", remedy="did you mean 'title'"):
         found(path, text="titel")
+    path = written(tmp_path / "d.csv", "body,stars", REVIEWS, STARS)
+    with refused("data.label", expected="stars", got="'star'", remedy="did you mean 'stars'"):
+        found(path, label="star")
 
 
 def test_one_file_is_dealt_into_three_parts_with_their_share_of_every_label(tmp_path):

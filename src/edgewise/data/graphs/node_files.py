@@ -26,6 +26,7 @@ from edgewise.data.graphs.node_data import (
     kept_graph,
     node_split,
 )
+from edgewise.data.reading import DAMAGED, check_memory
 from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Splits
 from edgewise.data.table import Table, as_number, read_table
@@ -191,6 +192,7 @@ class NodeFiles(NodeData):
             labels = [text.strip() for text in table.texts("data.label", label)]
             taken.add(label)
         else:
+            _check_same_features(table, self.features)
             taken = set(columns) - set(self.features)
         parts = _parts(table, split) if split and labelled else None
         names = list(self.features) or [name for name in columns if name not in taken]
@@ -304,6 +306,18 @@ def _parts(table: Table, column: str) -> list[str]:
     return [PARTS[text] for text in texts]
 
 
+def _check_same_features(table: Table, names: Sequence[str]) -> None:
+    """Refuse a new graph without a feature that was trained on."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise unreadable(
+            table.path,
+            expected=f"a column {missing[0]!r}, a feature that was trained on",
+            got=f"the columns {', '.join(table.columns)}",
+            remedy="bring the same features, named as in the table that was trained on",
+        )
+
+
 def _features(table: Table, names: list[str]) -> Tensor:
     """``[N, F]``; a node of which no feature is given has NaN alone."""
     if not names:
@@ -359,13 +373,19 @@ def _read_npz(path: Path, *, labelled: bool = True) -> Nodes:
     """A graph from the arrays of an ``.npz`` file; nothing in it is executed."""
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: name a file of arrays.")
+    expected = "an .npz file of plain arrays"
+    try:  # NumPy takes what is no archive for a pickle, and proposes to trust it
+        with zipfile.ZipFile(path) as archive:
+            size = sum(array.file_size for array in archive.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise unreadable(path, expected=expected, got="no archive, or a damaged one") from error
+    copies = 2  # NumPy's and PyTorch's
+    check_memory(str(path), copies * size, path.name, "give a part of its nodes, or more memory")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        # NumPy takes what is no archive for a pickle, and proposes to trust it.
-        got = str(error) if zipfile.is_zipfile(path) else "no archive, or a damaged one"
-        raise unreadable(path, expected="an .npz file of plain arrays", got=got) from error
+    except (ValueError, *DAMAGED) as error:
+        raise unreadable(path, expected=expected, got=str(error)) from error
     for name in ("edge_index", "x", *(("y",) if labelled else ())):
         if name not in found:
             got = ", ".join(found) or "nothing"

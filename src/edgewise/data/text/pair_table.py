@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgewise.data.reading import read_own_lines
 from edgewise.data.table import Table, read_table
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.data.text.parallel import Lines, PairParts, TextPairs, read_parallel
@@ -70,7 +71,8 @@ class PairTable(TextPairs, OwnFiles):
                 remedy="leave them out, and parts of the two files are held out; or use "
                 "data.parallel in Python",
             )
-        return read_parallel(files["train"], Path(self.target_path).expanduser())
+        target = Path(self.target_path).expanduser()
+        return read_parallel(files["train"], target, read=read_own_lines)
 
     def _names(self, table: Table) -> list[str]:
         """The names of the columns, where the first row is none of them."""

@@ -190,15 +190,22 @@ def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
     return decode
 
 
-def read_parallel(source: Path, target: Path) -> Lines:
+def read_parallel(
+    source: Path, target: Path, *, read: Callable[[Path], list[str]] = read_lines
+) -> Lines:
     """The lines of two files, which are as many.
+
+    Args:
+        source: a file.
+        target: its translation, line by line.
+        read: gives the lines of each.
 
     Raises:
         MissingDataError: a file is not there.
         ArgumentError: no lines, not as many, or an empty one; names the file and the line.
 
     """
-    lines = _read(source), _read(target)
+    lines = _texts(source, read), _texts(target, read)
     if len(lines[0]) != len(lines[1]):
         raise ArgumentError(
             f"{source.name}, {target.name}",
@@ -209,8 +216,8 @@ def read_parallel(source: Path, target: Path) -> Lines:
     return lines
 
 
-def _read(path: Path) -> list[str]:
-    lines = [line.strip() for line in read_lines(path)]
+def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
+    lines = [line.strip() for line in read(path)]
     empty = [number for number, line in enumerate(lines, 1) if not line]
     if empty:
         raise unreadable(

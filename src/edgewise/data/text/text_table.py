@@ -81,6 +81,9 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
             got=f"one column, {names[0][:60]!r}",
             remedy="separate texts and labels by a comma or a tab; texts with commas need quotes",
         )
+    for argument, column in (("data.text", text), ("data.label", label)):
+        if column:
+            table.texts(argument, column)
     if len(names) == 2 and not text and not label:
         few, many = sorted(names, key=lambda name: len(set(table.columns[name])))
         if few in table.columns[few]:
