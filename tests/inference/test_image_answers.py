@@ -112,6 +112,8 @@ def test_from_the_shell(run_folder, new, capsys):
 
 def test_a_notebook_shows_the_run(run_folder):
     run = edgewise.load(run_folder)
+    assert repr(run).startswith(f"<Run of {run.recipe.name} in")
+    assert "\n" not in repr(run)
     tree = ElementTree.fromstring(f"<div>{run._repr_html_()}</div>")
     text = " ".join(tree.itertext())
     for word in ("images:", "an image file", "top", "test/accuracy", str(run_folder)):

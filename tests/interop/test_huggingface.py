@@ -420,6 +420,8 @@ def test_positions_are_repeated_and_said_so(
     load(theirs, positions=learned)  # without a warning
     with refused("positions", expected=f"at least the {learned}", got="5", remedy="leave it out"):
         load(theirs, positions=5)
+    with refused("positions", expected="an integer", got="'many'", remedy="4096"):
+        load(theirs, positions="many")
 
 
 def test_models_without_a_table_of_positions_need_none() -> None:

@@ -153,16 +153,25 @@ class Table:
             taken: columns that are something else, and that no error proposes.
 
         Raises:
-            ArgumentError: the named one is not there, or there is not exactly one candidate; lists
-                them.
+            ArgumentError: the named one is not there or taken, or there is not exactly one
+                candidate; lists them.
 
         """
+        free = [name for name in self.columns if name not in taken]
         if named:
             self.texts(argument, named)
+            if named in taken:
+                raise ArgumentError(
+                    argument,
+                    expected=f"{what} in {self.path.name}, another than those of other fields",
+                    got=f"{named!r}, which is one of them",
+                    remedy=f"name another, such as --{argument} {_quoted(free[-1])}"
+                    if free
+                    else "add such a column",
+                )
             return named
         if len(candidates) == 1:
             return candidates[0]
-        free = [name for name in self.columns if name not in taken]
         listed = candidates or free or list(self.columns)
         shown = ", ".join(repr(name) for name in listed[:12])
         more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""

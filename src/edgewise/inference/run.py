@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its model, and answers on new inputs.
 
@@ -121,6 +121,10 @@ class Run:
                 got="none",
                 remedy=f"give {self.predictor.input} in each row",
             )
+
+    def __repr__(self) -> str:
+        name, path = self.recipe.name, str(self.path)
+        return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
         """What it is, answers on and measured, and its learning curve, as notebooks show it."""

@@ -6,6 +6,8 @@ import math
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from torch import Tensor
+
 from edgewise import graphs
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
@@ -99,5 +101,11 @@ def describe(kind: Any) -> str:
         return "texts separated by commas"
     if kind == tuple[int, ...]:
         return "whole numbers separated by commas"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        Tensor: "numbers, from Python alone",
+    }
     return words.get(kind, str(kind))

@@ -56,6 +56,9 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
     assert found(path, text="title") == ("title", "label", None)
     with refused("data.text", expected="title", got="'titel'", remedy="did you mean 'title'"):
         found(path, text="titel")
+    taken = "'title', which is one of them"
+    with refused("data.label", expected="c.csv", got=taken, remedy="--data.label label"):
+        found(path, text="title", label="title")
     path = written(tmp_path / "d.csv", "body,stars", REVIEWS, STARS)
     with refused("data.label", expected="stars", got="'star'", remedy="did you mean 'stars'"):
         found(path, label="star")

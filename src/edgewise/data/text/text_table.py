@@ -102,7 +102,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
             could_be_texts = [n for n in names if n not in could_be_labels]
     text = table.choose("data.text", text, could_be_texts, "the column of texts")
     left = [n for n in could_be_labels if n != text]
-    return Columns(text, table.choose("data.label", label, left, "the column of labels"))
+    return Columns(text, table.choose("data.label", label, left, "the column of labels", [text]))
 
 
 def _are_labels(values: list[str]) -> bool:

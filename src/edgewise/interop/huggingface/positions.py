@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from edgewise.arguments import check_least
+from edgewise.arguments import check_count
 from edgewise.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 
@@ -25,7 +25,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
         ArgumentError: a family without a table, or fewer positions than there are.
 
     """
-    check_least("positions", positions, 1, "choose for example 4096")
+    check_count("positions", positions, 1, "choose for example 4096")
     kind = theirs["model_type"]
     if kind not in TABLES:
         raise ArgumentError(
