@@ -130,6 +130,10 @@ def test_one_graph_of_a_folder_with_a_strange_node_is_named_and_the_others_are_a
     assert main(words) == 1
     assert "labels that were trained on: 5, 9; got 6, from graph 3" in capsys.readouterr().err
     assert len(out.read_text().splitlines()) == 1 + 6
+    kept = labels.read_bytes()
+    into = labels.rename(labels.with_suffix(".csv"))
+    assert main([*words[:-1], str(into)]) == 2, "it would take the place of an input"
+    assert into.read_bytes() == kept
 
 
 def test_pyg(run: edgewise.inference.Run) -> None:

@@ -101,7 +101,7 @@ def test_unknown_users_and_bad_options(recommender):
     assert "one of the 24 users" in wrong["error"]
     assert right["items"][0].keys() == {"item", "score"}
     assert "train again" in run.predict([17])[0]["error"]
-    assert run.predict(17) == run.predict([17])
+    assert run.predict(17) == run.predict([17]) == run.predict(torch.tensor([17]))
     with pytest.raises(ArgumentError, match="top"):
         run.predict(["Zoë 3"], top=0)
     with pytest.raises(ArgumentError, match="because"):

@@ -74,6 +74,17 @@ def test_jumping_knowledge_keeps_every_depth(x: Tensor, graph: graphs.Graph) -> 
     torch.testing.assert_close(out, torch.cat([x, first(x, graph), first(x, graph).relu()], -1))
 
 
+def test_gat_drops_weights_and_what_they_weigh() -> None:
+    """A node that reads itself alone, by a weight of 1: as a whole, and number by number."""
+    layer, alone = GATLayer(F_IN, 50, 1, dropout=0.5), graphs.empty().bind(200)
+    x = torch.randn(200, F_IN)
+    kept, value = layer(x, alone) != 0, layer.linear(x)
+    read = kept.any(1)
+    assert 0.35 < read.float().mean() < 0.65  # of 200 draws, four standard deviations
+    assert 0.45 < kept[read].float().mean() < 0.55
+    torch.testing.assert_close(layer.eval()(x, alone), value)
+
+
 @pytest.mark.parametrize("average", [True, False])
 def test_gat_scores_both_ends_side_by_side(x: Tensor, graph: graphs.Graph, average: bool) -> None:
     layer = GATLayer(F_IN, 3, HEADS, average=average).double()

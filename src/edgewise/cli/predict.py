@@ -86,10 +86,12 @@ def predict(arguments: Namespace) -> int:
 
 def _check_other(out: Path, given: Path | None) -> None:
     """Refuse to put the answers in the place of what they answer."""
-    if given is not None and out.exists() and given.exists() and out.samefile(given):
+    if given is None or not (out.exists() and given.exists()):
+        return
+    if out.samefile(given) or given.resolve() in out.resolve().parents:
         raise ArgumentError(
             "--out",
-            expected="another file than that of the inputs",
+            expected="another file than those of the inputs",
             got=str(out),
             remedy="choose another name",
         )

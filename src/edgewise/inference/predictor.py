@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.data import Data
@@ -92,6 +92,8 @@ class Predictor(ABC):
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
         """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
+        if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
+            inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
             return [inputs]  # the last is such as an id that is a number, or an image
         if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
