@@ -112,8 +112,8 @@ BESIDE = {
     "grand-cora": {
         "grand-citeseer": (
             "CiteSeer's public split with the paper's numbers for it; 75.4 ± 0.4 % is published."
-            " Those of Cora give 74.1 % (three seeds), and are behind in validation, too (73.7 %"
-            " beside 74.1 %); seeds 0 to 9",
+            " Of three seeds those of Cora give 74.1 %, and 73.7 % in validation, where these"
+            " have 74.1 %; seeds 0 to 9",
             "edgewise train grand-cora --data.name CiteSeer --model.hops 2 --model.views 2"
             " --model.dropout 0.0 --task.temperature 0.3 --task.weight 0.7 --optimizer.lr 0.01"
             " --seeds 10 --out grand-citeseer",
