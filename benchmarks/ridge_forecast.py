@@ -10,8 +10,6 @@ at once.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -28,42 +26,46 @@ def windows(part: Split) -> tuple[Tensor, Tensor, Tensor]:
     return batch.inputs[0].double(), after, seasonal
 
 
-def normalised(history: Tensor, *, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """History with a one for the constant, what was taken off and what it was divided by."""
-    std, mean = torch.std_mean(history, dim=1, keepdim=True)
-    std = std if spread else torch.ones_like(std)
-    return torch.cat([(history - mean) / std, torch.ones_like(mean)], dim=1), mean, std
+class Normalised:
+    """History with a one for the constant, and how what came after is told from it.
 
+    Args:
+        part: its windows.
+        spread: whether it is divided by its standard deviation, beside the mean that is taken off.
 
-def ridge(history: Tensor, after: Tensor, penalty: float, *, spread: bool) -> Tensor:
-    """The weights."""
-    x, mean, std = normalised(history, spread=spread)
-    identity = torch.eye(x.shape[1], dtype=x.dtype)
-    return torch.linalg.solve(x.T @ x + penalty * identity, x.T @ ((after - mean) / std))
+    """
 
+    def __init__(self, part: Split, *, spread: bool) -> None:
+        history, self.after, _ = windows(part)
+        std, self.mean = torch.std_mean(history, dim=1, keepdim=True)
+        self.std = std if spread else torch.ones_like(std)
+        one = torch.ones_like(self.mean)
+        self.x = torch.cat([(history - self.mean) / self.std, one], dim=1)
 
-def forecast(weights: Tensor, part: Split, *, spread: bool) -> Tensor:
-    """The mean absolute error of these weights."""
-    history, after, _ = windows(part)
-    x, mean, std = normalised(history, spread=spread)
-    return (mean + std * (x @ weights) - after).abs().mean()
+    def fitted(self, penalty: float) -> Tensor:
+        """The weights of ridge regression."""
+        x, y = self.x, (self.after - self.mean) / self.std
+        return torch.linalg.solve(x.T @ x + penalty * torch.eye(x.shape[1]).double(), x.T @ y)
+
+    def error(self, weights: Tensor) -> float:
+        """The mean absolute error of these weights."""
+        return float((self.mean + self.std * (self.x @ weights) - self.after).abs().mean())
 
 
 def main() -> None:
-    data = find("forecast").data
-    splits = data.load()
+    splits = find("forecast").data.load()
     history, after, seasonal = windows(splits.test)
     season = splits.model_arguments["season"]
     rise = history[:, -1:] - history[:, -1 - season, None]
     for name, rule in (("the last season", seasonal), ("with its rise", seasonal + rise)):
         print(f"{name}: test/mae {float((rule - after).abs().mean()):.4f}")
-    history, after, _ = windows(splits.train)
     for name, spread in (("ridge regression", False), ("over the spread, too", True)):
-        fit = partial(ridge, history, after, spread=spread)
-        found = [(float(forecast(fit(p), splits.val, spread=spread)), p) for p in PENALTIES]
-        val, penalty = min(found)
-        test = float(forecast(fit(penalty), splits.test, spread=spread))
-        print(f"{name}: val/mae {val:.4f}, test/mae {test:.4f} (penalty {penalty:g})")
+        train, val, test = (
+            Normalised(part, spread=spread) for part in (splits.train, splits.val, splits.test)
+        )
+        best, penalty = min((val.error(train.fitted(p)), p) for p in PENALTIES)
+        error = test.error(train.fitted(penalty))
+        print(f"{name}: val/mae {best:.4f}, test/mae {error:.4f} (penalty {penalty:g})")
 
 
 if __name__ == "__main__":

@@ -132,12 +132,15 @@ def generate(arguments: Namespace, _fields: Fields) -> int:
 
 def translate(arguments: Namespace, _fields: Fields) -> int:
     """``edgewise translate``: a line for each, blank where it is, or cannot be translated."""
+    from edgewise.cli.predict import say_wrong
     from edgewise.inference.translations import Translations
 
     run = _loaded(arguments.folder, Translations, "translation, as transformer-multi30k")
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")  # so that a line in Latin-1 is named
-    texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
+    texts = arguments.texts
+    if not texts:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")  # so that a line in Latin-1 is named
+        texts = [line.rstrip("\n") for line in sys.stdin]
     answers = run.stream(text for text in texts if text.strip())
     wrong = []
     for number, text in enumerate(texts, 1):
@@ -145,9 +148,7 @@ def translate(arguments: Namespace, _fields: Fields) -> int:
         print(answer.get("translation", ""))
         if "error" in answer:
             wrong.append(f"line {number}: {answer['error']}")
-    for line in wrong:
-        print(f"edgewise: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+    return say_wrong(wrong)
 
 
 def _loaded(folder: Path, kind: type[Predictor], what: str) -> Run:

@@ -79,6 +79,11 @@ def predict(arguments: Namespace) -> int:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
         print(arguments.draw)
+    return say_wrong(wrong)
+
+
+def say_wrong(wrong: list[str]) -> int:
+    """Say what could not be answered; gives the exit code."""
     for line in wrong:
         print(f"edgewise: {line}", file=sys.stderr)
     return 1 if wrong else 0

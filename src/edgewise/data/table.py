@@ -160,22 +160,18 @@ class Table:
         free = [name for name in self.columns if name not in taken]
         if named:
             self.texts(argument, named)
-            if named in taken:
-                raise ArgumentError(
-                    argument,
-                    expected=f"{what} in {self.path.name}, another than those of other fields",
-                    got=f"{named!r}, which is one of them",
-                    remedy=f"name another, such as --{argument} {_quoted(free[-1])}"
-                    if free
-                    else "add such a column",
-                )
-            return named
-        if len(candidates) == 1:
+            if named not in taken:
+                return named
+        elif len(candidates) == 1:
             return candidates[0]
         listed = candidates or free or list(self.columns)
         shown = ", ".join(repr(name) for name in listed[:12])
         more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
-        if candidates:
+        expected = f"{what} in {self.path.name}"
+        if named:
+            expected += ", another than those of other fields"
+            got = f"{named!r}, which is one of them"
+        elif candidates:
             got = f"{len(candidates)} that it can be: {shown}{more}"
         else:
             got = f"{'none that looks like it among' if free else 'no column but'} {shown}{more}"
@@ -183,7 +179,7 @@ class Table:
         likely = _quoted(listed[0 if candidates else -1])
         raise ArgumentError(
             argument,
-            expected=f"{what} in {self.path.name}",
+            expected=expected,
             got=got,
             remedy=f"name it, such as --{argument} {likely}" if free else "add such a column",
         )

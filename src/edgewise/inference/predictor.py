@@ -18,7 +18,7 @@ from edgewise.errors import ArgumentError
 from edgewise.inference.rows import read_rows
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import Fitted
-from edgewise.runs.parsing import read_value
+from edgewise.runs.parsing import describe, read_value
 from edgewise.tasks import Task
 
 if TYPE_CHECKING:
@@ -187,18 +187,12 @@ class Predictor(ABC):
                     remedy="leave it out",
                 )
             check_choice("option", name, known)
-        found = {}
-        for name, value in options.items():
-            try:
-                found[name] = read_value(name, value, hints[name])
-            except ArgumentError as error:  # whose remedy is for the fields of a recipe
-                raise ArgumentError(
-                    name,
-                    expected=error.expected,
-                    got=error.got,
-                    remedy=f"give {error.expected}, or leave it out",
-                ) from error
-        return found
+        return {
+            name: read_value(
+                name, value, hints[name], f"give {describe(hints[name])}, or leave it out"
+            )
+            for name, value in options.items()
+        }
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:

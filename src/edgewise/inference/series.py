@@ -63,8 +63,6 @@ class Forecasts(Predictor):
         """A single history, or several of them."""
         if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
             return [inputs.to_dict("list")]
-        if isinstance(inputs, Mapping):
-            return [inputs]
         several = list(super().from_python(inputs))
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 

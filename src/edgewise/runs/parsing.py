@@ -15,20 +15,24 @@ from edgewise.errors import ArgumentError
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def read_value(name: str, value: Any, kind: Any) -> Any:
+OF_FIELDS = "`edgewise show RECIPE` lists the fields and their values"
+
+
+def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any:
     """The value as ``kind``: number, bool, text, texts, a ``Literal``, a graph, or an optional one.
 
     Args:
         name: the field, for the error.
         value: text as typed, or a value that JSON has.
         kind: the annotation.
+        remedy: what the error proposes.
 
     Raises:
         ArgumentError: it cannot be read so.
 
     """
     if get_origin(kind) in (UnionType, Union):
-        return _read_optional(name, value, kind)
+        return _read_optional(name, value, kind, remedy)
     if get_origin(kind) is Literal:
         choices = {str(choice): choice for choice in get_args(kind)}
         check_choice(name, str(value), choices)
@@ -37,7 +41,7 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
         return tuple(value.split(",")) if isinstance(value, str) and value else tuple(value)
     if kind == tuple[int, ...] and isinstance(value, (str, list, tuple)):
         parts = value.split(",") if isinstance(value, str) and value else value
-        return tuple(read_value(name, part, int) for part in parts)
+        return tuple(read_value(name, part, int, remedy) for part in parts)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
@@ -51,22 +55,17 @@ def read_value(name: str, value: Any, kind: Any) -> Any:
                 return number
         except (ValueError, TypeError, OverflowError):
             pass
-    raise ArgumentError(
-        name,
-        expected=describe(kind),
-        got=repr(value),
-        remedy="`edgewise show RECIPE` lists the fields and their values",
-    )
+    raise ArgumentError(name, expected=describe(kind), got=repr(value), remedy=remedy)
 
 
-def _read_optional(name: str, value: Any, kind: Any) -> Any:
+def _read_optional(name: str, value: Any, kind: Any, remedy: str) -> Any:
     kinds = [k for k in get_args(kind) if k is not type(None)]
     if len(kinds) < len(get_args(kind)) and (value is None or value == "none"):
         return None
     errors = []
     for one in kinds:
         try:
-            return read_value(name, value, one)
+            return read_value(name, value, one, remedy)
         except ArgumentError as error:
             errors.append(error)
     raise errors[0]
