@@ -57,11 +57,23 @@ def adaptive_span(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+    """Build a causal language model whose attention heads learn their spans.
 
-    A head's span z is at most ``span`` tokens, and begins with ``begin``; beyond z its weights
-    fall to 0 over ``ramp`` tokens. ``penalty`` is λ, of the spans in the loss of training.
-    ``model.reader.spans`` are the spans of all layers and heads.
+    ``model.logits(states)`` gives the logits of the next token at each position.
+    ``model.reader.spans`` holds the learned spans of all layers and heads.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        span: max span of a head in tokens.
+        ramp: number of tokens over which weights fall from 1 to 0 beyond a head's span.
+        begin: initial span of each head in tokens.
+        penalty: weight of the spans in the training loss, λ (0 = none).
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
     """
     rotary = Rotary(width // heads)
     layers = [

@@ -50,11 +50,29 @@ def bert(
     init_std: float = 0.02,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+    """Build a BERT encoder with a masked-language-model head.
 
-    Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
-    :class:`~edgewise.layers.TokenClassificationHead`. ``init_std`` is how wide the weights begin:
-    a narrow model may need wider ones than BERT's.
+    Called as ``model(input_ids, attention_mask)``. ``model.logits(states)`` gives the logits of the
+    masked language model. Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
+    :class:`~edgewise.layers.TokenClassificationHead`.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        length: max length of a text in tokens: number of learned positions.
+        types: number of token types, such as BERT's sentences A and B (0 = none).
+        act: activation function of the feed-forward networks, by name.
+        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
+        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
+        init_std: standard deviation of the initial weights; narrow models may need a larger one.
+        graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(

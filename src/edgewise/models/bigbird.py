@@ -74,13 +74,30 @@ def bigbird(
     token_scale: float = 1.0,
     graph: Pattern | None = None,
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+    """Build a BigBird encoder with a masked-language-model head.
 
-    A block of ``block`` tokens reads itself, its two neighbours, the first and the last block and
-    ``random_blocks`` others; the first and the last read all. A text of no more than
-    ``5 + 2 * random_blocks`` blocks is read whole. With ``draws="training"`` random blocks are read
-    in training alone, and the first block in their place otherwise, as transformers has it.
-    ``graph`` is another for all layers.
+    ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
+    itself, its two neighbours, the first and last blocks and ``random_blocks`` sampled blocks; the
+    first and last blocks attend to all. Texts of at most ``5 + 2 * random_blocks`` blocks use full
+    attention. With ``draws="training"`` evaluation uses the first block in place of sampled ones,
+    as in Hugging Face Transformers.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        block: block size in tokens.
+        random_blocks: number of sampled blocks that each block attends to (0 = none).
+        draws: when sampled blocks are used: "always", or in "training" only.
+        length: max length of a text in tokens: number of learned positions.
+        types: number of token types, such as BERT's sentences A and B (0 = none).
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        token_scale: factor of the token vectors.
+        graph: attention graph of all layers, in place of block-sparse attention (None = off).
     """
     check_choice("draws", draws, get_args(Draws))
     norm = partial(nn.LayerNorm, eps=epsilon)

@@ -57,13 +57,25 @@ def bp_transformer(
     dropout: float = 0.1,
     init_std: float = 0.02,
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of tokens.
+    """Build a BP-Transformer language model.
 
-    A token reads ``near`` nodes of each level on either side: the next tokens, then spans of two
-    beyond them, of four, and so on to the ends of the text. With ``one_way`` it reads to the left
-    alone, and a cache keeps what is whole: one token more costs O(k log(n / k)) pairs. Texts have
-    up to ``length`` tokens, which decides how many kinds of edges there are.
-    ``init_std`` is how wide the weights begin.
+    ``model.logits(states)`` gives the logits of the tokens. Each token attends, on either side, to
+    ``near`` tokens, then to ``near`` spans of two tokens, of four, and so on to the ends of the
+    text. With ``one_way`` a cache keeps completed spans, and one more token costs O(k log(n / k))
+    pairs.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        near: number of nodes of each level that a token attends to on either side, k.
+        one_way: causal attention: tokens attend to the left only.
+        length: max length of a text in tokens; it sets the number of edge types.
+        act: activation function of the feed-forward networks, by name.
+        dropout: dropout probability.
+        init_std: standard deviation of the initial weights.
     """
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
     layers = [

@@ -72,9 +72,23 @@ def captioner(
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> Captioner:
-    """Logits of captions of at most ``length`` words; called ``model(images, input_ids)``.
+    """Build an image captioner.
 
-    ``image_size`` is height and width, or both in one.
+    Called as ``model(images, input_ids)``; returns the logits of the next token.
+
+    Args:
+        image_size: height and width in pixels, or one number for both.
+        channels: number of channels of the images.
+        vocabulary: vocab size: number of token ids.
+        length: max length of a caption in tokens.
+        patch: side of a square patch in pixels.
+        width: hidden size.
+        depth: number of encoder layers.
+        decoder_depth: number of decoder layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        graph: attention graph of the patches in raster order.
     """
     patches = PatchEmbedding(image_size, patch, channels, width)
     encoder_layers = [

@@ -38,12 +38,27 @@ def compressive(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+    """Build a Compressive Transformer language model.
 
-    With ``cache=`` a call goes on where the one before ended. Each layer reads the last ``memory``
-    nodes that it was given before, and of those before them the last ``compressed`` means of
-    ``rate`` in a row: of the paper's ways to compress the one without weights, as no gradient goes
-    into a memory and those with weights need a loss of their own.
+    ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
+    call continues the text of the call before. Each layer attends to its last ``memory`` inputs
+    and, for older ones, to the last ``compressed`` means of ``rate`` inputs. Mean pooling is the
+    paper's compression without weights: no gradient flows into memories, so the others need a loss
+    of their own.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        memory: number of past inputs that each layer keeps uncompressed (0 = none).
+        compressed: number of compressed memories that each layer keeps (0 = none).
+        rate: compression rate: number of inputs averaged into one compressed memory.
+        act: activation function of the feed-forward networks, by name.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
     """
     model = transformer_xl(
         vocabulary,

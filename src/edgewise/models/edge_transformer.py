@@ -133,11 +133,19 @@ def edge_transformer(
     heads: int = 8,
     focus: Focus = "nodes",
 ) -> EdgeTransformer:
-    """Stack ``depth`` layers; called ``model(x, graph, edge_attr=[E, edge_width])``.
+    """Build a graph Transformer that updates features of nodes and edges.
 
-    ``focus`` says what it is for: an output for each of the ``"nodes"`` or of the ``"edges"``.
-    ``edge_width`` is 0 where edges have no features. A node's output depends on the nodes up to
-    ``depth`` steps away and on no others.
+    Called as ``model(x, graph, edge_attr=[E, edge_width])``. A node's output depends on the nodes
+    up to ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, or per edge if ``focus="edges"``.
+        edge_width: number of features per edge (0 = none).
+        hidden: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        focus: what is predicted: "nodes" or "edges".
     """
     return EdgeTransformer(
         in_width,

@@ -143,11 +143,29 @@ def exphormer(
     dropout: float = 0.0,
     attention_dropout: float = 0.1,
 ) -> Exphormer:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build an Exphormer.
 
-    Attention costs E + ``degree`` · N + 2 · ``virtual`` · N in place of N². The expander of a graph
-    is drawn for the numbers of its nodes, by ``seed``: nodes in another order have another one.
-    The other arguments are GPS's; attention reads the features of edges whatever ``local`` is.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
+    E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
+    order. Attention uses edge features whatever ``local`` is.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
+        position: positional encoding: "random_walk", "laplacian" or "none".
+        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        degree: degree of the expander graph (0 = none).
+        virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
+        seed: random seed of the expander graphs.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        dropout: dropout probability of the input, both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
     """
     return Exphormer(
         in_width,

@@ -78,7 +78,21 @@ def forecaster(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> Forecaster:
-    """Forecasts of ``horizon`` steps; called ``model(history [B, T])``."""
+    """Build a Transformer that forecasts a time series.
+
+    Called as ``model(history [B, T])``.
+
+    Args:
+        history: context length T: number of past steps.
+        horizon: number of steps to forecast.
+        season: season length in steps, at most ``history``.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        graph: attention graph: which time steps each step attends to.
+    """
     stack = transformer_encoder(
         width,
         depth=depth,

@@ -112,10 +112,20 @@ def fully_adjacent(
     heads: int = 4,
     pool: Pooling = "mean",
 ) -> FullyAdjacent:
-    """Called ``model(x [N, in_width], graph, batch=...)``.
+    """Build a message-passing network whose last layer has a complete graph.
 
-    ``last="graph"`` is the same network without the remedy. Through a complete last layer a node
-    sees all others, but tells them apart only where the layer weighs them: GCN and GIN add them up.
+    Called as ``model(x [N, in_width], graph, batch=...)``. GCN and GIN weight all nodes alike in
+    the complete last layer, so they cannot tell distant nodes apart.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        layer: layer type: "gcn", "gin", "gat", "gatv2" or "transformer".
+        last: graph of the last layer: "complete", or "graph" for the input graph (the baseline).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
     """
     return FullyAdjacent(
         in_width,

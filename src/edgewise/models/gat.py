@@ -65,7 +65,19 @@ def gat(
     output_heads: int = 1,
     dropout: float = 0.6,
 ) -> GraphSequential:
-    """Two attention layers as in the paper; called ``model(x [..., N, in_width], graph)``."""
+    """Build a graph attention network of two layers.
+
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to 2
+    steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size of each head in the first layer.
+        heads: number of attention heads in the first layer.
+        output_heads: number of attention heads in the last layer, which are averaged.
+        dropout: dropout probability of the inputs, the attention weights and the values.
+    """
     first = GATLayer(in_width, hidden, heads, dropout=dropout)
     last = GATLayer(heads * hidden, out_width, output_heads, dropout=dropout, average=True)
     return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

@@ -50,9 +50,17 @@ class GATv2Layer(GraphLayer):
 def gatv2(
     in_width: int, out_width: int, *, hidden: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:
-    """Two layers as GAT has; called ``model(x [..., N, in_width], graph)``.
+    """Build a GATv2 network of two layers, arranged as in GAT.
 
-    A node's output depends on the nodes up to 2 steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to 2
+    steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size of each head in the first layer.
+        heads: number of attention heads in the first layer.
+        dropout: dropout probability of the inputs and the attention weights.
     """
     first = GATv2Layer(in_width, hidden, heads, dropout=dropout)
     last = GATv2Layer(heads * hidden, out_width, 1, dropout=dropout, average=True)

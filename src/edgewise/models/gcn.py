@@ -42,7 +42,18 @@ class GCNLayer(GraphLayer):
 def gcn(
     in_width: int, out_width: int, *, hidden: int = 16, depth: int = 2, dropout: float = 0.5
 ) -> GraphSequential:
-    """Stack ``depth`` convolutions; called ``model(x [..., N, in_width], graph)``."""
+    """Build a graph convolutional network.
+
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        dropout: dropout probability of each layer's input.
+    """
     widths = [in_width, *[hidden] * (depth - 1), out_width]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths):

@@ -66,10 +66,18 @@ class JumpingKnowledge(GraphLayer):
 def gin(
     in_width: int, out_width: int, *, hidden: int = 64, depth: int = 5, dropout: float = 0.0
 ) -> GraphSequential:
-    """Stack ``depth`` layers under a linear map of them all; called ``model(x, graph)``.
+    """Build a graph isomorphism network whose output is linear in the features of all layers.
 
-    Sum pooling of its output is the paper's readout of a graph (the pool and the map commute). A
-    node's output depends on the nodes up to ``depth`` steps away and on no others.
+    Called as ``model(x, graph)``. Sum pooling of its output is the paper's readout, because the
+    linear output layer commutes with the sum. A node's output depends on the nodes up to ``depth``
+    steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        dropout: dropout probability before the linear output layer.
     """
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):

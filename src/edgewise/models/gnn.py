@@ -30,9 +30,19 @@ def gnn(
     act: str = "relu",
     dropout: float = 0.0,
 ) -> GraphSequential:
-    """Stack ``depth`` rounds of messages; called ``model(x [..., N, in_width], graph)``.
+    """Build a message-passing network.
 
-    A node's output depends on the nodes up to ``depth`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        reduce: aggregation over the neighbours: "sum", "mean", "max" or "min".
+        act: activation function between the layers, by name.
+        dropout: dropout probability between the layers.
     """
     widths = [in_width, *[hidden] * (depth - 1), out_width]
     layers: list[nn.Module] = []

@@ -263,18 +263,31 @@ def gps(
     dropout: float = 0.0,
     attention_dropout: float = 0.5,
 ) -> GPS:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build a GPS graph Transformer.
 
-    ``local`` is the layer for the neighbours. GINE adds up their messages and reads features of
-    edges; GCN, which weighs them by degrees, and GAT do not, and with ``"none"`` there is attention
-    alone. ``dropout`` is of the input, after both parts and in the feed-forward network.
-    ``position`` is added to the features: ``position_size`` return probabilities, or eigenvectors.
-    ``attention_graph`` is made for each graph of a batch by itself. ``norm="layer"`` serves one
-    large graph better, whose batch of few steps says little of a mean and variance to test with.
-    With ``pool="none"`` each node has an output, as in the classification of nodes.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Layer norm
+    suits training on one large graph better than batch norm, whose running statistics are averaged
+    over few steps there.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
+        position: positional encoding: "random_walk", "laplacian" or "none".
+        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        attention_graph: attention graph, built for each graph of a batch.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout of the node states; "none" gives one output per node.
+        dropout: dropout probability of the input, both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
 
     Raises:
-        ArgumentError: edges have features, and nothing would read them; or a choice is unknown.
+        ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features, or a
+            choice is unknown.
     """
     if edge_width and local != "gine":
         raise ArgumentError(

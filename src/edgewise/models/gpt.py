@@ -47,10 +47,27 @@ def gpt(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+    """Build a GPT language model.
 
-    A call adds tokens and positions (the embedding), lets the layers read on the graph one after
-    the other (the reader), and compares the states with every token's vector (the head).
+    ``model.logits(states)`` gives the logits of the next token at each position. The forward pass
+    adds token and position vectors (``TextEmbedding``), applies the layers on the graph
+    (``Reader``) and compares the states with every token's vector (``LanguageModelHead``, which
+    shares the embedding matrix).
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        length: max length of a text in tokens: number of learned positions.
+        act: activation function of the feed-forward networks, by name.
+        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
+        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)

@@ -80,9 +80,19 @@ def grand(
     drop_node: float = 0.5,
     dropout: float = 0.5,
 ) -> Grand:
-    """Called ``model(x [..., N, in_width], graph)``; in training ``[..., N, views, out_width]``.
+    """Build a graph random neural network.
 
-    ``drop_node`` and ``dropout`` are the shares of nodes and of features that are left out.
+    Called as ``model(x [..., N, in_width], graph)``; in training the output is ``[..., N, views,
+    out_width]``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        hops: number of propagation steps (0 = none).
+        views: number of random augmentations per training step.
+        drop_node: probability of dropping a node's features in an augmentation.
+        dropout: dropout probability of the MLP's input and hidden features.
     """
     return Grand(
         in_width,

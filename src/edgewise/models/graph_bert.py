@@ -132,13 +132,22 @@ def graph_bert(
     heads: int = 2,
     dropout: float = 0.5,
 ) -> GraphBERT:
-    """Called ``model(x [..., N, in_width], graph)``.
+    """Build a Graph-BERT.
 
-    ``most`` nodes by intimacy, a walk that turns back with probability ``alpha``, are all that a
-    node sees; ``rounds`` of Weisfeiler–Lehman colours say which part it has. ``raw`` says what is
-    added to every layer: the mean of the neighbours' features and its own (the paper's
-    "graph-raw"), its own, or nothing. What follows from the graph is computed once for each graph,
-    in memory N².
+    Called as ``model(x [..., N, in_width], graph)``. The sampled neighbourhoods and positional
+    codes are computed once per graph, in O(N²) memory.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        most: number of most intimate nodes that each node attends to.
+        alpha: restart probability of the random walk that defines intimacy.
+        rounds: number of Weisfeiler–Lehman rounds of the structural code.
+        raw: residual added to every layer: "graph" (mean of neighbours and self), "node" or "none".
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
     """
     return GraphBERT(
         in_width,

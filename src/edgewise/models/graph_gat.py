@@ -59,7 +59,18 @@ def graph_gat(
     depth: int = 3,
     dropout: float = 0.2,
 ) -> GraphGAT:
-    """Called ``model(x [N, in_width], graph, batch=...)``."""
+    """Build a graph attention network for whole graphs.
+
+    Called as ``model(x [N, in_width], graph, batch=...)``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        hidden: hidden size of each head.
+        heads: number of attention heads per layer.
+        depth: number of layers.
+        dropout: dropout probability of the attention weights, the values and the output MLP.
+    """
     width = heads * hidden
     layers = [GATLayer(width, hidden, heads, dropout=dropout) for _ in range(depth)]
     head = nn.Sequential(

@@ -26,6 +26,18 @@ def graph_gin(
     dropout: float = 0.0,
     pool: Pooling = "sum",
 ) -> PooledNodes:
-    """Called ``model(x [N, in_width], graph, batch=...)``; the last map and pooling commute."""
+    """Build a graph isomorphism network for whole graphs.
+
+    Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer precedes the
+    pooling, with which it commutes.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        hidden: hidden size.
+        depth: number of layers.
+        dropout: dropout probability before the linear output layer.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+    """
     nodes = gin(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
     return PooledNodes(nodes, pool)

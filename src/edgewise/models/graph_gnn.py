@@ -26,6 +26,17 @@ def graph_gnn(
     dropout: float = 0.0,
     pool: Pooling = "mean",
 ) -> PooledNodes:
-    """Called ``model(x [N, in_width], graph, batch=...)``."""
+    """Build a message-passing network for whole graphs.
+
+    Called as ``model(x [N, in_width], graph, batch=...)``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        hidden: hidden size.
+        depth: number of layers.
+        dropout: dropout probability between the layers.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+    """
     nodes = gnn(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
     return PooledNodes(nodes, pool)

@@ -74,9 +74,20 @@ def graph_transformer(
     norm: Norm = "batch",
     dropout: float = 0.0,
 ) -> GraphTransformer:
-    """Stack ``depth`` layers; called ``model(x, graph, edge_attr=weight [E])``.
+    """Build a graph Transformer.
 
-    A node's output depends on the nodes up to ``depth`` steps away and on no others.
+    Called as ``model(x, graph, edge_attr=weight [E])``. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
+        dropout: dropout probability.
     """
     layers = [
         TransformerLayer(

@@ -38,10 +38,19 @@ def graphsage(
     unit_length: bool = False,
     dropout: float = 0.0,
 ) -> GraphSequential:
-    """Stack ``depth`` layers; called ``model(x [..., N, in_width], graph)``.
+    """Build a GraphSAGE network.
 
-    ``unit_length`` scales every layer's output as the paper does (Algorithm 1, line 7). A node's
-    output depends on the nodes up to ``depth`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to
+    ``depth`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        reduce: aggregation over the neighbours: "mean", "sum", "max" or "min".
+        unit_length: scale each layer's output to unit length (Algorithm 1 of the paper, line 7).
+        dropout: dropout probability between the layers.
     """
     layers: list[nn.Module] = []
     scale = [UnitLength()] if unit_length else []

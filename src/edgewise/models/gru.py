@@ -26,10 +26,18 @@ def gru(
     bidirectional: bool = False,
     dropout: float = 0.1,
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+    """Build a GRU language model.
 
-    With ``bidirectional`` half of each state reads from the end, for classifiers and taggers
-    (Schuster and Paliwal, Bidirectional recurrent neural networks, 1997).
+    ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
+    model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
+    networks, 1997).
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        bidirectional: read each text in both directions, with half of the hidden size each.
+        dropout: dropout probability of the embedding and between the layers.
     """
     reader = RecurrentReader(nn.GRU, width, depth, bidirectional=bidirectional, dropout=dropout)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)

@@ -92,10 +92,21 @@ def laplacian_transformer(
     heads: int = 8,
     pool: Pooling = "mean",
 ) -> LaplacianTransformer:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build a graph Transformer with Laplacian positional encodings.
 
-    ``position_size`` eigenvectors of lowest frequency are added to the features, with random signs
-    in training. The paper's model on ZINC has 10 layers, 0.6 million parameters.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. The paper's
+    model for ZINC has 10 layers and 0.6 million parameters.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        position_size: number of Laplacian eigenvectors added to the features, with random signs in
+            training.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
     """
     return LaplacianTransformer(
         in_width,

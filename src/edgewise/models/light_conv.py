@@ -62,11 +62,22 @@ def light_conv(
     act: str = "relu",
     order: Order = "post",
 ) -> EncoderDecoderModel:
-    """States of target tokens; one vocabulary for both texts, unless the target has its own.
+    """Build an encoder-decoder with lightweight convolutions in place of self-attention.
 
-    ``kernels`` are the sizes K of the layers, odd numbers; layers after the last of them have the
-    last. All channels of one of the ``heads`` share a kernel. The decoder reads the encoder by
-    attention, as the Transformer's does.
+    ``model.logits(states)`` gives the logits of the next token at each position. The decoder
+    attends to the encoder as the Transformer's does.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        width: hidden size.
+        depth: number of layers, in the encoder and in the decoder.
+        heads: number of convolution heads: channels of one head share a kernel.
+        kernels: kernel size of each layer, odd; further layers use the last one.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        act: activation function of the feed-forward networks, by name.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
     """
     return with_convolutions(
         "light_conv",

@@ -42,5 +42,15 @@ class LightGCN(Recommender):
 def lightgcn(
     num_users: int, num_items: int, *, width: int = 64, hops: int = 2, cosine: bool = True
 ) -> LightGCN:
-    """Called ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`."""
+    """Build a LightGCN recommender.
+
+    Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
+
+    Args:
+        num_users: number of users.
+        num_items: number of items.
+        width: embedding size.
+        hops: number of propagation steps (0 = none).
+        cosine: score by cosine similarity in place of the inner product.
+    """
     return LightGCN(num_users, num_items, width, hops, cosine)

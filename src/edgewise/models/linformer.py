@@ -51,11 +51,21 @@ def linformer(
     act: str = "gelu",
     dropout: float = 0.1,
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+    """Build a Linformer encoder with a masked-language-model head.
 
-    ``rank`` is k. ``sharing`` says what one projection serves: all heads of a layer, for keys and
-    for values one each; keys and values, too; or all layers, too. Texts have up to ``length``
-    tokens, as E and F have a column for each.
+    ``model.logits(states)`` gives the logits of the masked language model.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        rank: number of rows that keys and values are projected to, k.
+        sharing: what shares a projection: "heads" of a layer, its "key_values", or all "layers".
+        length: max length of a text in tokens: number of positions and of projection columns.
+        act: activation function of the feed-forward networks, by name.
+        dropout: dropout probability.
     """
     check_choice("sharing", sharing, get_args(Sharing))
     layers = [

@@ -59,6 +59,16 @@ def link_predictor(
     decoder: Decoder = "network",
     dropout: float = 0.0,
 ) -> LinkPredictor:
-    """Called ``model(pairs [2, M], graph)``; every node has an embedding of its own."""
+    """Build a link predictor with a learned embedding per node.
+
+    Called as ``model(pairs [2, M], graph)``.
+
+    Args:
+        num_nodes: number of nodes.
+        width: embedding size and hidden size.
+        depth: number of GraphSAGE layers.
+        decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
+        dropout: dropout probability between the layers.
+    """
     encoder = graphsage(width, width, hidden=width, depth=depth, dropout=dropout)
     return LinkPredictor(num_nodes, width, encoder, decoder)

@@ -50,7 +50,28 @@ def llama(
     dropout: float = 0.0,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token."""
+    """Build a Llama language model.
+
+    ``model.logits(states)`` gives the logits of the next token at each position.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of query heads per layer.
+        key_heads: number of key and value heads; must divide ``heads`` (None = as many as
+            ``heads``).
+        head_width: size of each head (None = ``width // heads``).
+        bias: add biases to the attention projections.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        act: activation function of the gated feed-forward networks, by name.
+        base: base of the rotary frequencies.
+        rates: rotary frequencies, one per pair of features (None = computed from ``base``).
+        tied: share the embedding matrix with the output layer.
+        epsilon: epsilon of the RMS norms.
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
+    """
     norm = partial(nn.RMSNorm, eps=epsilon)
     rotary = Rotary(head_width or width // heads, base, rates=rates)  # one for all layers
     layers = []

@@ -56,11 +56,24 @@ def longformer(
     dropout: float = 0.1,
     padding: int = 1,
 ) -> LongformerModel:
-    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+    """Build a Longformer encoder with a masked-language-model head.
 
-    ``radius`` is how many tokens on either side each reads: one for all layers, or one a layer.
-    ``hubs`` are positions in each text, where a call does not say; a negative one counts from the
-    end. The table of positions has ``length`` rows, of which ``padding + 1`` are no position.
+    ``model.logits(states)`` gives the logits of the masked language model.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        radius: window radius in tokens on either side, one for all layers or one per layer.
+        hubs: default positions with global attention; negative ones count from the end.
+        length: number of rows of the position table; the first ``padding + 1`` are unused.
+        types: number of token types (0 = none).
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        padding: id of the padding token; positions skip padding and start at ``padding + 1``.
     """
     radii = [radius] * depth if isinstance(radius, int) else list(radius)
     if len(radii) != depth:

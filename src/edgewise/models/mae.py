@@ -47,26 +47,26 @@ def mae(
     mask_ratio: float = 0.75,
     normalised: bool = True,
 ) -> MaskedAutoencoder:
-    """Predictions of hidden patches; called ``model(images, noise)``.
+    """Build a masked autoencoder.
+
+    Called as ``model(images, noise)``; predicts the pixels of the masked patches.
 
     Args:
-        image_size: height and width, or both in one.
-        channels: C.
-        patch: side of a patch in pixels.
-        width: of the encoder's features, a multiple of 4.
-        depth: its layers.
-        heads: its heads.
-        feed_forward: hidden width of its feed-forward networks.
-        decoder_width: of the decoder's features, a multiple of 4; it is small, and is thrown away
-            after pre-training.
-        decoder_depth: its layers.
-        decoder_heads: its heads.
-        decoder_feed_forward: hidden width of its feed-forward networks.
-        act: the non-linearity.
-        epsilon: of the layer norms.
-        mask_ratio: the share of patches that are not seen.
-        normalised: whether the targets are each patch's pixels less their mean, over their standard
-            deviation.
+        image_size: height and width in pixels, or one number for both.
+        channels: number of channels of the images.
+        patch: side of a square patch in pixels.
+        width: hidden size of the encoder, a multiple of 4.
+        depth: number of encoder layers.
+        heads: number of attention heads per encoder layer.
+        feed_forward: FFN dimension of the encoder.
+        decoder_width: hidden size of the decoder, a multiple of 4; discarded after pre-training.
+        decoder_depth: number of decoder layers.
+        decoder_heads: number of attention heads per decoder layer.
+        decoder_feed_forward: FFN dimension of the decoder.
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms.
+        mask_ratio: fraction of patches that are masked.
+        normalised: normalise the target pixels of each patch to mean 0 and variance 1.
     """
     if not 0 < mask_ratio < 1:
         raise ArgumentError(

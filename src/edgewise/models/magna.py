@@ -106,9 +106,20 @@ def magna(
     alpha: float = 0.1,
     dropout: float = 0.1,
 ) -> GraphSequential:
-    """Stack ``depth`` pre-norm blocks; called ``model(x [..., N, in_width], graph)``.
+    """Build a multi-hop attention network.
 
-    A node's output depends on the nodes up to ``depth * hops`` steps away and on no others.
+    Called as ``model(x [..., N, in_width], graph)``. A node's output depends on the nodes up to
+    ``depth * hops`` steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        hidden: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        hops: number of diffusion steps per layer (0 = none).
+        alpha: restart probability of the diffusion.
+        dropout: dropout probability.
     """
     layers: list[nn.Module] = [Linear(in_width, hidden)]
     for _ in range(depth):

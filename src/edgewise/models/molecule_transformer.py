@@ -213,9 +213,20 @@ def molecule_transformer(
     heads: int = 4,
     dropout: float = 0.1,
 ) -> MoleculeTransformer:
-    """Called ``model(x, graph, edge_attr=..., batch=..., global_attr=..., descriptors=...)``.
+    """Build a Transformer for molecular properties.
 
-    Those whose width is 0 are left out. ``global_attr`` are conditions such as temperature.
+    Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=..., descriptors=...)``.
+
+    Args:
+        in_width: number of features per atom.
+        out_width: number of predicted properties per molecule.
+        edge_width: number of features per bond.
+        global_width: number of measurement conditions, such as the temperature (0 = none).
+        descriptor_width: number of descriptors per molecule (0 = none).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
     """
     return MoleculeTransformer(
         in_width,

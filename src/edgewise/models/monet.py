@@ -68,11 +68,17 @@ def degrees(graph: Graph) -> Tensor:
 def monet(
     in_width: int, out_width: int, *, edge_width: int = 2, hidden: int = 64, kernels: int = 3
 ) -> GraphSequential:
-    """Two convolutions; called ``model(x, graph, edge_attr=coordinates [E, edge_width])``.
+    """Build a MoNet of two convolutions.
 
-    Without ``edge_attr``, for an ``edge_width`` of 2 alone, the coordinates of an edge are
-    (1/√d_i, 1/√d_j) of the degrees. A node's output depends on the nodes up to 2 steps away and on
-    no others.
+    Called as ``model(x, graph, edge_attr=coordinates [E, edge_width])``. A node's output depends on
+    the nodes up to 2 steps away and on no others.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per node, such as the number of classes.
+        edge_width: number of pseudo-coordinates per edge (with 2, they default to node degrees).
+        hidden: hidden size.
+        kernels: number of Gaussian kernels.
     """
     first = MoNetLayer(in_width, hidden, kernels, edge_width=edge_width)
     last = MoNetLayer(hidden, out_width, kernels, edge_width=edge_width)

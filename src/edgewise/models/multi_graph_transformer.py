@@ -107,10 +107,19 @@ def multi_graph_transformer(
     heads: int = 6,
     dropout: float = 0.1,
 ) -> MultiGraphTransformer:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build a multi-graph Transformer.
 
-    ``edge_width`` is G, how many graphs there are; each has ``heads / G`` heads in every layer.
-    With one graph this is a graph Transformer, and on the complete graph a Transformer.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. With one
+    graph it is a graph Transformer, and on a complete graph a plain Transformer.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of graphs G, which share the heads equally (0 = one graph).
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        dropout: dropout probability.
     """
     return MultiGraphTransformer(
         in_width,

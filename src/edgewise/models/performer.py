@@ -57,11 +57,23 @@ def performer(
     act: str = "gelu",
     dropout: float = 0.1,
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of tokens.
+    """Build a Performer language model.
 
-    ``features`` is m. W is drawn anew every ``redraw_every`` steps of training, never for 0. With
-    ``one_way`` a token reads itself and those before it. Dropout is on what the sublayers give:
-    there are no attention weights that could be dropped.
+    ``model.logits(states)`` gives the logits of the tokens. Dropout applies to the sublayer
+    outputs, because there are no attention weights to drop.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        features: number of random features per head, m.
+        redraw_every: number of training steps between resamplings of the features (0 = never).
+        one_way: causal attention: a token attends to itself and earlier tokens only.
+        length: max length of a text in tokens: number of learned positions.
+        act: activation function of the feed-forward networks, by name.
+        dropout: dropout probability.
     """
     layers = [
         PerformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))

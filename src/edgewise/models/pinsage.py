@@ -85,7 +85,18 @@ def pinsage(
     top: int = 32,
     steps: int = 3,
 ) -> PinSage:
-    """Called ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`."""
+    """Build a PinSage recommender.
+
+    Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
+
+    Args:
+        num_users: number of users.
+        num_items: number of items.
+        width: embedding size.
+        depth: number of layers.
+        top: number of most visited nodes kept as neighbours, and of random walks per node.
+        steps: length of a random walk in steps.
+    """
     layers = (PinSageLayer(width, top, steps) for _ in range(depth))
     return PinSage(num_users, num_items, width, layers)
 

@@ -37,9 +37,27 @@ def roberta(
     padding: int = 1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of the masked language model.
+    """Build a RoBERTa encoder with a masked-language-model head.
 
-    The table has ``length`` rows, of which ``padding + 1`` are no position.
+    Called as ``model(input_ids, attention_mask)``. ``model.logits(states)`` gives the logits of the
+    masked language model.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        length: number of rows of the position table; the first ``padding + 1`` are unused.
+        types: number of token types (0 = none).
+        act: activation function of the feed-forward networks, by name.
+        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
+        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        padding: id of the padding token; positions skip padding and start at ``padding + 1``.
+        graph: attention graph: which tokens each token attends to.
     """
     return bert(
         vocabulary,

@@ -42,25 +42,28 @@ def swin(
     epsilon: float = 1e-5,
     dropout: float = 0.0,
 ) -> nn.Sequential:
-    """Class scores of images; called ``model(images [B, channels, height, width])``.
+    """Build a Swin Transformer.
+
+    Called as ``model(images [B, channels, height, width])``.
 
     Args:
-        image_size: height and width, or both in one.
-        channels: C.
-        out_width: how many classes.
-        patch: side of a patch in pixels.
-        width: of the features of the first stage; twice as wide in each further one.
-        depths: the layers of each stage.
-        heads: the heads of the first stage, of which each further one has twice as many; or those
-            of each.
-        window: side of a window in patches; where a stage has fewer, all of them are one window.
-        feed_forward_ratio: how many times as wide as the features the feed-forward network is.
-        act: the non-linearity.
-        epsilon: of the layer norms in the layers and of the last; the others' is 1e-5.
-        dropout: on attention weights, hidden features and both sublayers' outputs.
+        image_size: height and width in pixels, or one number for both.
+        channels: number of channels of the images.
+        out_width: number of outputs per image, such as the number of classes.
+        patch: side of a square patch in pixels.
+        width: hidden size of the first stage; each further stage doubles it.
+        depths: number of layers of each stage.
+        heads: number of heads per stage, or of the first stage if each further one doubles it.
+        window: side of a window in patches; a smaller grid is one window.
+        feed_forward_ratio: FFN dimension divided by the hidden size.
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms in the layers and after the last layer (others use
+            1e-5).
+        dropout: dropout probability of attention weights, hidden features and sublayer outputs.
 
     Raises:
-        ArgumentError: patches that windows do not divide, or that cannot be merged 2 × 2.
+        ArgumentError: the window does not divide the grid of patches, or the grid cannot be merged
+            2 × 2.
     """
     for depth in depths:
         check_count("depths", depth, 1, "choose a larger one")

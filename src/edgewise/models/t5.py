@@ -52,7 +52,26 @@ def t5(
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> EncoderDecoderModel:
-    """States of target tokens; ``model.logits(states)`` are the logits of each next token."""
+    """Build a T5 encoder-decoder.
+
+    ``model.logits(states)`` gives the logits of the next token at each position.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of encoder layers.
+        decoder_depth: number of decoder layers (None = as many as in the encoder).
+        heads: number of attention heads per layer.
+        head_width: size of each head.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        gated: use feed-forward networks with a GELU gate in place of ReLU (T5 1.1).
+        buckets: number of buckets of relative positions.
+        most_distant: max distance: all larger distances share the last bucket.
+        tied: share the embedding matrix with the output layer.
+        epsilon: epsilon of the RMS norms.
+        dropout: dropout probability.
+        graph: attention graph of the encoder: which tokens each token attends to.
+    """
     norm = partial(nn.RMSNorm, eps=epsilon)
     attention = partial(
         MultiHeadAttention,

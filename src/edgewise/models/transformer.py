@@ -52,9 +52,26 @@ def transformer(
     projections: Projections = "full",
     order: Order = "post",
 ) -> EncoderDecoderModel:
-    """States of target tokens; one vocabulary for both texts, unless the target has its own.
+    """Build the encoder-decoder Transformer.
 
-    ``last_norm``: after the last layers, as in ``torch.nn.Transformer``; by default if ``"pre"``.
+    ``model.logits(states)`` gives the logits of the next token at each position.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        width: hidden size.
+        depth: number of layers, in the encoder and in the decoder.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
+        graph: attention graph of the encoder: which tokens each token attends to.
+        decoder_graph: self-attention graph of the decoder.
+        act: activation function of the feed-forward networks, by name.
+        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
+        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
     """
     check_graph(decoder_graph, "decoder_graph")
     if last_norm is None:

@@ -35,9 +35,23 @@ def transformer_encoder(
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TransformerStack:
-    """Stack ``depth`` Transformer layers; called ``model(x [..., N, width], graph=None)``.
+    """Build a Transformer encoder.
 
-    After the last of a pre-norm stack comes a norm.
+    Called as ``model(x [..., N, width], graph=None)``. A pre-norm stack ends with a norm.
+
+    Args:
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        act: activation function of the feed-forward networks, by name.
+        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
+        normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
+        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
+        dropout: dropout probability.
+        graph: default attention graph; a call can give another.
     """
     layers = [
         TransformerLayer(

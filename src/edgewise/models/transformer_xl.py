@@ -54,11 +54,24 @@ def transformer_xl(
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of each next token.
+    """Build a Transformer-XL language model.
 
-    With ``cache=`` a call goes on where the one before ended: each layer reads the last ``memory``
-    nodes that it was given before, whose gradient is not asked for. Without, it is relative
+    ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
+    call continues the text of the call before: each layer attends to its last ``memory`` inputs
+    too, without a gradient into them. Without a cache this is a Transformer with relative
     attention.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        memory: number of past inputs that each layer keeps (0 = none).
+        act: activation function of the feed-forward networks, by name.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
     """
     check_even(width)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)

@@ -47,11 +47,23 @@ def universal(
     dropout: float = 0.1,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> TextModel:
-    """States of tokens; ``model.logits(states)`` are the logits of tokens.
+    """Build a Universal Transformer language model.
 
-    One layer is called ``depth`` times. With ``halting`` a token stops where its probabilities of
-    stopping sum to ``threshold``, and ``depth`` is the most steps that one may take. On a causal
-    graph it writes; with ``cache=`` every step keeps its keys, and all steps are computed.
+    ``model.logits(states)`` gives the logits of the tokens. One layer is applied ``depth`` times.
+    On a causal graph the model can generate; with ``cache=`` each step keeps its own keys and
+    values, and no step is skipped.
+
+    Args:
+        vocabulary: vocab size: number of token ids.
+        width: hidden size.
+        depth: number of steps, or their maximum with ``halting``.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        halting: let each token stop early (adaptive computation time).
+        threshold: cumulative halting probability at which a token stops.
+        act: activation function of the feed-forward networks, by name.
+        dropout: dropout probability.
+        graph: attention graph: which tokens each token attends to.
     """
     if threshold > 1:
         raise ArgumentError(

@@ -42,10 +42,27 @@ def vit(
     position_std: float = 0.02,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> nn.Sequential:
-    """Class scores of images; called ``model(images [B, channels, height, width])``.
+    """Build a Vision Transformer.
 
-    ``image_size`` is height and width, or both in one. With ``pool="class"`` a class token reads,
-    and is read by, all patches, whatever the graph.
+    Called as ``model(images [B, channels, height, width])``. With ``pool="class"`` the class token
+    and all patches attend to each other, whatever the graph.
+
+    Args:
+        image_size: height and width in pixels, or one number for both.
+        channels: number of channels of the images.
+        out_width: number of outputs per image, such as the number of classes.
+        patch: side of a square patch in pixels.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        act: activation function of the feed-forward networks, by name.
+        projections: "full" projects all features for each head; "split" only the head's own slice.
+        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
+        dropout: dropout probability.
+        pool: readout of the patch states, such as "mean", or "class" for a class token.
+        position_std: standard deviation of the initial position vectors.
+        graph: attention graph of the patches in raster order.
     """
     patches = PatchEmbedding(image_size, patch, channels, width)
     class_token = [ClassToken(width)] if pool == "class" else []
