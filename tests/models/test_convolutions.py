@@ -101,7 +101,7 @@ def test_layers_have_the_kernels_that_are_said_and_others_the_last(name: str) ->
 
 @pytest.mark.parametrize("name", ["light_conv", "dynamic_conv"])
 def test_kernels_that_cannot_be(name: str) -> None:
-    for kernels, expected, got in (((), "a size", "none"), ((3, 4), "odd", "4")):
+    for kernels, expected, got in (((), "a kernel size", "none"), ((3, 4), "odd", "4")):
         with refused("kernels", expected=expected, got=got, remedy=""):
             models.MODELS[name](11, kernels=kernels)
     with refused("kernels", expected="for each layer", got="3", remedy="(3,)"):

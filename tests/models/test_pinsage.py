@@ -68,5 +68,5 @@ def test_no_edges():
 def test_bad_input():
     with refused("top", expected="at least 1", got="0", remedy="32"):
         walk_neighbours(chosen(), top=0)
-    with refused("graph", expected="as many targets", got="2 targets", remedy="one row"):
+    with refused("graph", expected="as many targets", got="2 targets", remedy="together"):
         walk_neighbours(graphs.edges(torch.tensor([[0], [1]]), (3, 2)))

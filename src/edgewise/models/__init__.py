@@ -1,19 +1,19 @@
-"""Models: one architecture a file, named after it. A new one is a file and a line here.
+"""Models: one file per architecture, named after it. A new model adds a file and a line here.
 
-How they are called, by what they read:
+Calls by kind of input:
 
-- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)`` with node features ``[..., N,
-  in_width]``, a graph or pattern of who reads whom, and features of the edges ``[E, edge_width]``
-  in the order of ``graph.edge_index``; a model that has no use for them refuses them. ``batch``
-  says which nodes of several packed graphs belong together, where a model has an output for each
-  graph: how many nodes each has, or ``graphs.membership`` where some graphs are read twice;
-  without it all nodes are one graph. ``global_attr`` ``[B, global_width]`` are features of each
-  graph, such as the temperature of a measurement. Models that embed the nodes themselves are given
-  what is asked about in the place of x.
-- **Text**: ``model(input_ids, attention_mask=None)`` gives states; ``model.logits(states)`` the
-  logits of the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
-  ``cache=`` goes on where an earlier call stopped; ``graph=`` is another pattern.
-- **Images**: ``model(images [B, channels, height, width])``, for one ``image_size``.
+- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` is node features
+  ``[..., N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features
+  ``[E, edge_width]`` in the order of ``graph.edge_index``; models without edge features raise an
+  error if given some. Models with one output per graph take ``batch``, which assigns packed nodes
+  to graphs: the number of nodes of each graph, or ``graphs.membership`` if a node belongs to
+  several. Without ``batch`` all nodes form one graph. ``global_attr`` ``[B, global_width]`` is
+  features of each graph, such as the temperature of a measurement. Models with learned node
+  embeddings take ids of nodes, users or items in place of ``x``.
+- **Text**: ``model(input_ids, attention_mask=None)`` returns states, and ``model.logits(states)``
+  the logits over the vocabulary. Ids are ``[B, T]``, or ``[N]`` with ``sizes=`` in a packed batch;
+  ``cache=`` continues an earlier call; ``graph=`` replaces the attention graph.
+- **Images**: ``model(images [B, channels, height, width])``, for a fixed ``image_size``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "grand": grand,
     "graph_bert": graph_bert,
 }
-"""``f(in_width, out_width)``, called ``model(x, graph) -> [..., N, out_width]``."""
+"""``f(in_width, out_width)``, called as ``model(x, graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "exphormer": exphormer,
@@ -112,31 +112,31 @@ READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
     "multi_graph_transformer": multi_graph_transformer,
     "san": san,
 }
-"""``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [B, out_width]``."""
+"""``f(in_width, out_width)``, called as ``model(x, graph, batch=) -> [B, out_width]``."""
 
 TREE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "tree_lstm": tree_lstm,
     "tree_transformer": tree_transformer,
 }
-"""``f(in_width, out_width)``, called ``model(x, graph, batch=) -> [N, out_width]`` with a forest in
-which nodes read their children."""
+"""``f(in_width, out_width)``, called as ``model(x, graph, batch=) -> [N, out_width]``; ``graph`` is
+a forest with edges from children to parents."""
 
 TOKEN_MODELS: dict[str, Callable[..., nn.Module]] = {"transformer_encoder": transformer_encoder}
-"""``f(width)``, called ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
+"""``f(width)``, called as ``model(x [..., N, width], graph=None) -> [..., N, width]``."""
 
 IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {"vit": vit, "swin": swin}
-"""``f(image_size, channels, out_width)``, called ``model(images) -> [B, out_width]``."""
+"""``f(image_size, channels, out_width)``, called as ``model(images) -> [B, out_width]``."""
 
 IMAGE_AUTOENCODERS: dict[str, Callable[..., nn.Module]] = {"mae": mae}
-"""``f(image_size, channels)``, called ``model(images, noise [B, patches])`` for what the hidden
-patches are."""
+"""``f(image_size, channels)``, called as ``model(images, noise [B, patches])``; predicts the masked
+patches."""
 
 CAPTION_MODELS: dict[str, Callable[..., nn.Module]] = {"captioner": captioner}
-"""``f(image_size, channels, vocabulary, length)``, called ``model(images, input_ids [B, T]) ->
-[B · T, vocabulary]``."""
+"""``f(image_size, channels, vocabulary, length)``, called as
+``model(images, input_ids [B, T]) -> [B · T, vocabulary]``."""
 
 SERIES_MODELS: dict[str, Callable[..., nn.Module]] = {"forecaster": forecaster}
-"""``f(history, horizon, season)``, called ``model(history [B, T]) -> [B, horizon]``."""
+"""``f(history, horizon, season)``, called as ``model(history [B, T]) -> [B, horizon]``."""
 
 TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "bert": bert,
@@ -157,7 +157,7 @@ TEXT_MODELS: dict[str, Callable[..., TextModel]] = {
     "lstm": lstm,
     "gru": gru,
 }
-"""``f(vocabulary)``, called ``model(input_ids [B, T], attention_mask=None) -> [B, T, width]``."""
+"""``f(vocabulary)``, called as ``model(input_ids, attention_mask=None) -> [B, T, width]``."""
 
 ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "transformer": transformer,
@@ -165,16 +165,16 @@ ENCODER_DECODER_MODELS: dict[str, Callable[..., EncoderDecoderModel]] = {
     "light_conv": light_conv,
     "dynamic_conv": dynamic_conv,
 }
-"""``f(vocabulary)``, called ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
+"""``f(vocabulary)``, called as ``model(input_ids [B, S], attention_mask, decoder_input_ids [B, T],
 decoder_attention_mask) -> [B, T, width]``, or with ``sizes`` and ``decoder_sizes`` for packed
-batches; ``model.logits(states)``."""
+batches. ``model.logits(states)`` gives the logits."""
 
 LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predictor}
-"""``f(num_nodes)``, called ``model(pairs [2, M], graph) -> [M]``: ``embed(graph)`` gives the states
-of all nodes, and ``score(states, pairs)`` reads pairs of them."""
+"""``f(num_nodes)``, called as ``model(pairs [2, M], graph) -> [M]``. ``embed(graph)`` gives the
+states of all nodes, and ``score(states, pairs)`` the scores of pairs."""
 
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
-"""``f(num_users, num_items)``, called ``model(users [B], items [M], graph) -> [B, M]``."""
+"""``f(num_users, num_items)``, called as ``model(users [B], items [M], graph) -> [B, M]``."""
 
 KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "nodes of a graph": NODE_MODELS,
@@ -190,16 +190,24 @@ KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "links": LINK_MODELS,
     "recommendation": RECOMMENDERS,
 }
-"""Architectures that can stand in one another's place, by what they read."""
+"""Model tables by kind of input; models of one kind are interchangeable."""
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     name: model for kind in KINDS.values() for name, model in kind.items()
 }
-"""Every architecture by name; contract tests run over them by kind."""
+"""All architectures by name."""
 
 
 def about(name: str) -> dict[str, str]:
-    """What the docstring of a model's file says: ``title``, ``Formula``, ``Graph``, ``Paper``."""
+    """Return the entries of a model's module docstring.
+
+    Args:
+        name: a key of ``MODELS``.
+
+    Returns:
+        ``title``, and the text of each key, such as ``Formula``, ``Graph``, ``Score`` and
+        ``Paper``.
+    """
     check_choice("model", name, MODELS)
     title, *lines = (sys.modules[MODELS[name].__module__].__doc__ or "").strip().splitlines()
     pairs = (line.split(": ", 1) for line in lines if ": " in line)

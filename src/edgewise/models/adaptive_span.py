@@ -4,8 +4,8 @@ Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), z 
 Graph: ``causal() & window(r)``, an r for the heads whose m is 0 beyond it
 Score: Dot (scaled) of turned queries and keys, full projections
 Encoding: rotary, in every layer (the paper adds a vector for each distance to the key)
-Normalisation: softmax over the neighbourhood with log m as a bias; layer norm, pre
-Update: residual, then a feed-forward network (ReLU) with a residual of its own
+Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
+Update: residual connection, then a feed-forward network (ReLU) with its own
 Paper: Sukhbaatar et al., Adaptive attention span in Transformers, 2019
 """
 

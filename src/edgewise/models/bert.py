@@ -1,11 +1,11 @@
 """BERT, a bidirectional language model.
 
 Formula: x = norm(token + position + type); x = norm(x + attention(x)); x = norm(x + FFN(x))
-Graph: complete by default; ``causal()`` is the unidirectional model of masked tokens
+Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: Dot (scaled), full projections
-Encoding: learned, one vector for each position
-Normalisation: softmax over the neighbourhood, or entmax with α fixed or learned; layer norm, post
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned absolute positions
+Normalisation: softmax or entmax (α fixed or learned); layer norm after each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 """
 

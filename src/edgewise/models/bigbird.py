@@ -3,9 +3,9 @@
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
 Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, others for each layer and head
 Score: Dot (scaled), full projections
-Encoding: learned, one vector for each position
-Normalisation: softmax over the neighbourhood; layer norm, post
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned absolute positions
+Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Zaheer et al., Big Bird: transformers for longer sequences, 2020
 """
 

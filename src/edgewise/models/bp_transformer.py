@@ -4,8 +4,8 @@ Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), of tokens and spans;
 Graph: a span reads its tokens; a token reads k nodes of each level on either side, farther = larger
 Score: Dot (scaled), full projections, and a number a head for each kind of edge
 Encoding: none but the kinds of edges: level, side and place beside the token
-Normalisation: softmax over the neighbourhood; layer norm, post
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
 """
 

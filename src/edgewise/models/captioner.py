@@ -1,11 +1,11 @@
-"""Captioner: a Vision Transformer's patches are what a decoder reads to write a caption.
+"""Image captioner: a Vision Transformer encoder and a text decoder with cross-attention.
 
 Formula: z = Transformer(patches); y = norm(y + attention(y)), then attention(y, z), then FFN
-Graph: patches complete, words causal, between them complete bipartite; any pattern of the patches
+Graph: patches complete (or any pattern), tokens causal, cross-attention complete bipartite
 Score: Dot (scaled), full projections
-Encoding: learned, by row and column for patches, by place for words
-Normalisation: softmax over the neighbourhood; layer norm, pre
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned, by row and column for patches and by position for tokens
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Cornia et al., Meshed-memory transformer for image captioning, 2020 (without the mesh)
 """
 
@@ -29,17 +29,17 @@ from edgewise.layers import (
     init_xavier,
 )
 
-# Standard deviation of positions at first. Five epochs of 10,000 pictures of digits gave 53 % of
-# the captions exactly right, and 5 % with the usual 0.02.
+# Initial standard deviation of the position vectors. After five epochs on 10,000 images of digits
+# 53 % of the captions were exact, and 5 % with the usual 0.02.
 POSITION_STD = 0.5
 
 
 class Captioner(nn.Module):
-    """An encoder of images, and a language model that reads what it has made of one.
+    """Image encoder and text decoder.
 
     Args:
-        encoder: from images to a vector a patch.
-        decoder: a text model whose layers also read another sequence.
+        encoder: module that maps images to one vector per patch.
+        decoder: text model with cross-attention.
     """
 
     def __init__(self, encoder: nn.Module, decoder: TextModel) -> None:
@@ -47,12 +47,12 @@ class Captioner(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
-        """Logits of each next word, ``[B · T, vocabulary]`` for ids ``[B, T]``."""
+        """Return next-token logits ``[B · T, vocabulary]`` for images and ids ``[B, T]``."""
         states = self.decoder(input_ids, memory=self.memory(images))
         return self.decoder.logits(states).flatten(0, 1)
 
     def memory(self, images: Tensor) -> Memory:
-        """What the decoder reads of images ``[B, C, height, width]``."""
+        """Return the encoder states of images ``[B, C, height, width]``, for cross-attention."""
         return Memory(self.encoder(images))
 
 

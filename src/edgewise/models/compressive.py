@@ -1,11 +1,11 @@
-"""Compressive Transformer: Transformer-XL whose older memories are kept as means of a few.
+"""Compressive Transformer: Transformer-XL with compressed older memories.
 
-Formula: as Transformer-XL, of x, SG(memory) and SG(compressed), each of c memories a mean
+Formula: as Transformer-XL, on x, SG(memory) and SG(compressed), each entry the mean of c memories
 Graph: ``causal()`` with more sources than targets: compressed memory, memory, then the segment
-Score: Dot on the two sums side by side, as R_{i-j} is R_j turned by i; u and v for all layers
-Encoding: sinusoidal, of distances alone, where a compressed memory takes one place
-Normalisation: softmax over the neighbourhood; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Score: Dot on concatenated content and position terms; all layers share u and v
+Encoding: relative sinusoidal; a compressed memory takes one position
+Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Rae et al., Compressive Transformers for long-range sequence modelling, 2019
 """
 
@@ -72,23 +72,23 @@ def compressive(
         dropout=dropout,
         graph=graph,
     )
-    xl = model.reader
-    assert isinstance(xl, SegmentReader)
-    remembering = Compressed(memory, compressed, rate)
-    model.reader = SegmentReader("compressive", xl.stack, xl.preferences, remembering)
+    reader = model.reader
+    assert isinstance(reader, SegmentReader)
+    policy = Compressed(memory, compressed, rate)
+    model.reader = SegmentReader("compressive", reader.stack, reader.preferences, policy)
     return model
 
 
 class Compressed(Recent):
-    """The last nodes that a layer was given, and means of those before them, as a memory.
+    """Memory of a layer's last inputs and of the means of older ones.
 
-    Up to ``rate - 1`` nodes more than ``length`` are kept as they are until a mean is full; so what
-    is kept after n nodes does not depend on the segments that they came in.
+    Up to ``rate - 1`` more than ``length`` inputs stay uncompressed until they fill a mean. So the
+    memory after n inputs does not depend on how they were divided into segments.
 
     Args:
-        length: nodes that are kept as they are.
-        compressed: means that are kept.
-        rate: nodes of a mean.
+        length: number of uncompressed inputs.
+        compressed: number of means.
+        rate: number of inputs per mean.
     """
 
     def __init__(self, length: int, compressed: int, rate: int) -> None:
@@ -96,36 +96,36 @@ class Compressed(Recent):
         self.compressed, self.rate = compressed, rate
 
     def held(self, past: int) -> int:
-        """How many nodes and means are remembered of so many nodes."""
+        """Return the number of memories, means included, after ``past`` inputs."""
         means = self._means(past)
         return past - means * self.rate + min(means, self.compressed)
 
     def keep(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Remember the last of these, and the means of those before."""
-        kept = cache.state(layer)
-        means = source[..., :0, :] if kept is None else kept[0]
-        nodes = source[..., means.shape[-2] :, :].detach()
-        full = self._means(nodes.shape[-2])
-        old, nodes = nodes.tensor_split([full * self.rate], dim=-2)
-        means = torch.cat([means, old.unflatten(-2, (full, self.rate)).mean(-2)], -2)
+        """Store the last inputs and the means of older ones, without gradients."""
+        state = cache.state(layer)
+        means = source[..., :0, :] if state is None else state[0]
+        inputs = source[..., means.shape[-2] :, :].detach()
+        new_means = self._means(inputs.shape[-2])
+        old, inputs = inputs.tensor_split([new_means * self.rate], dim=-2)
+        means = torch.cat([means, old.unflatten(-2, (new_means, self.rate)).mean(-2)], -2)
         first = max(means.shape[-2] - self.compressed, 0)
-        cache.keep_state(layer, (means[..., first:, :].detach(), nodes))
+        cache.keep_state(layer, (means[..., first:, :].detach(), inputs))
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """``[B, sources]`` of ``[B, past + count]``.
+        """Return the padding mask ``[B, sources]`` from that of the text ``[B, past + count]``.
 
         Raises:
-            ArgumentError: padding among nodes of which means were made.
+            ArgumentError: padded texts have compressed memories.
         """
         if self._means(past):
             raise ArgumentError(
                 "attention_mask",
-                expected="no padding in texts of which something is compressed",
+                expected="no padding in texts with compressed memories",
                 got="padding",
-                remedy="give the texts one by one, or use transformer_xl",
+                remedy="process the texts one by one, or use transformer_xl",
             )
         return super().mask(mask, past, count)
 
-    def _means(self, nodes: int) -> int:
-        """How many means are made of so many nodes."""
-        return max(nodes - self.length, 0) // self.rate
+    def _means(self, inputs: int) -> int:
+        """Return the number of means that this many inputs fill."""
+        return max(inputs - self.length, 0) // self.rate

@@ -1,11 +1,11 @@
-"""Dynamic convolution: as lightweight convolution, but each token says how it weighs its window.
+"""Dynamic convolution: lightweight convolution with kernels predicted from each token.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(F x_i)_k x_{i+k}; x = norm(x + y), then FFN
-Graph: ``window(K // 2)``, the decoder's ``causal() & window(K - 1)``, a K for each layer
-Score: none; a number for each offset in the window, by a linear map of the token that reads
-Encoding: sinusoidal, on both sides
-Normalisation: over the kernel, whose parts beyond the text count as 0; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
+Score: none; one logit per offset in the window, a linear map of the target token
+Encoding: sinusoidal positions in encoder and decoder
+Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
 
@@ -67,12 +67,12 @@ def dynamic_conv(
 
 
 class PredictedTaps(nn.Module):
-    """A number for each place in the kernel of each head, by a linear map of each node.
+    """Kernel logits predicted from each node by a linear map.
 
     Args:
-        width: of the features.
-        heads: H.
-        kernel: K.
+        width: hidden size.
+        heads: number of heads H.
+        kernel: kernel size K.
     """
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:
@@ -81,6 +81,6 @@ class PredictedTaps(nn.Module):
         self.linear = nn.Linear(width, kernel * heads, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., N, K, H]`` from x ``[..., N, width]``."""
+        """Return logits ``[..., N, K, H]`` of nodes ``[..., N, width]``."""
         taps: Tensor = self.linear(x)
         return taps.reshape(*x.shape[:-1], *self.shape)

@@ -2,9 +2,9 @@
 
 Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j; e_ij' = O s_ij
 Graph: the input graph
-Score: the sum of the vector s_ij, by gathers: vectors that multiply are not in the fused primitive
-Normalisation: softmax over the neighbourhood; batch norm, post
-Update: residual and feed-forward network with a residual of its own, for nodes and for edges
+Score: sum of the vector s_ij, by gathers: the fused primitive has no multiplicative edge vectors
+Normalisation: softmax over the neighbourhood; batch norm after each sublayer
+Update: residual connection and feed-forward network with its own, for nodes and for edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 
@@ -66,7 +66,7 @@ class EdgeTransformerLayer(GraphLayer):
 
 
 class EdgeTransformer(GraphLayer):
-    """See :func:`edge_transformer`."""
+    """Model built by :func:`edge_transformer`."""
 
     reads_edge_attr = True
 

@@ -4,8 +4,8 @@ Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; z = Transformer(u), u = (x - μ
 Graph: causal by default; any pattern over the steps of the history
 Score: Dot (scaled), full projections
 Encoding: learned, one vector for each step
-Normalisation: softmax over the neighbourhood; layer norm, pre
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
 
 A, a linear path: Zeng et al., Are Transformers effective for time series forecasting?, 2023.

@@ -53,7 +53,7 @@ LAYERS: dict[str, Callable[[int, int], GraphLayer]] = {
 
 
 class FullyAdjacent(GraphLayer):
-    """See :func:`fully_adjacent`."""
+    """Model built by :func:`fully_adjacent`."""
 
     def __init__(
         self,

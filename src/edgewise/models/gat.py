@@ -4,7 +4,7 @@ Formula: h_i' = Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j, in H heads
 Graph: the input graph with self-loops
 Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
 Normalisation: softmax over the neighbourhood
-Update: heads side by side and ELU; the last layer averages its heads
+Update: concatenated heads and ELU; the last layer averages its heads
 Paper: Veličković et al., Graph attention networks, 2018
 """
 
@@ -23,11 +23,18 @@ from edgewise.scores import Additive
 
 
 class GATLayer(GraphLayer):
-    """One attention layer; heads are joined to ``heads * width``, or averaged to ``width``.
+    """Graph attention layer.
 
-    In training ``dropout`` is the share of the weights and of what is read, W h_j, that is left
-    out. Of the latter the paper says nothing, but its code does it, and without it CiteSeer stays
-    two points below what is published.
+    Dropout applies to the attention weights and to the values W h_j. The paper does not mention the
+    latter, but the authors' code has it, and without it accuracy on CiteSeer is two points below
+    the published one.
+
+    Args:
+        in_width: number of input features per node.
+        width: size of each head.
+        heads: number of heads.
+        dropout: dropout probability.
+        average: average the heads to ``width`` outputs in place of concatenating them.
     """
 
     def __init__(
@@ -44,12 +51,12 @@ class GATLayer(GraphLayer):
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         graph = bind_to_nodes(graph, x)
-        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
         value = self.linear(x).unflatten(-1, (self.heads, -1))
         query = (value * self.att_dst).sum(-1, keepdim=True)
         key = (value * self.att_src).sum(-1, keepdim=True)
-        query, key = query.to(value), key.to(value)  # autocast may leave a sum in its own type
-        value = F.dropout(value, self.dropout, self.training)  # what is read, not what is scored
+        query, key = query.to(value), key.to(value)  # autocast computes sums in float32
+        value = F.dropout(value, self.dropout, self.training)  # after the scores are computed
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, value, graph, score=Additive(), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

@@ -2,9 +2,9 @@
 
 Formula: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j, in H heads
 Graph: the input graph with self-loops
-Score: Additive with a weight (leaky ReLU, slope 0.2); unlike GAT's, its ranking depends on i
+Score: Additive with a weight (leaky ReLU, slope 0.2); unlike in GAT, the ranking depends on i
 Normalisation: softmax over the neighbourhood
-Update: heads side by side and ELU; the last layer averages its heads
+Update: concatenated heads and ELU; the last layer averages its heads
 Paper: Brody et al., How attentive are graph attention networks?, 2022
 """
 
@@ -22,7 +22,15 @@ from edgewise.scores import Additive
 
 
 class GATv2Layer(GraphLayer):
-    """One attention layer; heads are joined to ``heads * width``, or averaged to ``width``."""
+    """Graph attention layer with dynamic attention.
+
+    Args:
+        in_width: number of input features per node.
+        width: size of each head.
+        heads: number of heads.
+        dropout: dropout probability of the attention weights.
+        average: average the heads to ``width`` outputs in place of concatenating them.
+    """
 
     def __init__(
         self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
@@ -40,7 +48,7 @@ class GATv2Layer(GraphLayer):
         graph = bind_to_nodes(graph, x)
         query = self.query(x).unflatten(-1, (self.heads, -1))
         key = self.key(x).unflatten(-1, (self.heads, -1))
-        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
         dropout = self.dropout if self.training else 0.0
         out = attend(query, key, key, graph, score=Additive(weight=self.score), dropout=dropout)
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias

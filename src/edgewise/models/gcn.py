@@ -23,7 +23,12 @@ from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmet
 
 
 class GCNLayer(GraphLayer):
-    """One convolution, ``[..., N, out_width]`` from x ``[..., N, in_width]``."""
+    """Graph convolution, from features ``[..., N, in_width]`` to ``[..., N, out_width]``.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of output features per node.
+    """
 
     def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()

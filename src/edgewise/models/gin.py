@@ -1,6 +1,6 @@
 """Graph isomorphism network.
 
-Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output reads the features of every depth
+Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is linear in the features of all layers
 Graph: the input graph
 Score: none
 Normalisation: none (sum); batch norm in the MLP
@@ -24,7 +24,11 @@ from edgewise.layers.sparse import check_node_features
 
 
 class GINLayer(GraphLayer):
-    """``network((1 + ε) h_i + Σ_j h_j)``, ε learned from zero."""
+    """GIN layer, ``network((1 + ε) h_i + Σ_j h_j)``, with learned ε that starts at zero.
+
+    Args:
+        network: module applied to each node.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -39,13 +43,14 @@ class GINLayer(GraphLayer):
 
 
 class JumpingKnowledge(GraphLayer):
-    r"""Layers in a row; the output is the input and all their outputs, :math:`[h^0; \dots; h^L]`.
+    r"""Sequence of layers that returns all intermediate features, :math:`[h^0; \dots; h^L]`.
 
-    Deep layers over-smooth and shallow ones see little; a linear map of both chooses for itself
-    (Xu et al., Representation learning on graphs with jumping knowledge networks, 2018).
+    Deep layers over-smooth and shallow ones have a small receptive field; a linear map of all of
+    them learns which to use (Xu et al., Representation learning on graphs with jumping knowledge
+    networks, 2018).
 
     Args:
-        layers: called as by :class:`GraphSequential`.
+        layers: layers, called as by :class:`GraphSequential`.
     """
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -53,13 +58,13 @@ class JumpingKnowledge(GraphLayer):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """``[..., N, width_0 + ... + width_L]`` from x ``[..., N, width_0]``."""
+        """Return features ``[..., N, width_0 + ... + width_L]`` of nodes ``[..., N, width_0]``."""
         x = x.to_dense() if x.layout is torch.sparse_csr else x
-        depths = [x]
+        features = [x]
         for layer in self.layers:
             x = layer(x, graph) if isinstance(layer, GraphLayer) else layer(x)
-            depths.append(x)
-        return torch.cat(depths, dim=-1)
+            features.append(x)
+        return torch.cat(features, dim=-1)
 
 
 @checked()

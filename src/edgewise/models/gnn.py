@@ -1,10 +1,10 @@
-"""The plain graph neural network.
+"""Plain message-passing graph neural network.
 
 Formula: h_i' = σ(U h_i + Σ_j V h_j)
 Graph: the input graph
 Score: none
-Normalisation: none (sum), by degree (mean), or the entrywise extreme (max, min)
-Update: σ of the node's own map plus the messages
+Normalisation: none (sum, max, min) or by degree (mean)
+Update: σ of a linear map of the node plus the messages
 Paper: Scarselli et al., The graph neural network model, 2009; Gilmer et al., 2017
 """
 

@@ -155,7 +155,7 @@ LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
 
 
 class GPS(GraphLayer):
-    """See :func:`gps`."""
+    """Model built by :func:`gps`."""
 
     reads_edge_attr = True
 

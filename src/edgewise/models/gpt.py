@@ -1,11 +1,11 @@
 """GPT, a causal language model.
 
-Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); norm(x) at last
+Formula: x = token + position; x = x + attention(norm(x)); x = x + FFN(norm(x)); output norm(x)
 Graph: causal by default; any pattern without edges from the future
 Score: Dot (scaled), full projections
-Encoding: learned, one vector for each position
-Normalisation: softmax over the neighbourhood, or entmax with α fixed or learned; layer norm, pre
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned absolute positions
+Normalisation: softmax or entmax (α fixed or learned); layer norm before each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Radford et al., Language models are unsupervised multitask learners, 2019
 """
 
@@ -87,5 +87,5 @@ def gpt(
         for _ in range(depth)
     ]
     reader = Reader(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
     return init_normal(TextModel(embedding, reader, head), residual_depth=depth)

@@ -1,10 +1,10 @@
-r"""Graph random neural network: random diffusions of the input that must agree.
+r"""Graph random neural network: consistency between random propagations of the input.
 
-Formula: Ŷ_s = MLP(1/(K+1) Σ_k (D̂^-½ Â D̂^-½)^k (m_s ⊙ X)), with a random mask m_s of nodes a view
+Formula: Ŷ_s = MLP(1/(K+1) Σ_k (D̂^-½ Â D̂^-½)^k (m_s ⊙ X)), with a random node mask m_s per view
 Graph: the input graph with self-loops
-Score: none; the weight of an edge is 1/√(d_i d_j), the same in all K hops
+Score: none; the weight of an edge is 1/√(d_i d_j) in all K hops
 Normalisation: symmetric, by degree
-Update: none between hops; a network of two layers after them
+Update: none between hops; a two-layer network after them
 Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 """
 
@@ -23,7 +23,7 @@ from edgewise.layers.sparse import check_node_features
 
 
 class Grand(GraphLayer):
-    """See :func:`grand`."""
+    """Model built by :func:`grand`."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Grand(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
+        """Return outputs ``[..., N, out_width]``, or ``[..., N, views, out_width]`` in training."""
         refuse_edge_attr(edge_attr)
         loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
         check_node_features(x, self.first.weight)
-        # Diffusion is linear, so the first map goes before it: few numbers a node are diffused.
+        # Propagation is linear, so the first layer can precede it: fewer features to propagate.
         h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
-        if self.training:  # a view is a head, with nodes of its own left out
+        if self.training:  # one head per view, each with its own dropped nodes
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
         else:

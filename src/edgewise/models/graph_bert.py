@@ -36,7 +36,7 @@ Raw = Literal["graph", "node", "none"]
 
 
 class GraphBERT(GraphLayer):
-    """See :func:`graph_bert`."""
+    """Model built by :func:`graph_bert`."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """Graph attention network for whole graphs.
 
-Formula: h_i' = h_i + elu(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j); mean and maximum; an MLP
+Formula: h_i' = h_i + elu(Σ_j softmax_j(leaky(a·W h_i + b·W h_j)) W h_j); mean and max pooling; MLP
 Graph: the input graph with self-loops, and the graph of membership for the readout
 Score: Additive with heads of width 1 (leaky ReLU, slope 0.2)
 Normalisation: softmax over the neighbourhood; batch norm after each layer
-Update: residual; the readout sees the features of every depth
+Update: residual connection; the readout takes the features of all layers
 Paper: Veličković et al., Graph attention networks, 2018
 """
 
@@ -20,7 +20,7 @@ from edgewise.models.gat import GATLayer
 
 
 class GraphGAT(GraphLayer):
-    """See :func:`graph_gat`."""
+    """Model built by :func:`graph_gat`."""
 
     def __init__(self, embed: nn.Linear, layers: list[GATLayer], head: nn.Module) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class GraphGAT(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[B, out_width]`` of x ``[N, in_width]``; see :mod:`edgewise.models`."""
         refuse_edge_attr(edge_attr)
         x = self.embed(x)
-        depths = [x]
+        features = [x]
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + nn.functional.elu(norm(layer(x, graph)))
-            depths.append(x)
-        nodes = torch.cat(depths, dim=-1)
+            features.append(x)
+        nodes = torch.cat(features, dim=-1)
         pooled = torch.cat([self.mean(nodes, batch), self.maximum(nodes, batch)], dim=-1)
         out: Tensor = self.head(pooled)
         return out

@@ -1,7 +1,7 @@
 """Graph isomorphism network for whole graphs.
 
-Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is Σ_i Σ_k W_k h_i^(k), over nodes and depths
-Graph: the input graph, and the graph of membership for the readout
+Formula: h_i' = MLP((1 + ε) h_i + Σ_j h_j); the output is Σ_i Σ_k W_k h_i^(k), over nodes and layers
+Graph: the input graph; a membership graph for the readout
 Score: none
 Normalisation: none (sum), batch norm in the MLP
 Update: a two-layer network, ReLU

@@ -1,10 +1,10 @@
-"""The plain graph network for whole graphs.
+"""Plain message-passing graph neural network for whole graphs.
 
 Formula: h_i' = σ(U h_i + Σ_j V h_j); the output is the mean over nodes
-Graph: the input graph, and the graph of membership for the readout
+Graph: the input graph; a membership graph for the readout
 Score: none
 Normalisation: none (sum)
-Update: σ of both maps added
+Update: σ of a linear map of the node plus the messages
 Paper: Scarselli et al., The graph neural network model, 2009
 """
 

@@ -3,8 +3,8 @@
 Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h + FFN(h))
 Graph: the input graph
 Score: Dot (scaled) times the scalar weight e_ij of the edge, where there is one
-Normalisation: softmax over the neighbourhood; batch norm, post
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: softmax over the neighbourhood; batch norm after each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 

@@ -4,7 +4,7 @@ Formula: h_i' = σ(W mean_j(h_j) + B h_i)
 Graph: the input graph
 Score: none
 Normalisation: by degree
-Update: σ of both maps added, then, if asked, scaled to length one
+Update: σ of a linear map of the node plus the message, optionally scaled to unit length
 Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
 """
 
@@ -21,7 +21,7 @@ from edgewise.layers import GraphSequential, MessagePassing
 
 
 class UnitLength(nn.Module):
-    """Each node's features divided by their Euclidean length."""
+    """Scaling of each node's features to unit Euclidean length."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.normalize(x, dim=-1)

@@ -1,11 +1,11 @@
-"""Gated recurrent unit, a baseline over the chain.
+"""Gated recurrent unit, a baseline.
 
 Formula: h_t = (1 - z) ⊙ tanh(W x_t + r ⊙ U h_{t-1}) + z ⊙ h_{t-1}; r, z are gates
-Graph: the chain: each token reads the state of the one before it
+Graph: a chain; each token takes the state of the previous one
 Score: none
-Encoding: none; the order is in the recurrence
+Encoding: none; the recurrence encodes the order
 Normalisation: none
-Update: the state itself, in ``depth`` layers
+Update: the recurrent state, in ``depth`` layers
 Paper: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014
 """
 

@@ -1,10 +1,10 @@
 """Graph Transformer with Laplacian codes and vectors on the edges, for whole graphs.
 
 Formula: h_i = W x_i + P λ_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j
-Graph: the input graph, and the graph of membership for the readout
-Score: the sum of the vector s_ij, by gathers: vectors that multiply are not in the fused primitive
-Normalisation: softmax over the neighbourhood; batch norm, post
-Update: residual and feed-forward network with a residual of its own, for nodes and for edges
+Graph: the input graph; a membership graph for the readout
+Score: sum of the vector s_ij, by gathers: the fused primitive has no multiplicative edge vectors
+Normalisation: softmax over the neighbourhood; batch norm after each sublayer
+Update: residual connection and feed-forward network with its own, for nodes and for edges
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
 """
 
@@ -21,7 +21,7 @@ from edgewise.models.edge_transformer import EdgeTransformerLayer
 
 
 class LaplacianTransformer(GraphLayer):
-    """See :func:`laplacian_transformer`."""
+    """Model built by :func:`laplacian_transformer`."""
 
     reads_edge_attr = True
 

@@ -1,11 +1,11 @@
-"""Lightweight convolution: fixed weights for the neighbours, in the place of self-attention.
+"""Lightweight convolution: fixed kernels in place of self-attention.
 
 Formula: y = O conv(GLU(W x)), conv(x)_i = Σ_k softmax(f)_k x_{i+k}; x = norm(x + y), then FFN
-Graph: ``window(K // 2)``, the decoder's ``causal() & window(K - 1)``, a K for each layer
-Score: none; a number for each offset in the window, the same for all nodes, and a softmax over them
-Encoding: sinusoidal, on both sides
-Normalisation: over the kernel, whose parts beyond the text count as 0; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Graph: ``window(K // 2)``; decoder ``causal() & window(K - 1)``; kernel size K per layer
+Score: none; one logit per offset in the window, the same for all nodes
+Encoding: sinusoidal positions in encoder and decoder
+Normalisation: softmax over the kernel, zero padding; layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Wu et al., Pay less attention with lightweight and dynamic convolutions, 2019
 """
 
@@ -44,8 +44,8 @@ from edgewise.layers.sequences import refuse_graph
 from edgewise.layers.transformer import Order
 
 Taps = Callable[[int, int, int], nn.Module]
-"""From width, heads and K a module that says of x ``[..., N, width]`` what is under the softmax:
-``[K, H]`` for all nodes, or ``[..., N, K, H]`` for each."""
+"""``f(width, heads, kernel)``, a module that maps x ``[..., N, width]`` to kernel logits:
+``[K, H]`` for all nodes, or ``[..., N, K, H]`` per node."""
 
 
 @checked(depth=0)
@@ -96,12 +96,12 @@ def light_conv(
 
 
 class FixedTaps(nn.Module):
-    """A learned number for each place in the kernel of each head.
+    """Learned kernel logits, the same for all nodes.
 
     Args:
-        width: of the features, which do not matter.
-        heads: H.
-        kernel: K.
+        width: hidden size; unused.
+        heads: number of heads H.
+        kernel: kernel size K.
     """
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:  # noqa: ARG002
@@ -110,26 +110,29 @@ class FixedTaps(nn.Module):
         nn.init.xavier_uniform_(self.kernel)
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002
-        """``[K, H]``."""
+        """Return logits ``[K, H]``."""
         return self.kernel
 
 
 class SoftmaxConvolution(GraphLayer):
-    r"""A gate, a depthwise convolution, a linear map: :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
+    r"""Gated depthwise convolution with softmax kernels.
+
+    The output is :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
 
     .. math:: \mathrm{conv}(x)_{i,c} = \sum_{k=1}^{K} w_{h(c),k}\; x_{i+k-(K+1)/2,\,c},
               \qquad w_h = \mathrm{softmax}(f_h)
 
-    where channel c belongs to head h(c). Nodes beyond the ends of a text, and padding, count as 0
-    and keep their share of the softmax. Where ``one_way``, the last of the K is the node itself.
+    where channel c belongs to head h(c). Positions outside the text and padding contribute 0; the
+    softmax is over the whole kernel all the same. With ``one_way`` the last of the K positions is
+    the node itself.
 
     Args:
-        width: of x and of the output.
-        heads: H, a divisor of ``width``; as many kernels.
-        kernel: K.
-        taps: makes f.
-        one_way: whether a node reads only what is before it.
-        dropout: on the weights w, in training (the paper's DropConnect).
+        width: hidden size.
+        heads: number of heads H, each with its own kernel; must divide ``width``.
+        kernel: kernel size K.
+        taps: factory of the module that computes the logits f.
+        one_way: causal convolution.
+        dropout: dropout probability of the weights w (the paper's DropConnect).
     """
 
     def __init__(
@@ -152,7 +155,7 @@ class SoftmaxConvolution(GraphLayer):
 
     @property
     def graph(self) -> Pattern:
-        """Who reads whom."""
+        """Edges from the nodes under the kernel to each node."""
         if self.one_way:
             return causal() & window(self.kernel - 1)
         return window(self.kernel // 2)
@@ -166,44 +169,44 @@ class SoftmaxConvolution(GraphLayer):
         bias: EdgeTerm | None = None,
         **_: Any,
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: :attr:`graph`, of the sizes at hand.
-            cache: holds the gated features of nodes before x, and receives those of x.
-            bias: its exponential multiplies the weights: -inf on the edges out of padding.
+            graph: :attr:`graph`, bound to the sizes of x.
+            cache: cache of the gated features of earlier nodes; those of x are added.
+            bias: edge bias whose exponential multiplies the weights; -inf on edges from padding.
         """
         x = F.glu(self.gate(x))
-        weight = self._of_edges(self.dropout(self.taps(x).softmax(-2)), graph)
+        weight = self._edge_weights(self.dropout(self.taps(x).softmax(-2)), graph)
         if bias is not None:
             bias = bias.expand() if isinstance(bias, TableBias) else bias
             weight = weight * bias.exp()
         value = x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
         if cache is not None:
-            value, _nothing = cache.extended(self, (value, value[..., :0]))
+            value, _empty = cache.extended(self, (value, value[..., :0]))
         out: Tensor = self.output(aggregate(value, graph, weight=weight).flatten(-2))
         return out
 
-    def _of_edges(self, weight: Tensor, graph: Graph) -> Tensor:
-        """``[..., E, H]``: the weight of each edge is that of the tap that its offset is."""
-        first = self.kernel - 1 if self.one_way else self.kernel // 2  # how far back the first is
+    def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
+        """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
+        first = self.kernel - 1 if self.one_way else self.kernel // 2  # distance of the first tap
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
         if weight.dim() == 2:
             return weight.index_select(0, tap)
-        key = ("place of tap", first, self.kernel)
-        place = graph.cached(key, lambda: graph.target * self.kernel + tap)
-        return weight.flatten(-3, -2).index_select(-2, place)
+        key = ("tap of target", first, self.kernel)
+        index = graph.cached(key, lambda: graph.target * self.kernel + tap)
+        return weight.flatten(-3, -2).index_select(-2, index)
 
 
 class ConvolutionReader(nn.Module):
-    """Layers one after the other, each on a window of its own.
+    """Stack of convolution layers, each with its own window.
 
     Args:
-        name: of the model.
-        layers: called ``layer(x, graph, bias=, cache=)``.
-        graphs: of the layers.
-        norm: after the last.
+        name: name of the model, for error messages.
+        layers: layers called as ``layer(x, graph, bias=, cache=)``.
+        graphs: pattern of each layer.
+        norm: norm after the last layer.
     """
 
     def __init__(
@@ -221,13 +224,13 @@ class ConvolutionReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape.
+        """Return the states of x, of the same shape.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and cache.
-            graph: none, as the kernels say who reads whom.
-            memory: another sequence to read, for the decoder.
+            graph: must be None, because the kernel sizes define the graphs.
+            memory: encoder states for the cross-attention of the decoder.
         """
         refuse_graph(self.name, graph)
         sequences = sequences or SequenceBatch.of_features(x)
@@ -256,21 +259,39 @@ def with_convolutions(
     act: str,
     order: Order,
 ) -> EncoderDecoderModel:
-    """The Transformer with convolutions, whose weights ``taps`` makes, for self-attention."""
+    """Build an encoder-decoder Transformer with convolutions in place of self-attention.
+
+    Args:
+        name: name of the model, for error messages.
+        taps: factory of the modules that compute kernel logits.
+        vocabulary: vocab size: number of token ids.
+        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        width: hidden size.
+        depth: number of layers, in the encoder and in the decoder.
+        heads: number of convolution heads: channels of one head share a kernel.
+        kernels: kernel size of each layer, odd; further layers use the last one.
+        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        dropout: dropout probability.
+        act: activation function of the feed-forward networks, by name.
+        order: position of the norms: "post" after each sublayer, "pre" before it.
+
+    Raises:
+        ArgumentError: ``kernels`` is empty, no sequence, or has a size that is even or below 1.
+    """
     if not isinstance(kernels, Sequence):
         raise ArgumentError(
             "kernels",
-            expected="a size for each layer",
+            expected="a sequence with a kernel size for each layer",
             got=repr(kernels),
-            remedy=f"write ({kernels},) for layers that all have this one",
+            remedy=f"write ({kernels},) to use one size for all layers",
         )
-    check_given("kernels", tuple(kernels), "a size for each layer", "choose (3, 7, 15, 31)")
+    check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
     for kernel in kernels:
-        check_count("kernels", kernel, 1, "choose 3, say")
+        check_count("kernels", kernel, 1, "choose 3 or another odd number")
         if kernel % 2 == 0:
             raise ArgumentError(
                 "kernels",
-                expected="odd sizes, so that as many nodes are read on either side",
+                expected="odd kernel sizes, so that windows are symmetric",
                 got=repr(kernel),
                 remedy="add one to it",
             )
@@ -280,27 +301,28 @@ def with_convolutions(
     def network() -> nn.Module:
         return FeedForward(width, feed_forward, act=act, dropout=dropout)
 
-    def reader(layers: Sequence[nn.Module], own: Sequence[SoftmaxConvolution]) -> nn.Module:
-        last = nn.LayerNorm(width) if order == "pre" else nn.Identity()
-        return ConvolutionReader(name, layers, [one.graph for one in own], last)
+    def stack(layers: Sequence[nn.Module], convs: Sequence[SoftmaxConvolution]) -> nn.Module:
+        norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
+        return ConvolutionReader(name, layers, [conv.graph for conv in convs], norm)
 
-    both_ways = [convolution(kernel=kernel) for kernel in sizes]
+    encoder_convs = [convolution(kernel=kernel) for kernel in sizes]
     encoder = [
-        AttentionBlock(own, network(), width, order=order, dropout=dropout) for own in both_ways
+        AttentionBlock(conv, network(), width, order=order, dropout=dropout)
+        for conv in encoder_convs
     ]
-    backwards = [convolution(kernel=kernel, one_way=True) for kernel in sizes]
+    decoder_convs = [convolution(kernel=kernel, one_way=True) for kernel in sizes]
     decoder = [
         CrossBlock(
-            own,
+            conv,
             MultiHeadAttention(width, heads, source_width=width, dropout=dropout),
             network(),
             width,
             order=order,
             dropout=dropout,
         )
-        for own in backwards
+        for conv in decoder_convs
     ]
-    core = init_xavier(EncoderDecoder(reader(encoder, both_ways), reader(decoder, backwards)))
+    core = init_xavier(EncoderDecoder(stack(encoder, encoder_convs), stack(decoder, decoder_convs)))
 
     embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
     source = embedding(vocabulary, positions=Sinusoidal(width))

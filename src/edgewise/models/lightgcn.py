@@ -1,8 +1,8 @@
-"""LightGCN: recommendation by diffusing one embedding a user and an item.
+"""LightGCN: recommendation by propagating the embeddings of users and items.
 
 Formula: z = mean over k = 0 … K of (D^-½ A D^-½)^k e; s_ui = z_u · z_i, or their cosine
-Graph: who chose what, read both ways
-Score: none; the weight of an edge is 1/√(d_i d_j), the same in all K hops
+Graph: bipartite graph of interactions between users and items, in both directions
+Score: none; the weight of an edge is 1/√(d_i d_j) in all K hops
 Normalisation: symmetric, by degree
 Update: none; the hops are averaged
 Paper: He et al., LightGCN: simplifying and powering graph convolution network, 2020
@@ -21,7 +21,7 @@ from edgewise.layers import Recommender, symmetric_weight
 
 
 class LightGCN(Recommender):
-    """See :func:`lightgcn`."""
+    """Model built by :func:`lightgcn`."""
 
     def __init__(self, num_users: int, num_items: int, width: int, hops: int, cosine: bool) -> None:
         super().__init__(num_users, num_items, width)

@@ -3,9 +3,9 @@
 Formula: o_i = attend(Q x_i, E K x, F V x), E and F of k rows; then as BERT
 Graph: complete, from k rows to n tokens
 Score: Dot (scaled), full projections
-Encoding: learned, one vector for each position
-Normalisation: softmax over the k rows; layer norm, post
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned absolute positions
+Normalisation: softmax over the k rows; layer norm after each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Wang et al., Linformer: self-attention with linear complexity, 2020
 """
 

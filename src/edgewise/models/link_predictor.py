@@ -1,7 +1,7 @@
-r"""Links from the embeddings of two nodes, with GraphSAGE's mean between them.
+r"""Link prediction from node embeddings encoded by GraphSAGE.
 
 Formula: s_uv = f(z_u ⊙ z_v), with Z = L layers of σ(U h_i + V mean_j(h_j)) over learned h⁰
-Graph: the input graph without the edges asked about
+Graph: the input graph without the edges to predict
 Score: none; f is the sum (inner product) or a network of two layers
 Normalisation: by degree
 Update: ReLU between layers
@@ -23,7 +23,14 @@ Decoder = Literal["dot", "network"]
 
 
 class LinkPredictor(nn.Module):
-    """An embedding a node, an encoder of the graph, and a score for each pair of nodes."""
+    """Node embeddings, a graph encoder and a decoder that scores pairs of nodes.
+
+    Args:
+        num_nodes: number of nodes.
+        width: embedding size.
+        encoder: module called as ``encoder(x, graph)``.
+        decoder: "dot" (inner product) or "network" (a two-layer network).
+    """
 
     def __init__(self, num_nodes: int, width: int, encoder: nn.Module, decoder: Decoder) -> None:
         super().__init__()
@@ -35,18 +42,18 @@ class LinkPredictor(nn.Module):
             self.decoder[-1] = nn.Linear(width, 1)
 
     def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Scores ``[M]`` of pairs ``[2, M]``, the same for (u, v) and (v, u)."""
+        """Return symmetric scores ``[M]`` of pairs of nodes ``[2, M]``."""
         return self.score(self.embed(graph), pairs)
 
     def embed(self, graph: Pattern) -> Tensor:
-        """The states ``[N, width]`` of all nodes, from which any pair is scored."""
+        """Return the states ``[N, width]`` of all nodes."""
         z: Tensor = self.encoder(self.embedding.weight, graph)
         return z
 
     def score(self, z: Tensor, pairs: Tensor) -> Tensor:
-        """Scores ``[M]`` of pairs ``[2, M]`` of nodes with states ``[N, width]``."""
-        both = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
-        out: Tensor = both.sum(-1) if self.decoder is None else self.decoder(both).squeeze(-1)
+        """Return scores ``[M]`` of pairs ``[2, M]`` of nodes with states ``[N, width]``."""
+        product = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
+        out: Tensor = product.sum(-1) if self.decoder is None else self.decoder(product).squeeze(-1)
         return out
 
 

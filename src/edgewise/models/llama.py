@@ -1,11 +1,11 @@
-"""Llama, a causal language model with rotary positions, gates and grouped heads.
+"""Llama, a causal language model with rotary positions, gated FFN and grouped-query attention.
 
-Formula: x = x + attention(norm(x)); x = x + W₂(σ(W_g norm(x)) ⊙ W₁ norm(x)); norm(x) at last
+Formula: x = x + attention(norm(x)); x = x + W₂(σ(W_g norm(x)) ⊙ W₁ norm(x)); output norm(x)
 Graph: causal by default; any pattern without edges from the future
-Score: Dot (scaled) of turned queries and keys; a key head may serve a group of query heads
+Score: Dot (scaled) of rotated queries and keys; query heads may share key and value heads
 Encoding: rotary, in every layer
-Normalisation: softmax over the neighbourhood; root mean square norm, pre
-Update: residual, then a gated feed-forward network (SiLU) with a residual of its own
+Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
+Update: residual connection, then a gated feed-forward network (SiLU) with its own
 Paper: Touvron et al., LLaMA: open and efficient foundation language models, 2023
 """
 
@@ -73,7 +73,7 @@ def llama(
         graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.RMSNorm, eps=epsilon)
-    rotary = Rotary(head_width or width // heads, base, rates=rates)  # one for all layers
+    rotary = Rotary(head_width or width // heads, base, rates=rates)  # shared by all layers
     layers = []
     for _ in range(depth):
         attention = MultiHeadAttention(

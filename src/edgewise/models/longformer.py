@@ -4,8 +4,8 @@ Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); of a hub o_i = attend(Q' x_
 Graph: ``window(r)``, an r for each layer, and the hubs' columns; the hubs' rows are a second graph
 Score: Dot (scaled), full projections; the hubs' rows have projections of their own
 Encoding: learned, as RoBERTa: position p of a token that is not padding has row p + padding + 1
-Normalisation: softmax over the neighbourhood; layer norm, post
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
 """
 

@@ -1,11 +1,11 @@
-"""Long short-term memory, a baseline over the chain.
+"""Long short-term memory, a baseline.
 
 Formula: c_t = f ⊙ c_{t-1} + i ⊙ tanh(W x_t + U h_{t-1}); h_t = o ⊙ tanh(c_t); i, f, o are gates
-Graph: the chain: each token reads the state of the one before it
+Graph: a chain; each token takes the state of the previous one
 Score: none
-Encoding: none; the order is in the recurrence
+Encoding: none; the recurrence encodes the order
 Normalisation: none
-Update: the state itself, in ``depth`` layers
+Update: the recurrent state, in ``depth`` layers
 Paper: Hochreiter and Schmidhuber, Long short-term memory, 1997
 """
 

@@ -1,12 +1,12 @@
-r"""Masked autoencoder: an image's hidden patches from a quarter of them.
+r"""Masked autoencoder: predicts the masked patches of an image from the visible ones.
 
-Formula: of noise per patch the least are seen; encode these alone; decode with a learned vector
-    for each hidden one; loss = mean (pixels − predicted)² of hidden patches
-Graph: complete, over the class token and the patches that are seen; then over all
+Formula: keep the patches of the lowest noise; encode them; decode with a learned mask token for
+    each masked patch; loss = mean (pixels − predicted)² over masked patches
+Graph: encoder complete over the class token and visible patches; decoder complete over all patches
 Score: Dot (scaled), full projections
-Normalisation: softmax over the neighbourhood; layer norm first
-Update: residual, then a feed-forward network with a residual of its own
-Encoding: sinusoids of row and column, which are not trained
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer
+Update: residual connection, then a feed-forward network with its own
+Encoding: fixed sinusoids of row and column
 Paper: He et al., Masked autoencoders are scalable vision learners, 2022
 """
 
@@ -25,7 +25,7 @@ from edgewise.layers.pooling import Pooling
 from edgewise.models.transformer_encoder import transformer_encoder
 
 TINY = 1e-6
-"""Added to the variance of a patch, some of which are of one colour."""
+"""Added to the variance of each patch, which is 0 for a patch of one colour."""
 
 
 @checked(depth=0, decoder_depth=0)
@@ -71,9 +71,9 @@ def mae(
     if not 0 < mask_ratio < 1:
         raise ArgumentError(
             "mask_ratio",
-            expected="a share between 0 and 1",
+            expected="a fraction between 0 and 1",
             got=repr(mask_ratio),
-            remedy="choose 0.75, as the paper does",
+            remedy="choose 0.75, the paper's value",
         )
     patches = PatchEmbedding(image_size, patch, channels, width)
     norm = partial(nn.LayerNorm, eps=epsilon)
@@ -109,16 +109,16 @@ def mae(
 
 
 class MaskedAutoencoder(nn.Module):
-    """An encoder of the patches that are seen, and a decoder of all.
+    """Encoder of visible patches and decoder of all patches.
 
     Args:
-        patches: from images to patches.
-        width: of the encoder's features.
-        encoder: called ``encoder(x)``.
-        decoder_width: of the decoder's features.
-        decoder: called ``decoder(x)``.
-        mask_ratio: the share of patches that are not seen.
-        normalised: see :func:`mae`.
+        patches: patch embedding.
+        width: hidden size of the encoder.
+        encoder: module called as ``encoder(x)``.
+        decoder_width: hidden size of the decoder.
+        decoder: module called as ``decoder(x)``.
+        mask_ratio: fraction of patches that are masked.
+        normalised: normalise the target pixels of each patch to mean 0 and variance 1.
     """
 
     def __init__(
@@ -146,47 +146,54 @@ class MaskedAutoencoder(nn.Module):
         self.seen, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 
     def forward(self, images: Tensor, noise: Tensor) -> Tensor:
-        """The hidden patches as predicted, ``[B, hidden, patch² · C]``, by their noise.
+        """Return predictions ``[B, masked, patch² · C]`` for the masked patches.
 
         Args:
-            images: ``[B, C, height, width]``.
-            noise: ``[B, patches]``, in raster order: the patches of the least are seen.
+            images: images ``[B, C, height, width]``.
+            noise: ``[B, patches]``, in raster order; the patches of the lowest noise are visible.
+
+        Returns:
+            Predicted pixels, with the masked patches in the order of their noise.
         """
         order = self._order(images, noise)
-        seen, unseen = order[:, : self.seen], order[:, self.seen :]
-        x = self.patches(images) + self.positions.table[1:]
-        x = self.class_token(x.gather(1, seen[..., None].expand(-1, -1, x.shape[-1])))
-        first = torch.zeros_like(seen[:, :1])
+        visible, masked = order[:, : self.seen], order[:, self.seen :]
+        x = _gather_patches(self.patches(images) + self.positions.table[1:], visible)
+        x = self.class_token(x)
         x = torch.cat([x[:, :1] + self.positions.table[0], x[:, 1:]], 1)
         states = self.narrow(self.encoder(x))
-        # Back in their places, with the learned vector where nothing was seen.
-        places = torch.cat([first, seen + 1], 1)[..., None].expand(-1, -1, states.shape[-1])
-        blank = self.hidden_token.to(states).expand(len(x), self.patches.num_patches + 1, -1)
-        whole = self.decoder(self.decoder_positions(blank.scatter(1, places, states)))
-        predicted: Tensor = self.predict(whole[:, 1:])
-        return _taken(predicted, unseen)
+        # Scatter the encoded tokens among mask tokens, in raster order after the class token.
+        index = torch.cat([torch.zeros_like(visible[:, :1]), visible + 1], 1)
+        index = index[..., None].expand(-1, -1, states.shape[-1])
+        tokens = self.hidden_token.to(states).expand(len(x), self.patches.num_patches + 1, -1)
+        decoded = self.decoder(self.decoder_positions(tokens.scatter(1, index, states)))
+        predicted: Tensor = self.predict(decoded[:, 1:])
+        return _gather_patches(predicted, masked)
 
     def targets(self, images: Tensor, noise: Tensor) -> Tensor:
-        """What the hidden patches are, in the form of the predictions."""
-        unseen = self._order(images, noise)[:, self.seen :]
+        """Return the target pixels of the masked patches, in the shape of the predictions."""
+        masked = self._order(images, noise)[:, self.seen :]
         squares = images.unfold(2, self.side, self.side).unfold(3, self.side, self.side)
         pixels = squares.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
         if self.normalised:
             variance, mean = torch.var_mean(pixels, -1, keepdim=True)
             pixels = (pixels - mean) / (variance + TINY).sqrt()
-        return _taken(pixels, unseen)
+        return _gather_patches(pixels, masked)
 
     def loss(self, images: Tensor, noise: Tensor) -> Tensor:
-        """The mean squared error of the hidden patches' pixels; 0 where there are none."""
+        """Return the mean squared error of the masked patches; 0 if there are none."""
         predicted: Tensor = self(images, noise)
         if not predicted.numel():
-            return predicted.sum()  # the mean of nothing is NaN
+            return predicted.sum()  # an empty mean would be NaN
         return nn.functional.mse_loss(predicted, self.targets(images, noise))
 
     def classifier(self, out_width: int, *, pool: Pooling = "class") -> nn.Sequential:
-        """A ``vit`` on this encoder, which it shares, with a new head: to be fine-tuned.
+        """Return a Vision Transformer with this encoder and a new head, for fine-tuning.
 
-        Called ``model(images [B, C, height, width])``, of the same size; the positions stay.
+        The encoder is shared, not copied. Images must have the size of pre-training.
+
+        Args:
+            out_width: number of outputs per image, such as the number of classes.
+            pool: readout of the patch states.
         """
         width = self.positions.table.shape[1]
         head = nn.Linear(width, out_width)
@@ -201,34 +208,36 @@ class MaskedAutoencoder(nn.Module):
         )
 
     def _order(self, images: Tensor, noise: Tensor) -> Tensor:
-        wanted = len(images), self.patches.num_patches
-        if tuple(noise.shape) != wanted:
+        """Return patch indices ``[B, patches]``, sorted by noise."""
+        expected = len(images), self.patches.num_patches
+        if tuple(noise.shape) != expected:
             raise ArgumentError(
                 "noise",
-                expected=f"shape {list(wanted)}, a number for each patch",
+                expected=f"shape {list(expected)}, one number per patch",
                 got=f"shape {list(noise.shape)}",
-                remedy="draw it with torch.rand",
+                remedy="sample it with torch.rand",
             )
         return noise.argsort(1)
 
 
-def _taken(x: Tensor, places: Tensor) -> Tensor:
-    return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+def _gather_patches(x: Tensor, index: Tensor) -> Tensor:
+    """Return the patches ``[B, n, width]`` at these indices ``[B, n]``."""
+    return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
 
 class _Sinusoids(nn.Module):
-    """Adds sinusoids of a patch's column and row; the class token's are 0.
+    """Fixed 2-D sinusoidal positions, added to the features; zero for the class token.
 
     Args:
-        grid: rows and columns.
-        width: of the features: a quarter each for sine and cosine of the column, then of the row.
+        grid: number of rows and columns.
+        width: hidden size, in quarters for the sine and cosine of the column and of the row.
     """
 
     table: Tensor
 
     def __init__(self, grid: tuple[int, int], width: int) -> None:
         super().__init__()
-        check_divides("4", 4, width, "the width", "choose a multiple of 4")
+        check_divides("4", 4, width, "the width", "choose a width that is a multiple of 4")
         rate = 1e4 ** -(torch.arange(width // 4) / (width // 4))
         row, column = (torch.arange(count)[:, None] * rate for count in grid)
         angles = column.repeat(grid[0], 1), row.repeat_interleave(grid[1], 0)

@@ -3,8 +3,8 @@
 Formula: Z⁰ = V h, Zᵏ⁺¹ = (1 - α) A Zᵏ + α Z⁰ with attention A; h = h + W Zᴷ; h = h + FFN(h)
 Graph: the input graph with self-loops
 Score: Additive with heads of width 1: leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j))
-Normalisation: softmax once, its weights diffused over K hops in O(K·E); layer norm first
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: one softmax, diffused over K hops in O(K·E); layer norm before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Wang et al., Multi-hop attention graph neural networks, 2021
 """
 
@@ -31,19 +31,18 @@ from edgewise.scores import Additive
 
 
 def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: float) -> Tensor:
-    r"""Personalised PageRank along one set of weights, in O(hops · E) (MAGNA, equation 5).
+    r"""Diffuse values by personalised PageRank, in O(hops · E) (MAGNA, equation 5).
 
-    :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0`, which tends to
-    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`; an eigenvalue λ of A becomes
+    The iteration :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0` converges to
+    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`, which maps an eigenvalue λ of A to
     α / (1 - (1 - α) λ).
 
     Args:
         value: Z⁰, ``[..., N, H, D]``.
-        graph: the edges, in the order of ``weight``.
-        weight: the entries of A, ``[..., E, H]``.
-        hops: K, how many steps; none gives ``value``.
-        alpha: how much of every step is Z⁰; 1 gives ``value``.
-
+        graph: graph whose edges are in the order of ``weight``.
+        weight: entries of A, ``[..., E, H]``.
+        hops: number of steps K; 0 returns ``value``.
+        alpha: restart probability; 1 returns ``value``.
     """
     out = value
     for _ in range(hops):
@@ -54,14 +53,15 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
 class MultiHopAttention(GraphLayer):
     """Attention whose weights are computed once and diffused (Wang et al., 2021).
 
-    The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)); every node reads itself, too. One hop
-    with alpha 0 is attention as in GAT.
+    The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)), on the graph with self-loops. One hop
+    with ``alpha=0`` is attention as in GAT.
 
     Args:
-        width: of the features and of the output, a multiple of ``heads``.
-        heads: H.
-        hops, alpha: see :func:`diffuse`.
-        dropout: on the attention weights, in training.
+        width: hidden size, a multiple of ``heads``.
+        heads: number of heads.
+        hops: number of diffusion steps; see :func:`diffuse`.
+        alpha: restart probability of the diffusion.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class MultiHopAttention(GraphLayer):
             nn.init.xavier_normal_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
+        """Return features ``[..., N, width]`` from x of the same shape."""
         graph = bind_to_nodes(graph, x)
-        graph = graph.without_self_loops().with_self_loops()  # exactly one each
+        graph = graph.without_self_loops().with_self_loops()  # exactly one loop per node
         query = self.query(x).unflatten(-1, (self.heads, -1)).tanh()
         key = self.key(x).unflatten(-1, (self.heads, -1)).tanh()
         value = self.value(x).unflatten(-1, (self.heads, -1))

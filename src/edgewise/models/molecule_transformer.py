@@ -3,7 +3,7 @@
 Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
 Graph: the bonds; then the graph of membership, in which each output reads the atoms of its molecule
 Score: Dot (scaled), with the bond's vector in key and value
-Normalisation: softmax over the bonds; layer norm first
+Normalisation: softmax over the bonds; layer norm before each sublayer
 Update: residuals; readout by attention, beside the sum of the atoms; a head conditional on u
 Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
 """
@@ -123,7 +123,7 @@ class ConditionalHead(nn.Module):
 
 
 class MoleculeTransformer(GraphLayer):
-    """See :func:`molecule_transformer`."""
+    """Model built by :func:`molecule_transformer`."""
 
     reads_edge_attr = True
 

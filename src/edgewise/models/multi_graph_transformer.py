@@ -3,7 +3,7 @@
 Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h + FFN(h))
 Graph: G graphs of the same nodes, as one whose edges say in which of the G they are
 Score: Dot (scaled); -∞ for the heads of a graph that the edge is not in
-Normalisation: softmax over the neighbourhood in that graph; batch norm, post
+Normalisation: softmax over the neighbourhood in that graph; batch norm after each sublayer
 Update: residual, then a feed-forward network with its own; mean and maximum over nodes, an MLP
 Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
 """
@@ -29,7 +29,7 @@ from edgewise.layers import (
 
 
 class MultiGraphTransformer(GraphLayer):
-    """See :func:`multi_graph_transformer`."""
+    """Model built by :func:`multi_graph_transformer`."""
 
     reads_edge_attr = True
 

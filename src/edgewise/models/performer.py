@@ -3,9 +3,9 @@
 Formula: o_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), φ(x) = exp(W x - |x|² / 2) / √m; as GPT
 Graph: none: tokens add to m rows, and read these; the sums run to all of the text, or up to i
 Score: φ(q)·φ(k), whose mean over W is exp(q·k), q and k divided by D^¼
-Encoding: learned, one vector for each position
-Normalisation: by the sum, as softmax; layer norm, pre
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned absolute positions
+Normalisation: by the sum, as softmax; layer norm before each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Choromanski et al., Rethinking attention with Performers, 2021
 """
 

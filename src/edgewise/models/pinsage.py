@@ -1,10 +1,10 @@
-"""PinSage: convolutions over the nodes that random walks visit most.
+"""PinSage: convolutions over the nodes most visited by random walks.
 
 Formula: n_i = Σ_j w_ij Q h_j; h_i' = norm(W [h_i, n_i] + b), and z = norm(h + Σ h')
-Graph: T most visited nodes of random walks on who chose what
-Score: none; the weight of an edge is its share of the visits (importance pooling)
-Normalisation: the weights of a node sum to 1; embeddings have length 1
-Update: W from both; the layers' embeddings are added, and s_ui = z_u · z_i
+Graph: the T nodes most visited by random walks on the graph of interactions
+Score: none; the weight of an edge is its fraction of the visits (importance pooling)
+Normalisation: the weights of a node sum to 1; embeddings have unit length
+Update: W of both, concatenated; the embeddings of all layers are summed, and s_ui = z_u · z_i
 Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
 """
 
@@ -23,11 +23,11 @@ from edgewise.ragged import runs_and_positions, starts
 
 
 class ImportancePooling(GraphLayer):
-    r"""The mean of the T nodes most visited, :math:`\sum_j w_{ij} h_j`.
+    r"""Weighted mean of the T most visited nodes, :math:`\sum_j w_{ij} h_j`.
 
     Args:
-        top: T, and the number of walks from each node; see :func:`walk_neighbours`.
-        length: steps of a walk.
+        top: number of neighbours T, and of walks per node; see :func:`walk_neighbours`.
+        length: length of a walk in steps.
     """
 
     def __init__(self, top: int = 32, length: int = 3) -> None:
@@ -35,7 +35,7 @@ class ImportancePooling(GraphLayer):
         self.top, self.length = top, length
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """``[N, width]`` from x of that shape; the walks are made once a graph."""
+        """Return features ``[N, width]`` from x of the same shape; walks are cached per graph."""
         graph = bind_to_nodes(graph, x)
         near, weight = graph.cached(("walks", self.top, self.length), lambda: self._walk(graph))
         return aggregate(x, near, weight=weight.to(x.dtype))
@@ -46,10 +46,15 @@ class ImportancePooling(GraphLayer):
 
 
 class PinSageLayer(GraphLayer):
-    """One convolution, linear, which begins as the mean of the neighbours.
+    """Linear PinSage convolution, initialised to the mean of the neighbours.
 
-    Where nodes have no features but an embedding, the paper's ReLU and random maps make it learn
-    several times as slowly.
+    With learned embeddings as the only node features, the paper's ReLU and random initial weights
+    make training several times slower.
+
+    Args:
+        width: embedding size.
+        top: number of neighbours.
+        steps: length of a random walk in steps.
     """
 
     def __init__(self, width: int, top: int, steps: int) -> None:
@@ -65,7 +70,7 @@ class PinSageLayer(GraphLayer):
 
 
 class PinSage(Recommender):
-    """See :func:`pinsage`."""
+    """Model built by :func:`pinsage`."""
 
     def embed(self, graph: Pattern) -> Tensor:
         total = h = self.embedding.weight
@@ -104,35 +109,34 @@ def pinsage(
 def walk_neighbours(
     graph: Graph, *, walks: int = 32, length: int = 3, top: int = 32, seed: int = 0
 ) -> tuple[Graph, Tensor]:
-    r"""Who a node's random walks visit most, and how often: importance pooling's weights.
+    r"""Return each node's neighbours by random walks, and their importance-pooling weights.
 
-    Every node sends out walks against the edges, each step to one of the nodes that the present one
-    reads, all as likely; a walk ends early at a node that reads nothing.
+    Walks go against the edges: each step moves to a uniformly sampled source of the current node. A
+    walk ends early at a node without sources.
 
     Args:
-        graph: who reads whom, as many targets as sources.
-        walks: how many from each node.
-        length: steps of a walk.
-        top: T, the most neighbours that are kept, ties by the lower number.
-        seed: decides the walks.
+        graph: graph with as many targets as sources.
+        walks: number of walks per node.
+        length: length of a walk in steps.
+        top: max number of neighbours T; ties go to the lower node index.
+        seed: random seed of the walks.
 
     Returns:
-        A graph of at most T edges a node, none to itself, sorted by target; and the weight of each
-        edge ``[E]``: the share of its visits among those that are kept, so that a node's sum is 1.
+        A graph with at most T edges per node and no self-loops, sorted by target; and the weight
+        ``[E]`` of each edge, its fraction of the visits to the node's neighbours.
 
     Raises:
-        ArgumentError: targets and sources differ in number, or a number is below 1.
+        ArgumentError: the numbers of targets and sources differ, or a number is below 1.
 
     Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
-
     """
     for name, number in (("walks", walks), ("length", length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
-    check_square(graph, "number both kinds of node in one row, and read both ways")
+    check_square(graph, "index both kinds of node together, with edges in both directions")
     start, visited = _visits(graph, walks, length, Generator().manual_seed(seed))
     keys, counts = (start * max(graph.num_sources, 1) + visited).unique(return_counts=True)
     target = keys // max(graph.num_sources, 1)
-    # Most visits first within a target; the keys are sorted, so that ties keep their order.
+    # Most visits first within a target. Keys are sorted, so a stable sort breaks ties by index.
     order = (target * (walks * length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
     found = torch.bincount(target, minlength=graph.num_targets)
@@ -144,20 +148,20 @@ def walk_neighbours(
 
 
 def _visits(graph: Graph, walks: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Where each visit's walk began and the node visited; never the start itself."""
+    """Return the start node and the visited node of each visit, except visits to the start."""
     target, order = graph.target.cpu().sort(stable=True)
     source = graph.source.cpu()[order]
     degree = torch.bincount(target, minlength=graph.num_targets)
     first = starts(degree)
     start = torch.arange(graph.num_targets).repeat_interleave(walks)
-    here, begun, visits = start, [], []
+    node, start_nodes, visited = start, [], []
     for _ in range(length):
-        going = degree[here] > 0
-        start, here = start[going], here[going]
-        # The product stays below the degree: float64 holds a degree and 53 random bits.
-        step = torch.rand(len(here), generator=generator, dtype=torch.double) * degree[here]
-        here = source[first[here] + step.long()]
-        away = here != start
-        begun.append(start[away])
-        visits.append(here[away])
-    return torch.cat(begun), torch.cat(visits)
+        continues = degree[node] > 0
+        start, node = start[continues], node[continues]
+        # In float64 the product stays below the degree, so the index is in range.
+        step = torch.rand(len(node), generator=generator, dtype=torch.double) * degree[node]
+        node = source[first[node] + step.long()]
+        away = node != start
+        start_nodes.append(start[away])
+        visited.append(node[away])
+    return torch.cat(start_nodes), torch.cat(visited)

@@ -1,11 +1,11 @@
-"""Plain recurrent network, a baseline over the chain.
+"""Plain recurrent network, a baseline.
 
 Formula: h_t = tanh(W x_t + U h_{t-1} + b)
-Graph: the chain: each token reads the state of the one before it
+Graph: a chain; each token takes the state of the previous one
 Score: none
-Encoding: none; the order is in the recurrence
+Encoding: none; the recurrence encodes the order
 Normalisation: none
-Update: the state itself, in ``depth`` layers
+Update: the recurrent state, in ``depth`` layers
 Paper: Elman, Finding structure in time, 1990
 """
 

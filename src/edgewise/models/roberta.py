@@ -1,11 +1,11 @@
-"""RoBERTa, BERT trained longer: no types, and positions that count from the padding's id on.
+"""RoBERTa, BERT trained longer, without token types and with positions that skip padding.
 
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
-Graph: complete by default; ``causal()`` is the unidirectional model of masked tokens
+Graph: complete by default; ``causal()`` makes the model unidirectional
 Score: Dot (scaled), full projections
-Encoding: learned; position p of a token that is not padding has row p + padding + 1
-Normalisation: softmax over the neighbourhood; layer norm, post
-Update: residual, then a feed-forward network (GELU) with a residual of its own
+Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
+Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Liu et al., RoBERTa: a robustly optimized BERT pretraining approach, 2019
 """
 

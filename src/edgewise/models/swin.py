@@ -1,12 +1,12 @@
 """Swin Transformer: attention in windows of patches, shifted in every second layer.
 
-Formula: patches; stages of layers in windows; between stages 2 × 2 patches become one, W norm(x);
-    norm; mean; classify
-Graph: each patch reads its window; in every second layer the windows are shifted by half of one
-Score: Dot (scaled), full projections, and a bias by the offset of row and column
-Normalisation: softmax over the neighbourhood; layer norm first
-Update: residual, then a feed-forward network with a residual of its own
-Encoding: relative, a table of biases by 2-D offset in each layer
+Formula: patch embedding; stages of window attention; between stages 2 × 2 patches are merged,
+    W norm(x); norm; mean pooling; linear classifier
+Graph: complete within each window; every second layer shifts the windows by half a window
+Score: Dot (scaled), full projections, and a relative position bias
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer
+Update: residual connection, then a feed-forward network with its own
+Encoding: relative position bias, one table per layer
 Paper: Liu et al., Swin Transformer: hierarchical vision Transformer using shifted windows, 2021
 """
 
@@ -67,95 +67,98 @@ def swin(
     """
     for depth in depths:
         check_count("depths", depth, 1, "choose a larger one")
-    counts = [heads << stage for stage in range(len(depths))] if isinstance(heads, int) else heads
-    if len(depths) != len(counts) or not depths:
+    if isinstance(heads, int):
+        heads = tuple(heads << stage for stage in range(len(depths)))
+    if len(depths) != len(heads) or not depths:
         raise ArgumentError(
             "depths, heads",
-            expected="a number of each for every stage",
-            got=f"{len(depths)} and {len(counts)}",
-            remedy="write depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24), say",
+            expected="one number of each for every stage",
+            got=f"{len(depths)} and {len(heads)}",
+            remedy="for example depths=(2, 2, 6, 2) and heads=(3, 6, 12, 24)",
         )
     patches = PatchEmbedding(image_size, patch, channels, width)
     norm = partial(nn.LayerNorm, eps=epsilon)
     layers: list[nn.Module] = [patches, nn.LayerNorm(width), nn.Dropout(dropout)]
-    (rows, columns), last = patches.grid, len(depths) - 1
-    for stage, (depth, count) in enumerate(zip(depths, counts, strict=True)):
-        for number in range(depth):
-            grid = ShiftedWindows(rows, columns, window, shifted=number % 2 == 1)
+    rows, columns = patches.grid
+    for stage, (depth, num_heads) in enumerate(zip(depths, heads, strict=True)):
+        if stage > 0:
+            layers.append(Merge(rows, columns, width))
+            rows, columns, width = rows // 2, columns // 2, 2 * width
+        for layer in range(depth):
+            windows = ShiftedWindows(rows, columns, window, shifted=layer % 2 == 1)
             layers.append(
                 WindowedLayer(
                     width,
-                    count,
+                    num_heads,
                     feed_forward_ratio * width,
-                    grid,
+                    windows,
                     act=act,
                     norm=norm,
                     dropout=dropout,
                 )
             )
-        if stage < last:
-            layers.append(Merge(rows, columns, width))
-            rows, columns, width = rows // 2, columns // 2, 2 * width
     model = nn.Sequential(*layers, norm(width), Pool("mean"), nn.Linear(width, out_width))
     return _initialised(model)
 
 
 class ShiftedWindows:
-    """Which window each patch of a grid is in, and the patches window by window.
+    """Partition of a grid of patches into windows, optionally shifted by half a window.
 
-    Windows that are shifted begin half a window earlier, so that those at the border are smaller:
-    what the paper does by rolling the image and masking what comes round.
+    Shifted windows at the border are smaller. This equals the paper's cyclic shift with a mask.
 
     Args:
-        rows, columns: of the grid.
-        window: side of a window, a divisor of both or larger than one of them.
-        shifted: whether they are.
+        rows: number of rows of the grid.
+        columns: number of columns of the grid.
+        window: side of a window; must divide rows and columns. A smaller grid is one window.
+        shifted: shift the windows by half a window, if there is more than one in each direction.
 
     Attributes:
-        order: ``[N]``, the patches in raster order, window after window.
-        back: the place of each patch in that order.
-        sizes: how many patches each window has.
-        offsets: of each edge of the packed windows the class of its 2-D offset.
-        side: of a window.
+        order: ``[N]``, raster indices of the patches, grouped by window.
+        back: ``[N]``, the inverse permutation of ``order``.
+        sizes: number of patches in each window.
+        offsets: relative position index of each edge of the packed windows.
+        side: side of a window.
     """
 
     def __init__(self, rows: int, columns: int, window: int, *, shifted: bool) -> None:
-        self.side = min(window, rows, columns)
+        side = self.side = min(window, rows, columns)
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
-            check_divides("window", self.side, count, what, "choose another window or image size")
-        ahead = self.side // 2 if shifted and self.side < min(rows, columns) else 0
-        with outside_modes():  # these numbers are not the model's, which may be on meta
-            row, column = (torch.arange(count) for count in (rows, columns))
-            across = columns // self.side + 1
-            first, second = (
-                torch.div(x + self.side - ahead, self.side, rounding_mode="floor")
-                for x in (row, column)
-            )
-            number = (first[:, None] * (across + 1) + second).flatten()
-            self.order = number.argsort(stable=True)
+            check_divides("window", side, count, what, "choose another window or image size")
+        shift = side // 2 if shifted and side < min(rows, columns) else 0
+        with outside_modes():  # the indices need real values even if the model is on meta
+            row = torch.arange(rows)[:, None] + side - shift
+            column = torch.arange(columns) + side - shift
+            windows_per_row = columns // side + 1  # at most; the shift adds one
+            window_index = (row // side * windows_per_row + column // side).flatten()
+            self.order = window_index.argsort(stable=True)
             self.back = self.order.argsort()
-            self.sizes: list[int] = number.unique(return_counts=True)[1].tolist()
-            # Of a place (row, column) in its window the number row · (2 · side - 1) + column: of
-            # these the differences are as many as there are offsets.
-            inner = [(x + self.side - ahead) % self.side for x in (row, column)]
-            number = (inner[0][:, None] * (2 * self.side - 1) + inner[1]).flatten()[self.order]
-            most = 2 * self.side * (self.side - 1)
-            classes = torch.arange(2 * most, -1, -1)
-            self.offsets = Offsets(number - most, number, classes, self.graph)
+            self.sizes: list[int] = window_index.unique(return_counts=True)[1].tolist()
+            # With this numbering of the positions within a window, the difference of two positions
+            # determines their offset in rows and columns: each coordinate is below side.
+            position = (row % side * (2 * side - 1) + column % side).flatten()[self.order]
+            max_position = 2 * side * (side - 1)
+            relative_position_index = torch.arange(2 * max_position, -1, -1)
+            self.offsets = Offsets(
+                position - max_position, position, relative_position_index, self.graph
+            )
 
     @property
     def graph(self) -> Graph:
-        """The windows side by side, in each of which all read all."""
+        """Batch of complete graphs, one per window."""
         return batch(complete(), self.sizes)
 
 
 class WindowedLayer(nn.Module):
-    """A Transformer layer in which each patch reads its window, with a bias by 2-D offset.
+    """Transformer layer with window attention and a relative position bias.
 
     Args:
-        width, heads, feed_forward, act, norm, dropout: as in
-            :class:`~edgewise.layers.TransformerLayer`.
-        windows: who is in which window.
+        width: hidden size.
+        heads: number of attention heads.
+        feed_forward: FFN dimension.
+        windows: partition of the patches.
+        act: activation function of the feed-forward network, by name.
+        norm: kind of norm.
+        dropout: dropout probability.
     """
 
     order: Tensor
@@ -179,12 +182,12 @@ class WindowedLayer(nn.Module):
         self.table = nn.Parameter(torch.empty((2 * windows.side - 1) ** 2, heads))
         nn.init.trunc_normal_(self.table, std=0.02)
         self.offsets = windows.offsets
-        for name in ("order", "back"):  # which follow from the sizes, and are not saved
-            numbers = getattr(windows, name).to(torch.get_default_device())
-            self.register_buffer(name, numbers, persistent=False)
+        for name in ("order", "back"):  # not saved, because the grid determines them
+            index = getattr(windows, name).to(torch.get_default_device())
+            self.register_buffer(name, index, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[B, N, width]`` from x of that shape, in raster order."""
+        """Return features ``[B, N, width]`` from x of the same shape, in raster order."""
         offsets = self.offsets.to(x.device)
         bias = OffsetBias(offsets, self.table)
         x = self.layer(x[:, self.order], offsets.graph, bias=bias)
@@ -192,11 +195,12 @@ class WindowedLayer(nn.Module):
 
 
 class Merge(nn.Module):
-    """Four neighbouring patches as one, twice as wide: W norm([x₀₀; x₁₀; x₀₁; x₁₁]).
+    """Patch merging: 2 × 2 patches become one of twice the width, W norm([x₀₀; x₁₀; x₀₁; x₁₁]).
 
     Args:
-        rows, columns: of the grid that is read.
-        width: of the features that are read.
+        rows: number of rows of the input grid.
+        columns: number of columns of the input grid.
+        width: hidden size of the input.
     """
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
@@ -214,15 +218,15 @@ class Merge(nn.Module):
         self.reduce = nn.Linear(4 * width, 2 * width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[B, rows · columns / 4, 2 · width]`` from ``[B, rows · columns, width]``."""
+        """Return ``[B, rows · columns / 4, 2 · width]`` from x ``[B, rows · columns, width]``."""
         x = x.unflatten(1, (self.rows // 2, 2, self.columns // 2, 2))
-        four = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)
-        out: Tensor = self.reduce(self.norm(four))
+        merged = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)
+        out: Tensor = self.reduce(self.norm(merged))
         return out
 
 
 def _initialised(model: nn.Sequential) -> nn.Sequential:
-    """As in the paper's code: matrices truncated normal, biases 0."""
+    """Initialise linear layers as the authors' code does: truncated normal, biases 0."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.trunc_normal_(module.weight, std=0.02)

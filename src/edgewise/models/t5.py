@@ -1,11 +1,11 @@
-"""T5, an encoder-decoder whose positions are a bias on every edge.
+"""T5, an encoder-decoder with relative position biases.
 
-Formula: x = x + attention(norm(x)); x = x + FFN(norm(x)); the decoder reads the encoder between
-Graph: encoder complete, decoder causal, between them complete bipartite; any pattern
+Formula: x = x + attention(norm(x)); x = x + FFN(norm(x)); the decoder adds cross-attention between
+Graph: encoder complete (or any pattern), decoder causal, cross-attention complete bipartite
 Score: Dot without a scale, full projections without biases
-Encoding: buckets of distances, a bias that all layers of a stack share
-Normalisation: softmax over the neighbourhood; root mean square norm, pre
-Update: residual, then a feed-forward network (ReLU, or GELU with a gate) with a residual
+Encoding: bias by bucketed relative position, shared by all layers of a stack
+Normalisation: softmax over the neighbourhood; RMS norm before each sublayer
+Update: residual connection, then a feed-forward network (ReLU or gated GELU) with its own
 Paper: Raffel et al., Exploring the limits of transfer learning with a text-to-text model, 2020
 """
 

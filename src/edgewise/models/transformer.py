@@ -1,11 +1,11 @@
-"""The Transformer: an encoder, and a decoder that reads its own past and the encoder's output.
+"""The encoder-decoder Transformer.
 
-Formula: x = norm(x + attention(x)); y likewise, then y = norm(y + attention(y, x)); FFN after each
-Graph: encoder complete, decoder causal, between them complete bipartite; any pattern
+Formula: x = norm(x + attention(x)); y = norm(y + attention(y)); y = norm(y + attention(y, x)); FFNs
+Graph: encoder complete, decoder causal (or any pattern), cross-attention complete bipartite
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Encoding: sinusoidal, on both sides
-Normalisation: softmax, or entmax with α fixed or learned; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Encoding: sinusoidal positions in encoder and decoder
+Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Vaswani et al., Attention is all you need, 2017
 """
 

@@ -1,10 +1,10 @@
-"""Transformer encoder, on any graph.
+"""Transformer encoder on any graph.
 
-Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)), or with the norms first
+Formula: x = norm(x + attention(x)); x = norm(x + W₂ σ(W₁ x)); or pre-norm
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections; or bilinear, tanh MLP, concatenation
-Normalisation: softmax, or entmax with α fixed or learned; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: softmax or entmax (α fixed or learned); layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Vaswani et al., Attention is all you need, 2017
 """
 

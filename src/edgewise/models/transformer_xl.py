@@ -4,8 +4,8 @@ Formula: s_ij √D = (q_i + u)·k_j + (q_i + v)·W R_{i-j}, of x and SG(memory);
 Graph: ``causal()`` with more sources than targets: the memory, then the segment
 Score: Dot on the two sums side by side, as R_{i-j} is R_j turned by i; u and v for all layers
 Encoding: sinusoidal, of distances alone, in every score
-Normalisation: softmax over the neighbourhood; layer norm, post or pre
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
 """
 

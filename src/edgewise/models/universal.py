@@ -4,8 +4,8 @@ Formula: h = h + position + step; a = norm(h + attention(h)); h = norm(a + FFN(a
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections
 Encoding: sinusoidal, of the position and of the step, added before every step
-Normalisation: softmax over the neighbourhood; layer norm, post
-Update: residual, then a feed-forward network with a residual of its own; each token may stop early
+Normalisation: softmax over the neighbourhood; layer norm after each sublayer
+Update: residual connection, then a feed-forward network with its own; each token may stop early
 Paper: Dehghani et al., Universal Transformers, 2018
 """
 

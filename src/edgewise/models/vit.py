@@ -1,10 +1,10 @@
-"""Vision Transformer, on any graph of patches.
+"""Vision Transformer on any graph of patches.
 
-Formula: patches are words; a Transformer encoder; pool; classify
+Formula: linear embedding of patches; Transformer encoder; pooling; linear classifier
 Graph: complete by default; any pattern over the patches, in raster order
 Score: Dot (scaled), full projections
-Normalisation: softmax over the neighbourhood; layer norm first
-Update: residual, then a feed-forward network with a residual of its own
+Normalisation: softmax over the neighbourhood; layer norm before each sublayer
+Update: residual connection, then a feed-forward network with its own
 Encoding: learned positions
 Paper: Dosovitskiy et al., An image is worth 16x16 words, 2021
 """
