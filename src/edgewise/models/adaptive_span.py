@@ -1,9 +1,9 @@
-"""Adaptive span: each head of a causal language model learns how far back it reads.
+"""Adaptive span: a causal language model whose attention heads learn their spans.
 
-Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), z of each head learned
-Graph: ``causal() & window(r)``, an r for the heads whose m is 0 beyond it
-Score: Dot (scaled) of turned queries and keys, full projections
-Encoding: rotary, in every layer (the paper adds a vector for each distance to the key)
+Formula: w_ij ∝ m(i - j) exp(s_ij), m(x) = min(max((R + z - x) / R, 0), 1), with z learned per head
+Graph: ``causal() & window(r)``; heads with the same radius r, beyond which m is 0, share a graph
+Score: Dot (scaled) of rotated queries and keys, full projections
+Encoding: rotary, in every layer (the paper adds relative position vectors to the keys)
 Normalisation: softmax over the neighbourhood with log m as a bias; layer norm before each sublayer
 Update: residual connection, then a feed-forward network (ReLU) with its own
 Paper: Sukhbaatar et al., Adaptive attention span in Transformers, 2019
@@ -39,7 +39,7 @@ from edgewise.layers.penalty import Penalised
 from edgewise.layers.sequences import Memory, SequenceBatch
 
 STEP = 16
-"""Windows are a multiple of this, so that steps of training share their graphs."""
+"""Window radii are rounded up to a multiple of this, so that training steps reuse graphs."""
 
 
 @checked(depth=0, begin=0, penalty=0)
@@ -88,28 +88,28 @@ def adaptive_span(
     ]
     reader = AdaptiveSpanReader(layers, nn.LayerNorm(width), graph, penalty)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
     return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
 
 
 class SpanAttention(GraphLayer):
-    r"""Attention in heads of learned spans.
+    r"""Multi-head attention with a learned span per head.
 
     .. math:: w_{ij} = \frac{m_z(i - j)\, e^{s_{ij}}}{\sum_k m_z(i - k)\, e^{s_{ik}}}, \qquad
               m_z(x) = \min(\max((R + z - x) / R, 0), 1)
 
-    The mask is a bias by distance, log m. Heads whose masks reach equally far, in steps of
-    ``STEP``, read in one call, and no pair beyond that is ever computed: what is left out is 0, and
-    has no gradient.
+    The soft mask is a bias by distance, log m. Heads with equal radius, rounded up to a multiple of
+    ``STEP``, share a call on a window of that radius. Pairs outside it are not computed, because
+    their weights and gradients are 0.
 
     Args:
-        width: of input and output.
-        heads: a divisor of ``width``.
-        rotary: turns queries and keys.
-        span: S, the greatest span.
-        ramp: R.
-        begin: the span that each head begins with.
-        dropout: on the attention weights, in training.
+        width: hidden size.
+        heads: number of heads; must divide ``width``.
+        rotary: rotary encoding of queries and keys.
+        span: max span S.
+        ramp: number of tokens R over which m falls from 1 to 0.
+        begin: initial span of each head.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class SpanAttention(GraphLayer):
         if begin > span:
             raise ArgumentError(
                 "begin",
-                expected=f"at most the greatest span, {span}",
+                expected=f"at most the max span, {span}",
                 got=repr(begin),
-                remedy="choose a larger span, or begin with less",
+                remedy="choose a larger span or a smaller initial one",
             )
         self.heads, self.dropout = heads, dropout
         self.span, self.ramp, self.rotary = span, ramp, rotary
@@ -140,12 +140,12 @@ class SpanAttention(GraphLayer):
 
     @property
     def spans(self) -> Tensor:
-        """Z of each head in tokens, ``[H]``, with a gradient at both ends of its range, too."""
-        inside = self.share.clamp(0, 1).detach()
-        return self.span * (inside + (self.share - self.share.detach()))
+        """Span z of each head in tokens, ``[H]``; its gradient is not cut off by the clamp."""
+        clamped = self.share.clamp(0, 1).detach()
+        return self.span * (clamped + (self.share - self.share.detach()))
 
     def mask(self, distance: Tensor) -> Tensor:
-        """M of each distance and head, ``[..., H]``."""
+        """Return the soft mask m ``[..., H]`` at these distances ``[...]`` for each head."""
         return ((self.ramp + self.spans - distance[..., None]) / self.ramp).clamp(0, 1)
 
     def forward(
@@ -156,83 +156,87 @@ class SpanAttention(GraphLayer):
         sequences: SequenceBatch,
         radii: Sequence[int] | None = None,
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: who may read whom, were no span too short.
+            graph: attention graph, which the spans restrict further.
             sequences: padding, packing, positions and cache.
-            radii: how far each head reads, where :func:`radii_of` all layers are known.
+            radii: radius of each head's window, if :func:`radii_of` was called for all layers.
         """
-        if self.training:  # what the last step has moved out of range is taken back
-            self.share.data.clamp_(0, 1)  # data: of what a gradient may need nothing changes
+        if self.training:  # undo a step of the optimizer out of the range
+            self.share.data.clamp_(0, 1)  # .data, because autograd may have saved the parameter
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         query, key = (self.rotary(each, sequences.positions) for each in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
-        if sequences.cache is not None and graph == causal():  # others count from the first token
+        if sequences.cache is not None and graph == causal():  # other patterns need all positions
             sequences.cache.forget(self, max(radii))
-        by_radius: dict[int, list[int]] = {}
+        heads_by_radius: dict[int, list[int]] = {}
         for head, radius in enumerate(radii):
-            by_radius.setdefault(radius, []).append(head)
-        parts, order = [], []
-        for radius, heads in by_radius.items():
-            order += heads
-            own = sequences.bind(graph & window(radius), key.shape[-3])
+            heads_by_radius.setdefault(radius, []).append(head)
+        outputs, head_order = [], []
+        for radius, heads in heads_by_radius.items():
+            head_order += heads
+            bound = sequences.bind(graph & window(radius), key.shape[-3])
             table = _log(self.mask(torch.arange(radius + 1, device=x.device)))
-            of = query, key, value
-            if len(by_radius) > 1:
-                chosen = torch.tensor(heads, device=x.device)
-                of = tuple(each.index_select(-2, chosen) for each in of)  # type: ignore[assignment]
-                table = table.index_select(-1, chosen)
-            by_distance = by_offset(
-                own, ("span", radius), partial(_distance, radius), table.to(x.dtype)
+            qkv = query, key, value
+            if len(heads_by_radius) > 1:
+                index = torch.tensor(heads, device=x.device)
+                qkv = tuple(each.index_select(-2, index) for each in qkv)  # type: ignore[assignment]
+                table = table.index_select(-1, index)
+            span_bias = by_offset(
+                bound, ("span", radius), partial(_distance, radius), table.to(x.dtype)
             )
-            bias = add_terms(by_distance, sequences.padding_bias(own, x))
+            bias = add_terms(span_bias, sequences.padding_bias(bound, x))
             dropout = self.dropout if self.training else 0.0
-            parts.append(attend(*of, own, bias=bias, dropout=dropout, layout="NHD"))
-        out = parts[0]
-        if len(parts) > 1:
-            place = torch.tensor(order, device=x.device).argsort()
-            out = torch.cat(parts, -2).index_select(-2, place)
+            outputs.append(attend(*qkv, bound, bias=bias, dropout=dropout, layout="NHD"))
+        out = outputs[0]
+        if len(outputs) > 1:
+            inverse = torch.tensor(head_order, device=x.device).argsort()
+            out = torch.cat(outputs, -2).index_select(-2, inverse)
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
 
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
-    """The greatest distance at which each head of each layer reads, up to a multiple of ``STEP``.
+    """Return the window radius of each head of each layer, rounded up to a multiple of ``STEP``.
 
-    Graphs are made of these on the host, which waits for them once.
+    Copies the spans of all layers to the host in one transfer.
+
+    Args:
+        layers: attention of each layer.
     """
-    if not layers or layers[0].share.is_meta:  # no numbers to look at
+    if not layers or layers[0].share.is_meta:  # meta tensors have no values
         return [[layer.span] * layer.heads for layer in layers]
-    beyond = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]  # m is 0 there
-    last = iter((torch.cat(beyond) - 1).tolist())
+    masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]  # m is 0 there
+    reached = iter((torch.cat(masked) - 1).tolist())
     return [
-        [min(layer.span, math.ceil(next(last) / STEP) * STEP) for _ in range(layer.heads)]
+        [min(layer.span, math.ceil(next(reached) / STEP) * STEP) for _ in range(layer.heads)]
         for layer in layers
     ]
 
 
-def _distance(most: int, behind: Tensor) -> Tensor:
-    return behind.abs().clamp(max=most)
+def _distance(max_distance: int, offset: Tensor) -> Tensor:
+    """Return the distance of each offset, at most ``max_distance``."""
+    return offset.abs().clamp(max=max_distance)
 
 
 def _log(mask: Tensor) -> Tensor:
-    """-inf for 0, with no gradient there."""
-    read = mask > 0
-    return torch.where(read, mask.where(read, 1.0).log(), -torch.inf)
+    """Return the logarithm of the mask: -inf at 0, without a gradient there."""
+    positive = mask > 0
+    return torch.where(positive, mask.where(positive, 1.0).log(), -torch.inf)
 
 
 class AdaptiveSpanReader(Penalised):
-    r"""Layers with spans, and the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
+    r"""Stack of layers with the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
 
     Args:
-        layers: blocks of :class:`SpanAttention`.
-        norm: after the last.
-        graph: who may read whom, where a call gives no other.
-        weight: λ.
+        layers: blocks with :class:`SpanAttention`.
+        norm: norm after the last layer.
+        graph: default attention graph.
+        weight: weight λ of the penalty.
     """
 
     def __init__(
@@ -244,7 +248,7 @@ class AdaptiveSpanReader(Penalised):
 
     @property
     def spans(self) -> Tensor:
-        """Z of each layer and head in tokens, ``[layers, H]``."""
+        """Span z of each layer and head in tokens, ``[layers, H]``."""
         spans = [attention.spans for attention in self._attentions()]
         return torch.stack(spans) if spans else torch.zeros(0, 0)
 
@@ -262,21 +266,21 @@ class AdaptiveSpanReader(Penalised):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape.
+        """Return the states of x, of the same shape.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing, positions and cache.
-            graph: who may read whom, in place of the reader's own.
-            memory: none.
+            graph: attention graph, in place of the default.
+            memory: must be None, because there is no cross-attention.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         if memory is not None:
             raise ArgumentError(
                 "memory",
-                expected="None, as adaptive_span reads one text",
+                expected="None, because adaptive_span takes one text",
                 got=type(memory).__name__,
-                remedy="use transformer for a pair of texts",
+                remedy="use transformer for pairs of texts",
             )
         pattern = self.graph if graph is None else check_graph(graph)
         x, sequences, back = sequences.without_padding(x, pattern)

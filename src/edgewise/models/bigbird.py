@@ -1,7 +1,7 @@
-"""BigBird, BERT for long texts: blocks that read their neighbours, the ends and random blocks.
+"""BigBird, BERT for long texts: block-sparse attention to local, global and random blocks.
 
 Formula: as BERT, x = norm(token + position); x = norm(x + attention(x)); x = norm(x + FFN(x))
-Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, others for each layer and head
+Graph: ``expand(window(1) | hubs([0, -1]) | random blocks, size)``, sampled per layer and head
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
@@ -52,7 +52,7 @@ from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_
 Draws = Literal["always", "training"]
 
 PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
-"""Of texts of these lengths random blocks are among the first so many tokens."""
+"""For texts of these lengths, random blocks are sampled from the first ``PAPER_REACH`` tokens."""
 
 
 @checked(padding=0, types=0, depth=0, random_blocks=0)
@@ -130,68 +130,73 @@ def bigbird(
 def draw_blocks(
     blocks: int, heads: int, number: int, *, seed: int, size: int, length: int
 ) -> Tensor:
-    """Which random blocks each block but the first and the last reads, ``[heads, blocks - 2, r]``.
+    """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
 
-    They are drawn as the authors draw them, from NumPy's generator with this seed: of a text of
-    one of ``PAPER_LENGTHS`` among the first 1,024 tokens, of others among the first ``5 + 2 r``
-    blocks; block by block and head by head, and none that the block reads already. Of the paper's
-    lengths some are drawn that it does read: those then count twice.
+    Blocks are sampled as in the authors' code, with NumPy's generator: from the first 1,024 tokens
+    for a text of one of ``PAPER_LENGTHS``, otherwise from the first ``5 + 2 r`` blocks, excluding
+    blocks that the block attends to anyway. For ``PAPER_LENGTHS`` the exclusion is incomplete in
+    the authors' code; such pairs count twice.
 
     Args:
-        blocks: of the text.
-        heads: each draws its own.
-        number: r.
-        seed: of the layer.
-        size: of a block.
-        length: of the longest text, in tokens.
+        blocks: number of blocks of the text.
+        heads: number of heads, each with its own random blocks.
+        number: number of random blocks r.
+        seed: random seed of the layer.
+        size: block size in tokens.
+        length: max length of a text in tokens.
+
+    Raises:
+        ArgumentError: there are fewer blocks to sample from than ``number``.
     """
     generator = np.random.RandomState(seed)
-    of_paper = blocks * size in PAPER_LENGTHS
-    chosen = np.zeros((heads, blocks - 2, number), dtype=np.int64)
-    if of_paper:
+    sampled = np.zeros((heads, blocks - 2, number), dtype=np.int64)
+    if blocks * size in PAPER_LENGTHS:
         all_blocks = max(length // size, blocks)
         inner = np.arange(1, all_blocks - 1)
         last = PAPER_REACH // size - 1 if 2 * size < PAPER_REACH else all_blocks - 1
         for head in range(heads):
             for row in range(1, all_blocks - 1):
-                legal = inner[inner <= last]
-                if row < all_blocks - 3:  # the last two may draw what is in their window
-                    legal = legal[abs(legal - row) > 1]
-                drawn = generator.permutation(legal)[:number]
-                if len(drawn) < number:
+                candidates = inner[inner <= last]
+                if row < all_blocks - 3:  # the authors do not exclude the window of the last two
+                    candidates = candidates[abs(candidates - row) > 1]
+                chosen = generator.permutation(candidates)[:number]
+                if len(chosen) < number:
                     raise ArgumentError(
                         "random_blocks",
-                        expected=f"at most {len(drawn)}, for {blocks} blocks of {size} tokens",
+                        expected=f"at most {len(chosen)}, for {blocks} blocks of {size} tokens",
                         got=str(number),
                         remedy="choose fewer, or smaller blocks",
                     )
                 if row <= blocks - 2:
-                    chosen[head, row - 1] = drawn
-        return torch.from_numpy(chosen)
-    among = 5 + 2 * number
-    for row in range(1, blocks):  # the last block draws, too, and reads all
-        taken = {0, row - 1, row, row + 1, among - 1}
-        taken |= {among - 2} if row == 1 else {1} if row == among - 2 else set()
+                    sampled[head, row - 1] = chosen
+        return torch.from_numpy(sampled)
+    num_candidates = 5 + 2 * number
+    for row in range(1, blocks):  # the authors sample for the last block, too, and discard it
+        excluded = {0, row - 1, row, row + 1, num_candidates - 1}
+        if row == 1:
+            excluded.add(num_candidates - 2)
+        elif row == num_candidates - 2:
+            excluded.add(1)
         for head in range(heads):
-            order = generator.permutation(among)
-            legal = order[~np.isin(order, list(taken))]
+            order = generator.permutation(num_candidates)
+            candidates = order[~np.isin(order, list(excluded))]
             if row <= blocks - 2:
-                chosen[head, row - 1] = legal[:number]
-    return torch.from_numpy(chosen)
+                sampled[head, row - 1] = candidates[:number]
+    return torch.from_numpy(sampled)
 
 
 @dataclass(frozen=True, repr=False)
 class BlockSparse(Pattern):
-    """BigBird's graph of one layer: of n tokens, or of ``heads`` times n, where heads differ.
+    """Block-sparse attention pattern of one layer, with a copy of the tokens for each head.
 
     Args:
-        size: of a block.
-        number: of random blocks that a block reads.
-        heads: how many graphs one after the other, one for each head.
-        seed: of the layer; ``None`` reads the first block in place of every random one.
-        length: of the longest text.
-        copy: a block that is drawn twice, or read already, is read twice: this is the graph of
-            what is read so many times or more, of which :meth:`copies` gives all.
+        size: block size in tokens.
+        number: number of random blocks that each block attends to.
+        heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
+        seed: random seed of the layer; None puts the first block in place of random ones.
+        length: max length of a text in tokens.
+        copy: a pair of blocks can occur several times; this is the graph of the pairs that occur
+            at least ``copy`` times. :meth:`copies` returns the graphs of all counts.
     """
 
     size: int
@@ -202,40 +207,48 @@ class BlockSparse(Pattern):
     copy: int = 1
 
     def is_whole(self, tokens: int) -> bool:
-        """Whether a text of so many tokens is read whole."""
+        """Return whether a text of this length uses full attention."""
         return tokens <= (5 + 2 * self.number) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """What is read of texts of so many tokens: patterns, and how many times more each counts.
+        """Return patterns, with multiplicities, that together count each pair as it occurs.
 
-        The first is of all that is read, once.
+        The first pattern has all pairs, with multiplicity 1.
+
+        Args:
+            lengths: lengths of the texts in tokens.
         """
         counts = sorted({1}.union(*(self._counts(tokens) for tokens in lengths)))
-        more = (count - before for before, count in pairwise([0, *counts]))
         return [
-            (replace(self, copy=count), times) for count, times in zip(counts, more, strict=True)
+            (replace(self, copy=count), count - previous)
+            for previous, count in pairwise([0, *counts])
         ]
 
     def _counts(self, tokens: int) -> list[int]:
-        """How many times blocks read others, in a text of so many tokens."""
+        """Return the distinct numbers of times that pairs of blocks occur in a text."""
         if self.is_whole(tokens):
             return [1]
         pairs = self._pairs(-(-tokens // self.size))
-        found: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
-        return found
+        distinct: list[int] = torch.cat([counts for _, counts in pairs]).unique().tolist()
+        return distinct
 
     def head_graphs(self, tokens: int, real: int) -> list[Graph]:
-        """The graph of each head, of the first ``real`` of so many tokens; the rest is padding."""
+        """Return the graph of each head over the real tokens of a padded text.
+
+        Args:
+            tokens: number of tokens, with padding at the end.
+            real: number of tokens without padding.
+        """
         if self.is_whole(tokens):
-            whole = complete() if self.copy == 1 else expand(edges(torch.empty(2, 0).long(), 0), 1)
-            return [whole.bind(real)] * self.heads
-        blocks, kept = -(-tokens // self.size), -(-real // self.size)
+            full = complete() if self.copy == 1 else expand(edges(torch.empty(2, 0).long(), 0), 1)
+            return [full.bind(real)] * self.heads
+        blocks, real_blocks = -(-tokens // self.size), -(-real // self.size)
         graphs = []
         for keys, counts in self._pairs(blocks):
-            chosen = keys[counts >= self.copy]
-            pairs = torch.stack([chosen % blocks, chosen // blocks])
-            pairs = pairs[:, (pairs < kept).all(0)]
-            graphs.append(expand(edges(pairs, kept), self.size).bind(real))
+            repeated = keys[counts >= self.copy]
+            pairs = torch.stack([repeated % blocks, repeated // blocks])
+            pairs = pairs[:, (pairs < real_blocks).all(0)]
+            graphs.append(expand(edges(pairs, real_blocks), self.size).bind(real))
         return graphs
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
@@ -246,23 +259,23 @@ class BlockSparse(Pattern):
         return heads[0] if self.heads == 1 else batch(heads)
 
     def _pairs(self, blocks: int) -> list[tuple[Tensor, Tensor]]:
-        """Of each head the pairs of blocks as ``target * blocks + source``, and how often."""
-        all_read = (window(1) | hubs([0, -1])).bind(blocks)
-        fixed = all_read.target * blocks + all_read.source
+        """Return each head's pairs of blocks, as ``target * blocks + source``, and their counts."""
+        local_and_global = (window(1) | hubs([0, -1])).bind(blocks)
+        fixed = local_and_global.target * blocks + local_and_global.source
         if self.seed is None:
-            drawn = torch.zeros(self.heads, blocks - 2, self.number, dtype=torch.long)
+            sampled = torch.zeros(self.heads, blocks - 2, self.number, dtype=torch.long)
         else:
-            sizes = {"seed": self.seed, "size": self.size, "length": self.length}
-            drawn = draw_blocks(blocks, self.heads, self.number, **sizes)
-        keys = drawn + blocks * torch.arange(1, blocks - 1)[:, None]
-        return [torch.cat([fixed, own.flatten()]).unique(return_counts=True) for own in keys]
+            options = {"seed": self.seed, "size": self.size, "length": self.length}
+            sampled = draw_blocks(blocks, self.heads, self.number, **options)
+        keys = sampled + blocks * torch.arange(1, blocks - 1)[:, None]
+        return [torch.cat([fixed, head.flatten()]).unique(return_counts=True) for head in keys]
 
 
 class BlockAttention(MultiHeadAttention):
-    """Multi-head attention over a graph, or over one for each head.
+    """Multi-head attention on one graph for all heads, or on one graph per head.
 
-    A graph of N nodes is read by every head; one of H · N nodes has a graph for each head, one
-    after the other.
+    A graph of N nodes serves all heads; a graph of H · N nodes is the concatenation of one graph
+    per head.
     """
 
     def forward(  # type: ignore[override]
@@ -273,20 +286,20 @@ class BlockAttention(MultiHeadAttention):
         repeats: Sequence[tuple[Graph, int]] = (),
         bias: Tensor | None = None,
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: who reads whom.
-            repeats: what is read so many times more, by the merge law; N or H · N nodes, as
-                ``graph``.
-            bias: for the edges of ``graph``.
+            graph: attention graph of N or H · N nodes.
+            repeats: further graphs of the same nodes and their multiplicities, merged into the
+                same softmax.
+            bias: bias on the edges of ``graph``.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value, _ = self._project(x, None, None, None)
         by_head = graph.num_targets != x.shape[-2]
         if by_head:
-            query, key, value = (_head_after_head(nodes) for nodes in (query, key, value))
+            query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
         if repeats:
             parts = []
             for part, times in ((graph, 1), *repeats):
@@ -301,19 +314,19 @@ class BlockAttention(MultiHeadAttention):
         return projected
 
 
-def _head_after_head(nodes: Tensor) -> Tensor:
-    """``[..., H * N, 1, D]`` from ``[..., N, H, D]``."""
+def _heads_to_nodes(nodes: Tensor) -> Tensor:
+    """Reshape ``[..., N, H, D]`` to ``[..., H * N, 1, D]``."""
     return nodes.transpose(-3, -2).flatten(-3, -2).unsqueeze(-2)
 
 
 class BigBirdReader(nn.Module):
-    """The layers, each on a graph of its own.
+    """Stack of layers, each with its own block-sparse pattern.
 
     Args:
-        layers: called ``layer(x, graph, repeats=)``.
-        graphs: of each layer.
-        draws: when random blocks are read.
-        graph: who reads whom, in place of every layer's own, where a call gives no other.
+        layers: layers called as ``layer(x, graph, repeats=)``.
+        graphs: pattern of each layer.
+        draws: when random blocks are used: "always" or in "training" only.
+        graph: default attention graph of all layers, in place of ``graphs``.
     """
 
     caches = False
@@ -337,26 +350,26 @@ class BigBirdReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape; those of padding are 0, or count for nothing.
+        """Return the states of x, of the same shape; states of padding are meaningless.
 
-        A padded text has the blocks of the length that it is padded to, as in transformers; one of
-        a packed batch has its own.
+        The blocks of a padded text are those of its padded length, as in Hugging Face Transformers.
+        In a packed batch they depend on the text's own length.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and positions.
-            graph: who reads whom, in place of every layer's own.
-            memory: none.
+            graph: attention graph, in place of the layers' patterns.
+            memory: must be None, because there is no cross-attention.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         refuse_cache("bigbird", sequences, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
             x, sequences, back = sequences.without_padding(x, graph)
-            own = sequences.bind(graph)
-            bias = sequences.padding_bias(own, x)
+            bound = sequences.bind(graph)
+            bias = sequences.padding_bias(bound, x)
             for layer in self.layers:
-                x = layer(x, own, bias=bias)
+                x = layer(x, bound, bias=bias)
             return back(x)
         if sequences.sizes is None and not sequences.has_padding:
             return self._run(x, None)
@@ -368,34 +381,40 @@ class BigBirdReader(nn.Module):
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
-        """Of a packed batch ``texts`` are the length of each, with padding and without."""
+        """Apply the layers; ``texts`` is each packed text's length with and without padding."""
         count = x.shape[-2]
-        for layer, graph in zip(self.layers, self.graphs, strict=True):
+        for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
+            pattern = layer_pattern
             if self.draws == "training" and not self.training:
-                graph = replace(graph, heads=1, seed=None)  # noqa: PLW2901 - the same for all heads
+                pattern = replace(pattern, heads=1, seed=None)  # the same for all heads
             lengths = {count} if texts is None else {tokens for tokens, _ in texts}
-            if all(graph.is_whole(tokens) for tokens in lengths):
-                graph = replace(graph, heads=1)  # noqa: PLW2901
-            copies, nodes = graph.copies(lengths), graph.heads * count
-            if texts is None:
-                reads = [(bind_graph(one, nodes, nodes, x.device), times) for one, times in copies]
-            else:
-                reads = [(_of_texts(one, texts).to(x.device), times) for one, times in copies]
-            x = layer(x, reads[0][0], repeats=reads[1:])
+            if all(pattern.is_whole(tokens) for tokens in lengths):
+                pattern = replace(pattern, heads=1)
+            graphs = [
+                (_packed_graph(one, count, texts, x.device), times)
+                for one, times in pattern.copies(lengths)
+            ]
+            x = layer(x, graphs[0][0], repeats=graphs[1:])
         return x
 
 
-def _of_texts(pattern: BlockSparse, texts: list[tuple[int, int]]) -> Graph:
-    """The graphs of all texts, head by head."""
-    of_text = [pattern.head_graphs(tokens, real) for tokens, real in texts]
-    return batch([heads[head] for head in range(pattern.heads) for heads in of_text])
+def _packed_graph(
+    pattern: BlockSparse, count: int, texts: list[tuple[int, int]] | None, device: torch.device
+) -> Graph:
+    """Return the graphs of all texts, or of one text of ``count`` tokens, for each head in turn."""
+    if texts is None:
+        nodes = pattern.heads * count
+        return bind_graph(pattern, nodes, nodes, device)
+    by_text = [pattern.head_graphs(tokens, real) for tokens, real in texts]
+    graphs = [by_head[head] for head in range(pattern.heads) for by_head in by_text]
+    return batch(graphs).to(device)
 
 
 def _check_padding_is_last(sequences: SequenceBatch) -> None:
     if any(extent.size and extent.first for extent in sequences.extents):
         raise ArgumentError(
             "attention_mask",
-            expected="padding after the tokens of a text, as its blocks are counted from the start",
-            got="padding before them",
+            expected="padding at the end of a text, because blocks are counted from the start",
+            got="padding before the tokens",
             remedy="pad the texts on the right",
         )

@@ -1,9 +1,9 @@
-"""BP-Transformer: spans of a binary partition are nodes, near tokens are read one by one.
+"""BP-Transformer: attention to near tokens and to spans of a binary partition of the text.
 
-Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), of tokens and spans; a span begins as 0
-Graph: a span reads its tokens; a token reads k nodes of each level on either side, farther = larger
-Score: Dot (scaled), full projections, and a number a head for each kind of edge
-Encoding: none but the kinds of edges: level, side and place beside the token
+Formula: z = norm(u + attention(u)); u' = norm(z + FFN(z)), for tokens and spans; spans start as 0
+Graph: spans attend to their tokens; tokens to k nodes of each level on either side
+Score: Dot (scaled), full projections, and a learned bias per head and edge type
+Encoding: by edge type: level, side and rank of the node beside the token
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connection, then a feed-forward network with its own
 Paper: Ye et al., BP-Transformer: modelling long-range context via binary partitioning, 2019
@@ -39,7 +39,7 @@ from edgewise.layers.sequences import (
 from edgewise.ragged import run_of_each
 
 MOST_LEVELS = 40
-"""No text is longer than 2 to this power."""
+"""Max number of levels: texts have at most 2 to this power tokens."""
 
 
 @checked(depth=0)
@@ -87,7 +87,11 @@ def bp_transformer(
 
 
 def levels_of(tokens: int) -> list[int]:
-    """How many nodes each level has: the tokens, spans of two of them, of four, up to the root."""
+    """Return the number of nodes per level: tokens, spans of two, of four, and so on to the root.
+
+    Args:
+        tokens: number of tokens.
+    """
     counts = [tokens]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
@@ -96,108 +100,128 @@ def levels_of(tokens: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def partition_graph(tokens: int, near: int, one_way: bool) -> tuple[Graph, Tensor]:
-    """Who reads whom among tokens and spans, and the kind of each edge.
+    """Return the attention graph of tokens and spans, and the type of each edge.
 
     Nodes are the tokens, then the spans of two tokens from left to right, then those of four, and
-    so on. What a token reads, itself included, covers the text (or its left part, ``one_way``)
-    once and without a gap, by O(k log(n / k)) nodes.
+    so on. The O(k log(n / k)) nodes that a token attends to, itself included, cover the text (with
+    ``one_way``, its left part) without overlap.
 
     Args:
-        tokens: n.
-        near: k.
-        one_way: whether tokens read to the left alone.
+        tokens: number of tokens n.
+        near: number of nodes k per level and side.
+        one_way: tokens attend to the left only.
 
     Returns:
-        The graph, and for each of its edges a number from 0 on: itself; a token of a span, by its
-        level; a node on the left or right of a token, by level and place. See :func:`kinds`.
+        The graph, and the type of each edge, from 0: self-loop; token of a span, by level; node to
+        the left or right of a token, by level and rank. See :func:`kinds`.
     """
     counts = levels_of(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]
-    every = torch.arange(tokens)
+    all_tokens = torch.arange(tokens)
     nodes = torch.arange(sum(counts))
-    found = [(nodes, nodes, torch.zeros_like(nodes))]
+    parts = [(nodes, nodes, torch.zeros_like(nodes))]
     for level in range(1, len(counts)):
-        found.append((every, first[level] + (every >> level), torch.full_like(every, level)))
-    for level, node, token, kind in _beside(every, counts, near, one_way):
-        found.append((first[level] + node, token, kind))
-    source, target, classes = (torch.cat(part) for part in zip(*found, strict=True))
-    return edges(torch.stack([source, target]), len(nodes)), classes
+        span = first[level] + (all_tokens >> level)
+        parts.append((all_tokens, span, torch.full_like(all_tokens, level)))
+    for level, node, token, kind in _neighbour_edges(all_tokens, counts, near, one_way):
+        parts.append((first[level] + node, token, kind))
+    source, target, kind = (torch.cat(part) for part in zip(*parts, strict=True))
+    return edges(torch.stack([source, target]), len(nodes)), kind
 
 
-def _beside(
+def _neighbour_edges(
     tokens: Tensor, counts: Sequence[int], near: int, one_way: bool
 ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """What these tokens read beside themselves: a level, its nodes, who reads each, and the kinds.
+    """Yield the edges from neighbouring nodes to tokens, side by side and level by level.
 
-    ``counts`` are how many nodes each level has.
+    Args:
+        tokens: target tokens.
+        counts: number of nodes per level.
+        near: number of nodes k per level and side.
+        one_way: left side only.
+
+    Yields:
+        A level, and for each edge the source node of that level, the target token and the type.
     """
-    place = torch.arange(near + 1)
+    rank = torch.arange(near + 1)
     for side in (-1, 1) if not one_way else (-1,):
-        at = tokens + side  # the nearest node of the level that is not read yet
+        next_node = tokens + side  # the nearest node of the level that is not covered yet
         for level, count in enumerate(counts):
-            # One more where the rest of the level would begin in the middle of a span.
-            odd = (at + side * near) % 2 == (1 if side > 0 else 0)
-            node = at[:, None] + side * place
-            reads = (node >= 0) & (node < count) & ((place < near) | odd[:, None])
-            row, chosen = reads.nonzero(as_tuple=True)
+            # One more node if the next level would otherwise start in the middle of a span.
+            odd = (next_node + side * near) % 2 == (1 if side > 0 else 0)
+            node = next_node[:, None] + side * rank
+            is_edge = (node >= 0) & (node < count) & ((rank < near) | odd[:, None])
+            row, column = is_edge.nonzero(as_tuple=True)
             first_kind = 1 + MOST_LEVELS + (level * 2 + (side > 0)) * (near + 1)
-            yield level, node[row, chosen], tokens[row], first_kind + chosen
-            at = torch.div(at + side * (near + odd.long()), 2, rounding_mode="floor")
+            yield level, node[row, column], tokens[row], first_kind + column
+            covered = near + odd.long()
+            next_node = torch.div(next_node + side * covered, 2, rounding_mode="floor")
 
 
 def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
-    """Who reads whom as a text grows from ``past`` tokens to ``tokens``, all reading to the left.
+    """Return the graph by which a causal text grows from ``past`` tokens to ``tokens``.
 
-    Nodes are in the order in which they are whole: a token, then the spans that end with it. What
-    a token reads to its left is whole, so that older nodes stay as they are, and nobody misses a
-    span that has not ended.
+    Nodes are in order of completion: each token is followed by the spans that end with it. Tokens
+    attend only to completed spans on their left, so older nodes never change.
 
     Args:
-        past: tokens whose nodes are there already.
-        tokens: n, with the new ones.
-        near: k.
+        past: number of tokens whose nodes are cached.
+        tokens: number of tokens n, new ones included.
+        near: number of nodes k per level.
 
     Returns:
-        The graph from all nodes to the new ones; and the kinds of its edges, as
-        :func:`partition_graph` has them.
+        The graph from all nodes to the new ones, and the type of each edge as in
+        :func:`partition_graph`.
     """
-    counts, found = levels_of(tokens), []
+    counts, parts = levels_of(tokens), []
     for level in range(len(counts)):
         node = torch.arange(past >> level, tokens >> level)
-        own = when_whole(node, level)
-        found.append((own, own, torch.zeros_like(own)))
+        target = when_whole(node, level)
+        parts.append((target, target, torch.zeros_like(target)))
         if level:
-            inside = (node[:, None] << level) + torch.arange(1 << level)
-            reader = own[:, None].expand_as(inside)
-            found.append((when_whole(inside), reader, torch.full_like(inside, level)))
-    for level, node, token, kind in _beside(torch.arange(past, tokens), counts, near, True):
-        found.append((when_whole(node, level), when_whole(token), kind))
-    parts = ([x.flatten() for x in part] for part in zip(*found, strict=True))
-    source, target, classes = (torch.cat(part) for part in parts)
+            members = (node[:, None] << level) + torch.arange(1 << level)
+            span = target[:, None].expand_as(members)
+            parts.append((when_whole(members), span, torch.full_like(members, level)))
+    new_tokens = torch.arange(past, tokens)
+    for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, one_way=True):
+        parts.append((when_whole(node, level), when_whole(token), kind))
+    source, target, kind = (
+        torch.cat([x.flatten() for x in part]) for part in zip(*parts, strict=True)
+    )
     before, after = when_whole(torch.tensor([past, tokens])).tolist()
-    return edges(torch.stack([source, target - before]), (after, after - before)), classes
+    return edges(torch.stack([source, target - before]), (after, after - before)), kind
 
 
 def when_whole(node: Tensor, level: int = 0) -> Tensor:
-    """The number of a level's node in the order in which nodes are whole."""
-    last = ((node + 1) << level) - 1  # its last token
+    """Return the rank of a node in the order of completion.
+
+    Args:
+        node: index of the node in its level.
+        level: level of the node; 0 is tokens.
+    """
+    last = ((node + 1) << level) - 1  # last token of the span
     return last + sum(last >> other for other in range(1, MOST_LEVELS)) + level
 
 
 def kinds(length: int, near: int) -> int:
-    """How many kinds of edges there are in texts of up to so many tokens."""
+    """Return the number of edge types in texts of up to ``length`` tokens.
+
+    Args:
+        length: max length of a text in tokens.
+        near: number of nodes k per level and side.
+    """
     return 1 + MOST_LEVELS + len(levels_of(length)) * 2 * (near + 1)
 
 
 class SpanReader(nn.Module):
-    """Tokens and the spans of their binary partition, read layer after layer.
+    """Stack of layers over tokens and the spans of their binary partition.
 
     Args:
-        layers: called ``layer(x, graph, bias=)``.
-        heads: of the layers.
-        near: k, the nodes of each level that a token reads on either side.
-        length: the most tokens of a text.
-        one_way: whether tokens read to the left alone.
+        layers: layers called as ``layer(x, graph, bias=)``.
+        heads: number of attention heads.
+        near: number of nodes k per level and side that a token attends to.
+        length: max length of a text in tokens.
+        one_way: tokens attend to the left only.
     """
 
     def __init__(
@@ -216,13 +240,13 @@ class SpanReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of the tokens, of the shape of x; those of padding are 0.
+        """Return the states of the tokens, of the shape of x; states of padding are 0.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding and packing; where tokens read to the left, a cache.
-            graph: none, as spans are not nodes of another.
-            memory: none.
+            sequences: padding and packing; with ``one_way`` also a cache.
+            graph: must be None, because other graphs have no nodes for spans.
+            memory: must be None, because there is no cross-attention.
         """
         refuse_graph("bp_transformer", graph)
         sequences = sequences or SequenceBatch.of_features(x)
@@ -230,7 +254,7 @@ class SpanReader(nn.Module):
         if not self.one_way:
             refuse_cache("bp_transformer", sequences, memory)
         elif sequences.has_padding:
-            why = "counts spans from the first token, which padding would move"
+            why = "counts spans from the first token, which padding would shift"
             refuse_cache("bp_transformer", sequences, memory, why=why)
         if sequences.cache is not None:
             return self._continue(x, sequences)
@@ -243,41 +267,43 @@ class SpanReader(nn.Module):
         return with_padding(states, rows, x)
 
     def _continue(self, x: Tensor, sequences: SequenceBatch) -> Tensor:
-        """States of tokens after those of the cache, which keeps every node that is whole."""
+        """Return the states of new tokens; the cache holds all completed nodes."""
         past, tokens = sequences.past, sequences.past + sequences.count
         self._check_length(tokens)
         graph, kind = growth_graph(past, tokens, self.near)
         graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
-        place = when_whole(torch.arange(past, tokens, device=x.device))
-        place = place - (graph.num_sources - graph.num_targets)
+        index = when_whole(torch.arange(past, tokens, device=x.device))
+        index = index - (graph.num_sources - graph.num_targets)
         nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
-        nodes = nodes.index_copy(-2, place, x)
+        nodes = nodes.index_copy(-2, index, x)
         for layer in self.layers:
             nodes = layer(nodes, graph, bias=bias, cache=sequences.cache)
         sequences.advance()
-        return nodes.index_select(-2, place)
+        return nodes.index_select(-2, index)
 
     def _check_length(self, tokens: int) -> None:
         if tokens > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, as there are kinds of edges for",
+                expected=f"at most {self.length} nodes, the max length of its edge types",
                 got=f"{tokens} nodes",
                 remedy="make the model with a larger length",
             )
 
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Apply the layers to packed texts of these sizes."""
         self._check_length(max(sizes, default=0))
-        of_texts = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
-        members = [graph for graph, _ in of_texts]
+        partitions = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
+        members = [graph for graph, _ in partitions]
         graph = members[0] if len(members) == 1 else batch(members)
-        kind = torch.cat([torch.zeros(0, dtype=torch.long), *(own for _, own in of_texts)])
+        edge_types = [kind for _, kind in partitions]
+        kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
         bias = TableBias(kind.to(x.device), self.table)
-        counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]
+        counts = [[size, sum(levels_of(size)) - size] for size in sizes if size]  # tokens, spans
         is_token = run_of_each(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
-        place = is_token.nonzero().flatten().to(x.device)
+        index = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
-        nodes = nodes.index_copy(-2, place, x)
+        nodes = nodes.index_copy(-2, index, x)
         for layer in self.layers:
             nodes = layer(nodes, graph.to(x.device), bias=bias)
-        return nodes.index_select(-2, place)
+        return nodes.index_select(-2, index)

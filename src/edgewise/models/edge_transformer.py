@@ -1,4 +1,4 @@
-"""Graph Transformer with vectors on the edges, updated along with the nodes.
+"""Graph Transformer that updates features of nodes and edges.
 
 Formula: s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j; e_ij' = O s_ij
 Graph: the input graph
@@ -33,7 +33,12 @@ Focus = Literal["nodes", "edges"]
 
 
 class EdgeTransformerLayer(GraphLayer):
-    """Nodes ``[..., N, width]`` and edges ``[..., E, width]`` to the same."""
+    """Graph Transformer layer for nodes ``[..., N, width]`` and edges ``[..., E, width]``.
+
+    Args:
+        width: hidden size.
+        heads: number of attention heads.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -57,10 +62,10 @@ class EdgeTransformerLayer(GraphLayer):
         edge = self.edge(edge_attr).unflatten(-1, (self.heads, -1))
 
         product = graph.gather_target(query, -3) * graph.gather_source(key, -3)
-        score = product * edge * query.shape[-1] ** -0.5  # [..., E, heads, width of a head]
-        read = aggregate(value, graph, weight=edge_softmax(score.sum(-1), graph))
+        score = product * edge * query.shape[-1] ** -0.5  # [..., E, heads, head size]
+        heads = aggregate(value, graph, weight=edge_softmax(score.sum(-1), graph))
 
-        x = self.node_norm(x + self.node_output(read.flatten(-2)))
+        x = self.node_norm(x + self.node_output(heads.flatten(-2)))
         edge_attr = self.edge_norm(edge_attr + self.edge_output(score.flatten(-2)))
         return self.node_network(x), self.edge_network(edge_attr)
 
@@ -97,13 +102,13 @@ class EdgeTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """``[..., N, out_width]``, or E rows where the model is for edges.
+        """Return outputs ``[..., N, out_width]``, or ``[..., E, out_width]`` of a model for edges.
 
         Args:
-            x: ``[..., N, in_width]``.
-            graph: who reads whom.
-            edge_attr: ``[..., E, edge_width]``; ones where not given.
-            batch: see :mod:`edgewise.models`.
+            x: node features ``[..., N, in_width]``.
+            graph: attention graph.
+            edge_attr: edge features ``[..., E, edge_width]``; ones by default.
+            batch: ignored; see :mod:`edgewise.models`.
         """
         nodes, edges = self.states(x, graph, edge_attr=edge_attr)
         out: Tensor = self.head(nodes if self.focus == "nodes" else edges)
@@ -112,7 +117,7 @@ class EdgeTransformer(GraphLayer):
     def states(
         self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The last features of nodes and of edges, ``hidden`` wide each."""
+        """Return the hidden states of nodes and of edges after the last layer."""
         graph = bind_to_nodes(graph, x)
         weight = self.embed_edges.weight
         edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], weight, batched=True)

@@ -1,10 +1,10 @@
-"""Exphormer: attention on the edges, on an expander and through virtual nodes, all of them few.
+"""Exphormer: sparse attention on graph edges, expander edges and virtual nodes.
 
 Formula: h_i' = FFN(norm(h_i + local(h)_i) + norm(h_i + Σ_j softmax_j(q_i·(k_j + E e_ij) / √D) v_j))
-Graph: the input graph for messages; for attention its edges, a regular expander, and virtual nodes
-Score: Dot (scaled), with the edge's features and its kind in the key (the paper multiplies by them)
-Normalisation: softmax; batch norm after each part
-Update: residuals around both parts and the feed-forward network, as in GPS
+Graph: the input graph for messages; attention on its edges, a regular expander and virtual nodes
+Score: Dot (scaled), with edge features and edge type added to the key (multiplied in the paper)
+Normalisation: softmax; batch norm after each branch
+Update: residual connections around both branches and the feed-forward network, as in GPS
 Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 """
 
@@ -25,11 +25,11 @@ from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
 from edgewise.ragged import ranges, run_of_each, starts
 
-KINDS = 4  # of edges: those of the graph, the expander's, to a virtual node, and from one
+KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
 
 
 class Exphormer(GPS):
-    """GPS with another graph for its attention; see :func:`exphormer`."""
+    """GPS with sparse attention; built by :func:`exphormer`."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Exphormer(GPS):
         degree: int,
         virtual: int,
         seed: int,
-        **of_gps: Any,
+        **gps_args: Any,
     ) -> None:
-        of_gps |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
-        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **of_gps)
+        gps_args |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
+        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **gps_args)
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
@@ -62,15 +62,14 @@ class Exphormer(GPS):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+        """Return outputs ``[B, out_width]``, one row per graph.
 
         Args:
-            x: features of nodes.
-            graph: along which messages are sent.
-            edge_attr: features of its edges; zeros where not given.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-            positions: what ``model.position.code(graph)`` gives, where it was computed before.
-
+            x: node features ``[N, in_width]``.
+            graph: message-passing graph.
+            edge_attr: edge features ``[E, edge_width]``; zeros by default.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+            positions: precomputed ``model.position.code(graph)``.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -78,23 +77,30 @@ class Exphormer(GPS):
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
 
-        virtual, nodes, local, reads, kinds = self.reads(graph)
-        members = len(virtual) // max(len(self.virtual), 1)
+        virtual, nodes, local, attention, kinds = self.reads(graph)
+        num_graphs = len(virtual) // max(len(self.virtual), 1)
         states = x.new_zeros(len(virtual) + len(nodes), x.shape[-1])
-        states = states.index_copy(0, virtual, self.virtual.repeat(members, 1))
+        states = states.index_copy(0, virtual, self.virtual.repeat(num_graphs, 1))
         states = states.index_copy(0, nodes, x)
         features = self.edge_features(edge_attr, kinds)
         for layer, weight in zip(self.layers, self.edge, strict=True):
             edge_key = Projected(features, weight)
-            states = layer(states, local, reads, edge_attr, edge_key=edge_key)
+            states = layer(states, local, attention, edge_attr, edge_key=edge_key)
         out: Tensor = self.head(self.pool(states[nodes], batch))
         return out
 
     def reads(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
-        """Where virtual nodes ``[G · V]`` and others ``[N]`` are, both graphs, and kinds of edges.
+        """Return the graphs of both branches with virtual nodes, cached with ``graph``.
 
-        V virtual nodes stand before each graph. The second graph is of who attends to whom, by
-        E + degree · N + 2 V N edges, of which each has a kind. Kept for as long as the graph is.
+        Each graph of the batch is preceded by its V virtual nodes.
+
+        Args:
+            graph: input graph of G packed graphs.
+
+        Returns:
+            Indices of virtual nodes ``[G · V]`` and of input nodes ``[N]``, the message-passing
+            graph, the attention graph of E + degree · N + 2 V N edges, and the type of each of its
+            edges.
         """
         count = len(self.virtual)
 
@@ -103,24 +109,27 @@ class Exphormer(GPS):
             first = starts(sizes + count)
             virtual = ranges(first, torch.full_like(sizes, count))
             nodes = ranges(first + count, sizes)
-            near = nodes[graph.edge_index]
-            far = nodes[batch_of(self.attention_graph, sizes).edge_index.to(nodes.device)]
-            own = run_of_each(sizes, len(nodes)) * count
-            hub = virtual[own[:, None] + torch.arange(count, device=nodes.device)].flatten()
+            input_edges = nodes[graph.edge_index]
+            expander_graphs = batch_of(self.attention_graph, sizes)
+            expander_edges = nodes[expander_graphs.edge_index.to(nodes.device)]
+            first_hub = run_of_each(sizes, len(nodes)) * count
+            hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
-            parts = [near, far, torch.stack([node, hub]), torch.stack([hub, node])]
+            to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
+            parts = [input_edges, expander_edges, to_hubs, from_hubs]
             kinds = [torch.full((part.shape[1],), kind) for kind, part in enumerate(parts)]
             total = len(virtual) + len(nodes)
-            local, reads = (Edges(each, total, total) for each in (near, torch.cat(parts, dim=1)))
-            return virtual, nodes, local, reads, torch.cat(kinds).to(nodes.device)
+            local = Edges(input_edges, total, total)
+            attention = Edges(torch.cat(parts, dim=1), total, total)
+            return virtual, nodes, local, attention, torch.cat(kinds).to(nodes.device)
 
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """``[edges, edge_width + 4]``: those of the graph's own edges, and the kind, one-hot."""
-        own = edge_attr.new_zeros(len(kinds), self.edge_width)
-        own = own.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
-        return torch.cat([own, nn.functional.one_hot(kinds, KINDS).to(own)], dim=1)
+        """Return edge features ``[edges, edge_width + 4]``: those of input edges, one-hot type."""
+        features = edge_attr.new_zeros(len(kinds), self.edge_width)
+        features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
+        return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
 @checked(depth=0, edge_width=0, degree=0, virtual=0, seed=0)

@@ -1,14 +1,14 @@
-"""Forecaster: a Transformer reads the history of a series and says how the next season differs.
+"""Forecaster: a Transformer predicts the change of a time series since the last season.
 
-Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; z = Transformer(u), u = (x - μ) / σ, of each window
+Formula: ŷ_h = x_{T+h-s} + σ·(W z_T + A u)_h; z = Transformer(u), u = (x - μ) / σ per window
 Graph: causal by default; any pattern over the steps of the history
 Score: Dot (scaled), full projections
-Encoding: learned, one vector for each step
+Encoding: learned, one vector per time step
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
 Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Kim et al., Reversible instance normalization for accurate time-series forecasting, 2022
 
-A, a linear path: Zeng et al., Are Transformers effective for time series forecasting?, 2023.
+The linear path A is from Zeng et al., Are Transformers effective for time series forecasting?, 2023
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
 
-DIRECT_RATE = 100.0  # how much faster A learns than the rest: it is one matrix, and far from zero
+DIRECT_RATE = (
+    100.0  # scale of A, which speeds up its learning: it starts at 0, far from its optimum
+)
 
 
 class Forecaster(nn.Module):
-    r"""How the next steps differ from the last season's.
+    r"""Forecast of the change since the last season.
 
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h
 
-    A reads the normalised history u at once, and the Transformer what is not linear in it. Before
-    any training W and A are zero, so that it repeats the last season.
+    A is linear in the normalised history u, and the Transformer adds what is not linear. W and A
+    start at zero, so the untrained model repeats the last season (the seasonal naive forecast).
 
     Args:
-        stack: called ``stack(x [..., T, width])``.
-        width: of its features.
-        history: T, how many steps are read.
-        horizon: how many come after.
-        season: s, at most T.
+        stack: Transformer layers, called as ``stack(x [..., T, width])``.
+        width: hidden size.
+        history: context length T in steps.
+        horizon: number of steps to forecast.
+        season: season length s, at most T.
     """
 
     def __init__(self, stack: nn.Module, width: int, history: int, horizon: int, season: int):
@@ -50,18 +52,18 @@ class Forecaster(nn.Module):
         self.horizon, self.season = horizon, season
 
     def forward(self, history: Tensor) -> Tensor:
-        """``[B, horizon]`` from ``[B, T]``, both in the unit of the series."""
+        """Return forecasts ``[B, horizon]`` of histories ``[B, T]``, in the unit of the series."""
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         std = std.clamp(min=1e-6)
-        rise = torch.zeros_like(history)  # since a season ago, where that is known
-        rise[..., season:] = history[..., season:] - history[..., : length - season]
+        difference = torch.zeros_like(history)  # seasonal difference; 0 in the first season
+        difference[..., season:] = history[..., season:] - history[..., : length - season]
         u = (history - mean) / std
-        x = self.embed(torch.stack([u, rise / std], dim=-1))
+        x = self.embed(torch.stack([u, difference / std], dim=-1))
         last_state = self.stack(self.positions(x))[..., -1, :]
         change: Tensor = self.head(last_state) + DIRECT_RATE * self.direct(u)
-        ahead = torch.arange(self.horizon, device=history.device)
-        last_season = history[..., ahead % season - season]
+        step = torch.arange(self.horizon, device=history.device)
+        last_season = history[..., step % season - season]
         return last_season + std * change
 
 

@@ -1,10 +1,10 @@
-"""Message passing with a fully adjacent last layer: what is far is read in one step.
+"""Message passing with a fully adjacent last layer, against over-squashing.
 
 Formula: h_i' = norm(h_i + max(0, layer(h, G)_i)), with a complete graph for G in the last layer
-Graph: the input graph; in the last layer all nodes of each graph, or the input graph again
-Score: that of the layer: none (GCN, GIN), Additive (GAT, GATv2), Dot (the Transformer's)
-Normalisation: that of the layer; layer norm after each
-Update: residual around each layer
+Graph: the input graph; in the last layer the complete graph (or the input graph, as a baseline)
+Score: none (GCN, GIN), Additive (GAT, GATv2) or Dot (Transformer), by layer type
+Normalisation: that of the layer type; layer norm after each layer
+Update: residual connection around each layer
 Paper: Alon and Yahav, On the bottleneck of graph neural networks and its implications, 2021
 """
 
@@ -39,7 +39,11 @@ Last = Literal["complete", "graph"]
 
 
 def gin_layer(width: int) -> GINLayer:
-    """A sum over neighbours under a network of two layers."""
+    """Return a GIN layer with a two-layer network.
+
+    Args:
+        width: hidden size.
+    """
     return GINLayer(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
 
 
@@ -85,17 +89,17 @@ class FullyAdjacent(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[B, out_width]`` of x ``[N, in_width]``; see :mod:`edgewise.models`."""
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
         graphs = [graph] * len(self.layers)
         if self.last == "complete":
             sizes = member_sizes(graph)
-            whole = graph.cached("fully_adjacent", lambda: batch_of(complete(), sizes))
-            graphs[-1] = whole.to(x.device)
+            all_pairs = graph.cached("fully_adjacent", lambda: batch_of(complete(), sizes))
+            graphs[-1] = all_pairs.to(x.device)
         x = self.embed(x)
-        for layer, norm, read in zip(self.layers, self.norms, graphs, strict=True):
-            x = norm(x + layer(x, read).relu())
+        for layer, norm, layer_graph in zip(self.layers, self.norms, graphs, strict=True):
+            x = norm(x + layer(x, layer_graph).relu())
         out: Tensor = self.head(self.pool(x, batch))
         return out
 

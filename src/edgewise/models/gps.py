@@ -1,10 +1,10 @@
-"""GPS: in every layer messages along the edges, and attention over the whole graph beside them.
+"""GPS: message passing on the edges and global attention in parallel, in each layer.
 
 Formula: h_i' = FFN(norm(h_i + local(h)_i) + norm(h_i + Σ_j softmax_j(q_i·k_j / √D) v_j))
-Graph: the input graph for the messages; any other, by default the complete one, for attention
+Graph: the input graph for messages; complete by default for attention
 Score: Dot (scaled)
-Normalisation: softmax; batch norm after each part
-Update: residuals around both parts and the feed-forward network
+Normalisation: softmax; batch norm after each branch
+Update: residual connections around both branches and the feed-forward network
 Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transformer, 2022
 """
 
@@ -46,14 +46,13 @@ Local = Literal["gine", "gcn", "gat", "none"]
 
 
 class GINELayer(GraphLayer):
-    r"""GIN with features on the edges, :math:`W((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
+    r"""GIN with edge features, :math:`W((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
 
     Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 
     Args:
-        width: of nodes.
-        edge_width: of e; without features a message is ``relu(h_j)``.
-
+        width: hidden size.
+        edge_width: number of features per edge; with 0 the messages are ``relu(h_j)``.
     """
 
     reads_edge_attr = True
@@ -65,29 +64,34 @@ class GINELayer(GraphLayer):
         self.epsilon = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
-        """``[..., N, width]`` from x of that shape and edges ``[E, edge_width]``."""
+        """Return features ``[..., N, width]``.
+
+        Args:
+            x: node features ``[..., N, width]``.
+            graph: message-passing graph.
+            edge_attr: edge features ``[E, edge_width]``.
+        """
         if self.edge is not None and edge_attr is not None:
             message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
-            read = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
-        else:  # a message is the same for whoever reads it: none is made for each edge
-            read = aggregate(x.relu().unsqueeze(-2), graph).squeeze(-2)
-        out: Tensor = self.network((1 + self.epsilon) * x + read)
+            total = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
+        else:  # a node sends all its neighbours the same message, so none is stored per edge
+            total = aggregate(x.relu().unsqueeze(-2), graph).squeeze(-2)
+        out: Tensor = self.network((1 + self.epsilon) * x + total)
         return out
 
 
 class GPSLayer(GraphLayer):
-    """A layer for the neighbours and attention for all, side by side; ``GPSConv`` of PyG.
+    """GPS layer, message passing and attention in parallel; ``GPSConv`` of PyG.
 
     Args:
-        width: of nodes.
-        local: called ``local(x, graph, edge_attr)``, or ``local(x, graph)`` where it does not read
-            features of edges; ``None`` leaves attention alone.
-        heads: of attention.
-        act: in the feed-forward network.
-        norm: after each part: of ``"batch"``, ``"layer"`` and ``"rms"``.
-        dropout: after both parts and in the feed-forward network.
-        attention_dropout: on attention weights.
-
+        width: hidden size.
+        local: message-passing layer, called as ``local(x, graph, edge_attr)``, or as
+            ``local(x, graph)`` if it does not use edge features; None for attention only.
+        heads: number of attention heads.
+        act: activation function of the feed-forward network, by name.
+        norm: kind of norm after each branch: "batch", "layer" or "rms".
+        dropout: dropout probability of both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
     """
 
     reads_edge_attr = True
@@ -126,21 +130,21 @@ class GPSLayer(GraphLayer):
         edge_attr: Tensor | None = None,
         **terms: Unpack[EdgeTerms],
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
-            x: features of nodes.
-            graph: along which messages are sent.
-            attention_graph: who attends to whom.
+            x: node features.
+            graph: message-passing graph.
+            attention_graph: attention graph.
             edge_attr: features of the edges of ``graph``.
-            terms: on the edges of ``attention_graph``; see :func:`edgewise.attend`.
-
+            terms: edge terms on ``attention_graph``, such as ``bias``; see
+                :func:`edgewise.attend`.
         """
-        read = self.attention(x, attention_graph, **terms)
-        out: Tensor = self.attention_norm(x + self.dropout(read))
+        attention = self.attention(x, attention_graph, **terms)
+        out: Tensor = self.attention_norm(x + self.dropout(attention))
         if self.local is not None:
-            given = (edge_attr,) if self.local.reads_edge_attr else ()
-            out = out + self.local_norm(x + self.dropout(self.local(x, graph, *given)))
+            edge_args = (edge_attr,) if self.local.reads_edge_attr else ()
+            out = out + self.local_norm(x + self.dropout(self.local(x, graph, *edge_args)))
         out = self.norm(out + self.network(out))
         return out
 
@@ -151,7 +155,7 @@ LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
     "gat": lambda width, _edge_width, heads: GATLayer(width, width // heads, heads),
     "none": lambda *_sizes: None,
 }
-"""The layer for the neighbours; GINE alone reads features of edges."""
+"""Message-passing layers: ``f(width, edge_width, heads)``. Only GINE uses edge features."""
 
 
 class GPS(GraphLayer):
@@ -184,8 +188,8 @@ class GPS(GraphLayer):
         self.embed = Linear(in_width, width)
         self.position: RandomWalk | Laplacian | None = None
         if position != "none":
-            kind = RandomWalk if position == "random_walk" else Laplacian
-            self.position = kind(width, position_size)
+            encoding = RandomWalk if position == "random_walk" else Laplacian
+            self.position = encoding(width, position_size)
         self.attention_graph, self.edge_width = attention_graph, edge_width
         self.layers = nn.ModuleList(
             GPSLayer(
@@ -207,7 +211,7 @@ class GPS(GraphLayer):
         return {} if self.position is None else {"positions": self.position}
 
     def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
-        """``[N, width]``, the nodes' embeddings with where they are."""
+        """Return node embeddings ``[N, width]`` with the positional encoding added."""
         x = self.embed(self.input_dropout(x))
         if self.position is None:
             return x
@@ -225,15 +229,14 @@ class GPS(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+        """Return outputs ``[B, out_width]``, one row per graph.
 
         Args:
-            x: features of nodes.
-            graph: along which messages are sent.
-            edge_attr: features of its edges.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-            positions: what ``model.position.code(graph)`` gives, where it was computed before.
-
+            x: node features ``[N, in_width]``.
+            graph: message-passing graph.
+            edge_attr: edge features ``[E, edge_width]``.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+            positions: precomputed ``model.position.code(graph)``.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -292,9 +295,9 @@ def gps(
     if edge_width and local != "gine":
         raise ArgumentError(
             "local",
-            expected="gine, which reads the features of edges",
-            got=f"{local}, and {edge_width} features",
-            remedy="choose gine, or data without them (such as data.bonds false)",
+            expected="gine, the layer that uses edge features",
+            got=f"{local}, and {edge_width} features per edge",
+            remedy="choose gine, or data without them (for example data.bonds=false)",
         )
     return GPS(
         in_width,

@@ -1,11 +1,11 @@
-"""Graph-BERT: attention among the few nodes that a node is most intimate with, and no links.
+"""Graph-BERT: attention within sampled neighbourhoods, without message passing on the edges.
 
-Formula: h_j = W x_j + PE(WL_j) + PE(rank of j) + PE(hops to j) for j in the list of i; in each
-layer h ← layer(h) + W_r Σ_j a_ij x_j; the output is that of the mean over the list
-Graph: a complete graph for each node, of itself and its 7 most intimate nodes; links are not read
+Formula: h_j = W x_j + PE(WL_j) + PE(rank of j) + PE(hops to j) for j in the neighbourhood of i;
+in each layer h ← layer(h) + W_r Σ_j a_ij x_j; the output is linear in the neighbourhood's mean
+Graph: per node, the complete graph of the node and its 7 most intimate nodes
 Score: Dot (scaled)
 Normalisation: softmax; layer norm after each sublayer
-Update: residuals, feed-forward network, and the neighbours' raw features added to every layer
+Update: residual connections, FFN, and a residual of the raw features added to every layer
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 """
 
@@ -72,25 +72,29 @@ class GraphBERT(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`."""
+        """Return outputs ``[..., N, out_width]`` of x ``[..., N, in_width]``.
+
+        See :mod:`edgewise.models` for the other arguments.
+        """
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
-        near, lists, members, code = self.places(graph)
+        intimates, cliques, members, code = self.neighbourhoods(graph)
         x = self.input_dropout(x)
-        states = self.embed(x).index_select(-2, near.nodes) + code.to(self.norm.weight)
+        states = self.embed(x).index_select(-2, intimates.nodes) + code.to(self.norm.weight)
         states = self.norm(states)
-        raw = self.raw_features(x, graph)
-        if raw is not None:
-            raw = raw.index_select(-2, run_of_each(near.sizes, states.shape[-2]))
+        residual = self.raw_residual(x, graph)
+        if residual is not None:
+            node = run_of_each(intimates.sizes, states.shape[-2])
+            residual = residual.index_select(-2, node)
         for layer in self.layers:
-            states = layer(states, lists)
-            states = states if raw is None else states + raw
+            states = layer(states, cliques)
+            states = states if residual is None else states + residual
         fused = aggregate(states.unsqueeze(-2), members, reduce="mean").squeeze(-2)
         out: Tensor = self.head(fused)
         return out
 
-    def raw_features(self, x: Tensor, graph: Graph) -> Tensor | None:
-        """What every layer is given again: of the node's neighbours and itself, or of itself."""
+    def raw_residual(self, x: Tensor, graph: Graph) -> Tensor | None:
+        """Return the residual of raw features that is added to every layer, or None."""
         if self.residual is None:
             return None
         raw: Tensor = self.residual(x)
@@ -99,20 +103,25 @@ class GraphBERT(GraphLayer):
         loops = graph.with_self_loops()
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
-    def places(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
-        """The lists, the graph in which each is complete, that of membership, and all codes' sum.
+    def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
+        """Return the sampled neighbourhoods of a graph, cached with it.
 
-        They follow from the graph alone, and are kept for as long as it is.
+        Args:
+            graph: input graph.
+
+        Returns:
+            The intimate nodes of each node, the batch of complete graphs on them, the membership
+            graph that pools each of them, and the sum of their positional codes.
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:
-            near = intimate_nodes(graph, self.most, self.alpha)
-            rank = ranges(torch.zeros_like(near.sizes), near.sizes)
-            color = wl_colors(graph, self.rounds)[near.nodes]
-            codes = [sinusoidal_positions(p, width) for p in (color, rank, near.hops)]
-            lists = batch_of(complete(), near.sizes).to(graph.device)
-            members = membership(near.sizes).to(graph.device)
-            return near, lists, members, torch.stack(codes).sum(0)
+            intimates = intimate_nodes(graph, self.most, self.alpha)
+            rank = ranges(torch.zeros_like(intimates.sizes), intimates.sizes)
+            color = wl_colors(graph, self.rounds)[intimates.nodes]
+            codes = [sinusoidal_positions(p, width) for p in (color, rank, intimates.hops)]
+            cliques = batch_of(complete(), intimates.sizes).to(graph.device)
+            members = membership(intimates.sizes).to(graph.device)
+            return intimates, cliques, members, torch.stack(codes).sum(0)
 
         width = self.norm.normalized_shape[0]
         return graph.cached(("graph_bert", self.most, self.alpha, self.rounds, width), make)

@@ -1,8 +1,8 @@
-"""Transformer on the edges of a graph, with a weight on each edge.
+"""Graph Transformer: attention on the edges, with optional edge weights.
 
 Formula: h = norm(h + Σ_j softmax_j(e_ij · q_i·k_j / √D) v_j); h = norm(h + FFN(h))
 Graph: the input graph
-Score: Dot (scaled) times the scalar weight e_ij of the edge, where there is one
+Score: Dot (scaled), times the edge weight e_ij if given
 Normalisation: softmax over the neighbourhood; batch norm after each sublayer
 Update: residual connection, then a feed-forward network with its own
 Paper: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020
@@ -22,7 +22,13 @@ from edgewise.layers.transformer import Norm
 
 
 class GraphTransformer(GraphLayer):
-    """Transformer layers between linear maps; positions, if wanted, are added to x before."""
+    """Transformer layers between two linear layers; add positional encodings to x beforehand.
+
+    Args:
+        embed: input layer.
+        layers: Transformer layers.
+        head: output layer.
+    """
 
     reads_edge_attr = True
 
@@ -38,22 +44,28 @@ class GraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """``[..., N, out_width]`` from x ``[..., N, in_width]`` and edge weights ``[E]``.
+        """Return outputs ``[..., N, out_width]``.
+
+        Args:
+            x: node features ``[..., N, in_width]``.
+            graph: attention graph.
+            edge_attr: edge weights ``[E]``, in floating point.
+            batch: ignored; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: not a weight for each edge, or whole numbers.
+            ArgumentError: ``edge_attr`` has another shape, or integers.
         """
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)  # the same weight in each head
         if edge_attr is not None:
-            good = is_dense(edge_attr) and edge_attr.is_floating_point()
-            if not good or edge_attr.shape[-2:-1] != (graph.num_edges,):
+            is_float = is_dense(edge_attr) and edge_attr.is_floating_point()
+            if not is_float or edge_attr.shape[-2:-1] != (graph.num_edges,):
                 raise ArgumentError(
                     "edge_attr",
-                    expected=f"weights [{graph.num_edges}], one of each edge, in floating point",
+                    expected=f"weights [{graph.num_edges}], one per edge, in floating point",
                     got=described(edge_attr),
-                    remedy="give the graph's own, or call .float() on whole numbers",
+                    remedy="give one weight per edge; call .float() on integers",
                 )
         x = self.embed(x)
         for layer in self.layers:

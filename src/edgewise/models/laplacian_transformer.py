@@ -1,4 +1,4 @@
-"""Graph Transformer with Laplacian codes and vectors on the edges, for whole graphs.
+"""Graph Transformer with Laplacian encodings and edge features, for whole graphs.
 
 Formula: h_i = W x_i + P λ_i; s_ij = q_i ∘ k_j ∘ (E e_ij) / √D; h_i' = Σ_j softmax_j(Σ s_ij) v_j
 Graph: the input graph; a membership graph for the readout
@@ -59,15 +59,14 @@ class LaplacianTransformer(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+        """Return outputs ``[B, out_width]``, one row per graph.
 
         Args:
-            x: features of nodes.
-            graph: who reads whom; undirected.
-            edge_attr: features of its edges; ones where not given.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-            positions: what ``model.position.code(graph)`` gives, where it was computed before.
-
+            x: node features ``[N, in_width]``.
+            graph: attention graph, undirected.
+            edge_attr: edge features ``[E, edge_width]``; ones by default.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+            positions: precomputed ``model.position.code(graph)``.
         """
         graph = packed_graph(x, graph, batch)
         weight = self.embed_edges.weight

@@ -1,7 +1,7 @@
-"""Linformer: keys and values of n tokens are projected to k rows, which all tokens read.
+"""Linformer: low-rank attention to k projected keys and values.
 
-Formula: o_i = attend(Q x_i, E K x, F V x), E and F of k rows; then as BERT
-Graph: complete, from k rows to n tokens
+Formula: o_i = attend(Q x_i, E K x, F V x), with E and F of k rows; then as BERT
+Graph: complete bipartite, from k projected rows to n tokens
 Score: Dot (scaled), full projections
 Encoding: learned absolute positions
 Normalisation: softmax over the k rows; layer norm after each sublayer
@@ -90,24 +90,30 @@ def linformer(
 
 
 def new_projection(rank: int, length: int) -> nn.Parameter:
-    """E or F, ``[rank, length]``: of a whole text it gives rows as large as the tokens' own."""
+    """Return a projection E or F, ``[rank, length]``, scaled to keep the variance of the rows.
+
+    Args:
+        rank: number of projected rows.
+        length: max length of a text in tokens.
+    """
     return nn.Parameter(torch.randn(rank, length) * length**-0.5)
 
 
 class LinformerAttention(GraphLayer):
-    r"""Attention whose keys and values are k mixtures of all tokens.
+    r"""Attention to k linear combinations of the keys and values of all tokens.
 
     .. math:: \mathrm{head} = \mathrm{softmax}\big(Q (E K)^\top / \sqrt D\big)\, F V
 
-    A text of T tokens takes the first T columns of E and F, as if 0 came after it.
+    A text of T tokens uses the first T columns of E and F, as if it were padded with zeros.
 
     Args:
-        width: of input and output.
-        heads: a divisor of ``width``.
-        rank: k.
-        length: the most tokens of a text.
-        sharing: what one projection serves; for all layers it is given with each call.
-        dropout: on the attention weights, in training.
+        width: hidden size.
+        heads: number of heads; must divide ``width``.
+        rank: number of projected rows k.
+        length: max length of a text in tokens.
+        sharing: what shares a projection: "heads", "key_values" or "layers"; with "layers" each
+            call passes the projection.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(
@@ -125,9 +131,9 @@ class LinformerAttention(GraphLayer):
         self.heads, self.dropout = heads, dropout
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
-        own, both = sharing != "layers", sharing == "heads"
-        self.of_keys = new_projection(rank, length) if own else None  # E
-        self.of_values = new_projection(rank, length) if both else None  # F
+        has_e, has_f = sharing != "layers", sharing == "heads"
+        self.of_keys = new_projection(rank, length) if has_e else None  # E
+        self.of_values = new_projection(rank, length) if has_f else None  # F
 
     def forward(
         self,
@@ -137,13 +143,13 @@ class LinformerAttention(GraphLayer):
         real: Tensor | None = None,
         shared: Tensor | None = None,
     ) -> Tensor:
-        """``[B, T, width]`` from x of that shape.
+        """Return features ``[B, T, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: which of the k rows each token reads.
-            real: ``[B, T]``, which of the tokens are not padding.
-            shared: E and F of all layers, where this one has none.
+            graph: which of the k rows each token attends to.
+            real: ``[B, T]``, True for tokens that are not padding.
+            shared: projection of all layers, used for E and F if the layer has none.
         """
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
@@ -155,19 +161,19 @@ class LinformerAttention(GraphLayer):
         key = torch.einsum("kt,bthd->bkhd", of_keys[:, :tokens], key)
         value = torch.einsum("kt,bthd->bkhd", of_values[:, :tokens], value)
         dropout = self.dropout if self.training else 0.0
-        key, value = key.to(query), value.to(query)  # autocast may leave a sum in its own type
+        key, value = key.to(query), value.to(query)  # under autocast the types may differ
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
 
 class LinformerReader(nn.Module):
-    """The layers, on texts that each have a row.
+    """Stack of Linformer layers over padded texts.
 
     Args:
-        layers: called ``layer(x, graph, real=, shared=)``.
-        length: the most tokens of a text.
-        shared: E and F of all layers, or none.
+        layers: layers called as ``layer(x, graph, real=, shared=)``.
+        length: max length of a text in tokens.
+        shared: projection of all layers, or None.
     """
 
     caches = False
@@ -186,13 +192,13 @@ class LinformerReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape; those of padding are 0.
+        """Return the states of x, of the same shape; states of padding are 0.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and positions.
-            graph: none, as no token reads another by itself.
-            memory: none.
+            graph: must be None, because tokens attend to projected rows.
+            memory: must be None, because there is no cross-attention.
         """
         refuse_graph("linformer", graph)
         sequences = sequences or SequenceBatch.of_features(x)
@@ -201,7 +207,7 @@ class LinformerReader(nn.Module):
         if rows.shape[-2] > self.length:
             raise ArgumentError(
                 "x",
-                expected=f"at most {self.length} nodes, as the projections have columns for",
+                expected=f"at most {self.length} nodes, the number of columns of the projections",
                 got=f"{rows.shape[-2]} nodes",
                 remedy="make the model with a larger length",
             )
