@@ -21,9 +21,8 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.transformer_encoder import transformer_encoder
 
-DIRECT_RATE = (
-    100.0  # scale of A, which speeds up its learning: it starts at 0, far from its optimum
-)
+# Scale of A. It speeds up the learning of A, which starts at 0, far from its optimum.
+DIRECT_RATE = 100.0
 
 
 class Forecaster(nn.Module):

@@ -1,9 +1,9 @@
-"""Longformer, BERT for long texts: a window, and hubs that read and are read by all.
+"""Longformer, BERT for long texts: sliding-window attention with global tokens (hubs).
 
-Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); of a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
-Graph: ``window(r)``, an r for each layer, and the hubs' columns; the hubs' rows are a second graph
-Score: Dot (scaled), full projections; the hubs' rows have projections of their own
-Encoding: learned, as RoBERTa: position p of a token that is not padding has row p + padding + 1
+Formula: as BERT; o_i = attend(Q x_i, K x_j, V x_j); for a hub o_i = attend(Q' x_i, K' x_j, V' x_j)
+Graph: ``window(r)`` and all tokens to the hubs, r per layer; the hubs to all tokens, a second graph
+Score: Dot (scaled), full projections; hubs have their own query, key and value projections
+Encoding: learned; the token at position p, not counting padding, uses row p + padding + 1
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
 Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Beltagy et al., Longformer: the long-document Transformer, 2020
@@ -79,9 +79,9 @@ def longformer(
     if len(radii) != depth:
         raise ArgumentError(
             "radius",
-            expected=f"one for all layers, or one for each of the {depth}",
+            expected=f"one radius for all layers, or one for each of the {depth}",
             got=repr(radius),
-            remedy="give as many radii as there are layers, or change depth",
+            remedy="give as many radii as layers, or change depth",
         )
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
@@ -108,24 +108,24 @@ def longformer(
     model = init_normal(LongformerModel(embedding, reader, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
-            module.init_hub_projections()  # as the paper begins
+            module.init_hub_projections()
     return model
 
 
 class LongformerAttention(GraphLayer):
-    r"""Two attentions, one for tokens and one for hubs, whose outputs are put together.
+    r"""Sliding-window attention of tokens and global attention of hubs.
 
     .. math::
         o_i = \mathrm{attend}(Q x_i, K x_j, V x_j), \; j \in \mathrm{window}(i) \cup \mathrm{hubs};
         \qquad o_g = \mathrm{attend}(Q' x_g, K' x_j, V' x_j), \; j \in \mathrm{text}
 
-    A token compares the hubs with its window by the same K, under one softmax. Of a hub's own row
-    only the second is kept.
+    Hubs and the window share keys and one softmax in a token's attention. The outputs of the hubs
+    come from the second formula only.
 
     Args:
-        width: of input and output.
-        heads: a divisor of ``width``.
-        dropout: on the attention weights, in training.
+        width: hidden size.
+        heads: number of heads; must divide ``width``.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -140,68 +140,70 @@ class LongformerAttention(GraphLayer):
 
     @torch.no_grad()
     def init_hub_projections(self) -> None:
-        """Let the hubs' projections begin as copies of the tokens'."""
-        hub_maps = (self.hub_query, self.hub_key, self.hub_value)
+        """Initialise the hubs' projections with those of the tokens, as in the paper."""
+        projections = (self.hub_query, self.hub_key, self.hub_value)
         biases = self.qkv.bias.split(self.qkv.widths)
-        for own, weight, bias in zip(hub_maps, self.qkv.weights(), biases, strict=True):
-            own.weight.copy_(weight)
-            own.bias.copy_(bias)
+        for projection, weight, bias in zip(projections, self.qkv.weights(), biases, strict=True):
+            projection.weight.copy_(weight)
+            projection.bias.copy_(bias)
 
     def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, hub_graph: Pattern) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: the window, and every token reads the hubs.
-            hubs: the numbers of the hubs among the N nodes, ``[G]``.
-            hub_graph: which nodes the hubs read, G targets; or G · H, each head of a hub by itself.
-                Then no key and value of all nodes is made for them, which pays for few hubs.
+            graph: window and hubs that each token attends to.
+            hubs: node indices of the hubs, ``[G]``.
+            hub_graph: nodes that the hubs attend to, with G targets, or with G · H targets, one per
+                hub and head. The latter avoids keys and values of all nodes, which is faster for
+                few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
-            rows = self._hub_rows(x, hubs, hub_graph, dropout)
-            out = out.index_copy(-2, hubs, rows)
+            out = out.index_copy(-2, hubs, self._attend_from_hubs(x, hubs, hub_graph, dropout))
         projected: Tensor = self.output(out)
         return projected
 
-    def _hub_rows(self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float) -> Tensor:
-        """What the hubs read, ``[..., G, width]``."""
+    def _attend_from_hubs(
+        self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float
+    ) -> Tensor:
+        """Return the attention outputs of the hubs, ``[..., G, width]``."""
         query = self._heads(self.hub_query(x.index_select(-2, hubs)))
         by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
         if not by_head:
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
             return attend(query, key, value, hub_graph, dropout=dropout, layout="NHD").flatten(-2)
-        # Few hubs read x itself: q·(K x + b) is (Kᵀ q)·x and a number that is the same for all x,
-        # and Σ w (V x + b) is V (Σ w x) + b, which dropout leaves whole.
+        # Few hubs attend to x itself: q·(K x + b) = (Kᵀ q)·x + q·b, where the softmax ignores the
+        # constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not apply to the bias b.
         shape = self.heads, self.head_width, x.shape[-1]
         key_map, value_map = (m.weight.view(shape) for m in (self.hub_key, self.hub_value))
-        asked = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
+        mapped_query = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
         nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
-        read = attend(
-            asked.flatten(-3, -2).unsqueeze(-2),
+        mean = attend(
+            mapped_query.flatten(-3, -2).unsqueeze(-2),
             nodes,
             nodes,
             hub_graph,
             score=score,
             dropout=dropout,
         )
-        read = torch.einsum("...ghw,hdw->...ghd", read.view(asked.shape), value_map)
-        return read.flatten(-2) + self.hub_value.bias
+        out = torch.einsum("...ghw,hdw->...ghd", mean.view(mapped_query.shape), value_map)
+        return out.flatten(-2) + self.hub_value.bias
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
 
 
 class LongformerReader(nn.Module):
-    """The layers, each on its window; padding is taken out before the first.
+    """Stack of Longformer layers over packed texts, each layer with its own window.
 
     Args:
-        layers: called ``layer(x, graph, hubs=, hub_graph=)``.
-        graphs: the local pattern of each layer.
-        hubs: positions of the hubs in each text.
-        heads: of the layers.
+        layers: layers called as ``layer(x, graph, hubs=, hub_graph=)``.
+        graphs: local pattern of each layer.
+        hubs: default positions of the hubs in each text.
+        heads: number of attention heads.
     """
 
     caches = False
@@ -226,14 +228,14 @@ class LongformerReader(nn.Module):
         memory: Memory | None = None,
         global_attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """States of x, of its shape; those of padding are 0.
+        """Return the states of x, of the same shape; states of padding are 0.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and positions.
-            graph: who reads whom beside the hubs, in place of every layer's window.
-            memory: none.
-            global_attention_mask: 1 where a token is a hub, ``[B, T]`` or ``[N]``.
+            graph: local attention graph, in place of the layers' windows.
+            memory: must be None, because there is no cross-attention.
+            global_attention_mask: 1 for hubs, ``[B, T]`` or ``[N]``.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         refuse_cache("longformer", sequences, memory)
@@ -241,27 +243,27 @@ class LongformerReader(nn.Module):
         if mask is not None and mask.shape != x.shape[:-1]:
             raise ArgumentError(
                 "global_attention_mask",
-                expected=f"shape {list(x.shape[:-1])}, as the tokens have",
+                expected=f"shape {list(x.shape[:-1])}, like the tokens",
                 got=f"shape {list(mask.shape)}",
-                remedy="give 1 for every hub and 0 for the others",
+                remedy="give 1 for every hub and 0 for other tokens",
             )
         patterns = self.graphs if graph is None else [check_graph(graph)] * len(self.graphs)
         if mask is not None:
-            mask = mask.cpu()  # where the hubs' graphs are made
+            mask = mask.cpu()  # the graphs of the hubs are built on the CPU
             mask = mask[None] if mask.dim() == 1 and sequences.sizes is None else mask
         shared = mask is None or bool((mask == mask[:1]).all())
         if sequences.sizes is None and shared and not sequences.has_padding:
-            nodes = self.hubs if mask is None else _places(mask[0]) if len(mask) else ()
+            nodes = self.hubs if mask is None else _positions(mask[0]) if len(mask) else ()
             nodes = nodes if x.shape[-2] else ()
             return self._run(x, patterns, [nodes], None)
         rows, sizes = sequences.packed()
         packed = x.flatten(0, -2)
         packed = packed if rows is None else packed[rows]
         if mask is None:
-            hubs_of_texts = [list(self.hubs) if size else [] for size in sizes]
+            hubs_by_text = [list(self.hubs) if size else [] for size in sizes]
         else:
-            hubs_of_texts = [_places(part) for part in _of_texts(mask, sequences)]
-        states = self._run(packed, patterns, hubs_of_texts, sizes)
+            hubs_by_text = [_positions(part) for part in _split_texts(mask, sequences)]
+        states = self._run(packed, patterns, hubs_by_text, sizes)
         if rows is None:
             return states.view_as(x)
         return with_padding(states, rows, x)
@@ -270,33 +272,34 @@ class LongformerReader(nn.Module):
         self,
         x: Tensor,
         patterns: Sequence[Pattern],
-        nodes: Sequence[Sequence[int]],
+        hubs_by_text: Sequence[Sequence[int]],
         sizes: list[int] | None,
     ) -> Tensor:
+        """Apply the layers to packed texts, or to texts of equal length if ``sizes`` is None."""
         lengths = [x.shape[-2]] if sizes is None else sizes
         firsts = itertools.accumulate(lengths, initial=0)
-        hub_numbers, hub_counts = [], []
-        for first, size, own in zip(firsts, lengths, nodes, strict=False):
-            places = sorted({node % size for node in own})
-            hub_numbers += [first + place for place in places]
-            hub_counts.append(len(places))
-        hubs = torch.tensor(hub_numbers, dtype=torch.long, device=x.device)
-        # Of few hubs each head is a target, as wide as x: cheaper than K' x and V' x.
-        each = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
-        targets = [each * count for count in hub_counts]
-        everything = complete() if sizes is None else batch(complete(), targets, sizes)
-        hub_graph = bind_graph(everything, each * len(hubs), x.shape[-2], x.device)
-        local: dict[Pattern, Graph] = {}  # layers with one window share a graph
+        hub_nodes, hub_counts = [], []
+        for first, size, text_hubs in zip(firsts, lengths, hubs_by_text, strict=False):
+            positions = sorted({node % size for node in text_hubs})
+            hub_nodes += [first + position for position in positions]
+            hub_counts.append(len(positions))
+        hubs = torch.tensor(hub_nodes, dtype=torch.long, device=x.device)
+        # For few hubs, one target of width ``width`` per head is cheaper than K' x and V' x.
+        per_hub = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
+        targets = [per_hub * count for count in hub_counts]
+        all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)
+        hub_graph = bind_graph(all_nodes, per_hub * len(hubs), x.shape[-2], x.device)
+        local: dict[Pattern, Graph] = {}  # layers with the same window share a graph
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
-                own_graph = _with_columns(pattern, nodes, sizes)
-                local[pattern] = bind_graph(own_graph, x.shape[-2], x.shape[-2], x.device)
+                layer_graph = _add_hub_sources(pattern, hubs_by_text, sizes)
+                local[pattern] = bind_graph(layer_graph, x.shape[-2], x.shape[-2], x.device)
             x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
 
 
-def _of_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
-    """What a mask like the tokens says of the tokens of each text, without those of padding."""
+def _split_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
+    """Split a mask over tokens by text, without padding."""
     if sequences.sizes is not None:
         parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
         return parts
@@ -306,23 +309,27 @@ def _of_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
     return [row[e.first : e.first + e.size] for row, e in rows]
 
 
-def _places(mask: Tensor) -> list[int]:
-    places: list[int] = mask.nonzero().flatten().tolist()
-    return places
+def _positions(mask: Tensor) -> list[int]:
+    """Return the positions where the mask is not 0."""
+    positions: list[int] = mask.nonzero().flatten().tolist()
+    return positions
 
 
-def _with_columns(
-    pattern: Pattern, nodes: Sequence[Sequence[int]], sizes: list[int] | None
+def _add_hub_sources(
+    pattern: Pattern, hubs_by_text: Sequence[Sequence[int]], sizes: list[int] | None
 ) -> Pattern:
-    """The pattern, and every token of a text reads the hubs of that text."""
+    """Return the union of the pattern with edges from the hubs of each text to all its tokens."""
     if sizes is None:
-        return pattern | hubs(nodes[0], reads=False)
-    columns = [hubs(own, reads=False).bind(n) for own, n in zip(nodes, sizes, strict=True)]
-    return (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(columns)
+        return pattern | hubs(hubs_by_text[0], reads=False)
+    sources = [
+        hubs(text_hubs, reads=False).bind(size)
+        for text_hubs, size in zip(hubs_by_text, sizes, strict=True)
+    ]
+    return (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(sources)
 
 
 class LongformerModel(TextModel):
-    """A text model whose call may say which tokens are hubs."""
+    """Text model with a mask of hubs (global tokens) as a further argument."""
 
     reader: LongformerReader
 
@@ -338,22 +345,22 @@ class LongformerModel(TextModel):
         graph: Pattern | None = None,
         **other: Any,
     ) -> Tensor:
-        """The last hidden state, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+        """Return the last hidden states, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
 
         Args:
-            input_ids: ``[B, T]``, or ``[N]`` with ``sizes``.
-            attention_mask: ``[B, T]``, 0 where a token is padding, at the ends of a text.
-            token_type_ids: like ``input_ids``, where the model has types.
-            global_attention_mask: like ``input_ids``, 1 where a token is a hub: all tokens of a
-                question, say. By default hubs are where the model was made with them.
-            sizes: how many of the N tokens each text of a packed batch has.
-            positions: like ``input_ids``; by default 0, 1, ... in each text.
-            graph: who reads whom beside the hubs, in place of every layer's window.
-            other: ``memory`` and ``cache``, which it refuses.
+            input_ids: token ids ``[B, T]``, or ``[N]`` with ``sizes``.
+            attention_mask: ``[B, T]``, 0 for padding, which must be at the ends of a text.
+            token_type_ids: token types, of the shape of ``input_ids``, if the model has types.
+            global_attention_mask: of the shape of ``input_ids``, 1 for hubs, such as the tokens of
+                a question. Defaults to the model's ``hubs``.
+            sizes: number of tokens of each text of a packed batch.
+            positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
+            graph: local attention graph, in place of the layers' windows.
+            other: ``memory`` and ``cache``, which are not supported.
 
         Raises:
-            ArgumentError: as :class:`edgewise.layers.TextModel`; a mask of hubs of another shape,
-                padding within a text, or a text that is shorter than its hubs' positions.
+            ArgumentError: an error of :class:`edgewise.layers.TextModel`; the mask of hubs has
+                another shape, padding is within a text, or a text is too short for its hubs.
         """
         sequences = SequenceBatch(
             input_ids,

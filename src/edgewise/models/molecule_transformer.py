@@ -1,10 +1,10 @@
-"""Molecule transformer: atoms read along their bonds, and the molecule reads its atoms.
+"""Molecule Transformer: attention of atoms along bonds, then attention pooling per molecule.
 
 Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij)) (v_j + U e_ij), then a feed-forward network
-Graph: the bonds; then the graph of membership, in which each output reads the atoms of its molecule
-Score: Dot (scaled), with the bond's vector in key and value
+Graph: the bonds; then a membership graph from the atoms to their molecule
+Score: Dot (scaled), with bond features added to key and value
 Normalisation: softmax over the bonds; layer norm before each sublayer
-Update: residuals; readout by attention, beside the sum of the atoms; a head conditional on u
+Update: residual connections; attention and sum pooling; an output head conditioned on global_attr
 Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
 """
 
@@ -29,21 +29,21 @@ from edgewise.layers import (
 )
 from edgewise.layers.sparse import check_node_features
 
-OR_WITHOUT = "give them, or make the model without"
-SUM_SCALE = 1 / 16  # of the sum over the atoms: molecules have about as many
-SLOPE_SCALE = 0.1  # of the usual weights: how much slopes and f of the conditional head begin with
+OR_WITHOUT = "give them, or set this width of the model to 0"
+SUM_SCALE = 1 / 16  # scale of the sum over atoms; a molecule has about 16
+SLOPE_SCALE = 0.1  # factor of the initial weights of b and f in the conditional head
 
 
 class BondLayer(GraphLayer):
-    """A pre-norm Transformer layer that adds maps of the bonds' features to its key and value.
+    """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
 
-    The features stay the same from layer to layer, and their maps are never expanded to the edges.
+    Bond features are the same in all layers, and their maps are never expanded to edges × width.
 
     Args:
-        width, heads: as in :class:`~edgewise.layers.TransformerLayer`; the feed-forward network is
-            twice as wide inside.
-        edge_width: of the bonds' features.
-        dropout: as there.
+        width: hidden size; the FFN dimension is twice as large.
+        heads: number of attention heads.
+        edge_width: number of features per bond.
+        dropout: dropout probability.
     """
 
     reads_edge_attr = True
@@ -57,7 +57,7 @@ class BondLayer(GraphLayer):
         nn.init.normal_(self.edge, std=edge_width**-0.5)
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and bonds ``[E, edge_width]``."""
+        """Return features ``[N, width]`` from x of the same shape and bonds ``[E, edge_width]``."""
         edge_key = Projected(edge_attr, self.edge[0])
         edge_value = Projected(edge_attr, self.edge[1])
         out: Tensor = self.layer(x, graph, edge_key=edge_key, edge_value=edge_value)
@@ -65,21 +65,21 @@ class BondLayer(GraphLayer):
 
 
 class ConditionalHead(nn.Module):
-    r"""Regression head for properties that are about linear in the conditions of the measurement.
+    r"""Regression head for properties approximately linear in the measurement conditions.
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
-    Intercept a and slopes b depend on the thing, f is what they leave; in the beginning things
-    differ little, and learn to. So the logit of what dissolves responds to the logarithm of the
-    pressure (Henry's law) and to the temperature, for things that were never seen, too. Without
-    conditions a is all there is.
+    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. Slopes that
+    differ between molecules and f start small. This structure extrapolates to new molecules: for
+    example, the logit of the dissolved fraction is linear in the logarithm of the pressure (Henry's
+    law) and in the temperature. Without conditions the output is a(z).
 
     Args:
-        width: of z, the thing.
-        condition_width: of c, the conditions; 0 for none.
-        out_width: of y.
-        hidden: of the networks a, b and f.
-        dropout: inside of them.
+        width: size of z, the representation of the molecule.
+        condition_width: number of conditions c (0 = none).
+        out_width: number of outputs y.
+        hidden: hidden size of the networks a, b and f.
+        dropout: dropout probability within these networks.
     """
 
     def __init__(
@@ -108,17 +108,22 @@ class ConditionalHead(nn.Module):
                 last.weight.data *= SLOPE_SCALE
 
     def forward(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """``[B, out_width]`` from z ``[B, width]`` and conditions ``[B, condition_width]``."""
+        """Return outputs ``[B, out_width]``.
+
+        Args:
+            z: representations ``[B, width]``.
+            condition: conditions ``[B, condition_width]``.
+        """
         if self.rest is None:
-            alone: Tensor = self.lines(z)
-            return alone
-        expected = f"{self.common.in_features} conditions of each measurement"
+            intercept: Tensor = self.lines(z)
+            return intercept
+        expected = f"{self.common.in_features} conditions per measurement"
         condition = check_given("global_attr", condition, expected, OR_WITHOUT)
         check_node_features(condition, self.common.weight, "global_attr")
         line = self.lines(z).unflatten(-1, (-1, 1 + condition.shape[-1]))
         intercept, slopes = line[..., 0], line[..., 1:]
-        own = intercept + (slopes * condition.unsqueeze(-2)).sum(-1)
-        out: Tensor = own + self.common(condition) + self.rest(torch.cat([z, condition], dim=-1))
+        linear = intercept + (slopes * condition.unsqueeze(-2)).sum(-1)
+        out: Tensor = linear + self.common(condition) + self.rest(torch.cat([z, condition], dim=-1))
         return out
 
 
@@ -148,11 +153,11 @@ class MoleculeTransformer(GraphLayer):
         )
         self.norm = nn.LayerNorm(width)
 
-        readouts = 3 if descriptor_width else 2  # by attention, the sum, and the descriptors
+        readouts = 3 if descriptor_width else 2  # attention pooling, sum pooling, descriptors
         self.head = ConditionalHead(readouts * width, global_width, out_width, width, dropout)
         self.attention, self.sum = AttentionPool(width, heads), Pool("sum")
         self.describe = None
-        if descriptor_width:  # half of the descriptors are left out in each step of training
+        if descriptor_width:
             self.describe = nn.Sequential(
                 nn.Dropout(0.5), nn.Linear(descriptor_width, width), nn.SiLU()
             )
@@ -167,18 +172,18 @@ class MoleculeTransformer(GraphLayer):
         global_attr: Tensor | None = None,
         descriptors: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]``.
+        """Return predicted properties ``[B, out_width]``, one row per molecule.
 
         Args:
-            x: atoms ``[N, in_width]``.
-            graph: the bonds.
-            edge_attr: features of the bonds ``[E, edge_width]``; ones where not given.
-            batch: which atoms make up each of the B molecules; see :mod:`edgewise.models`.
-            global_attr: conditions of the measurements ``[B, global_width]``.
-            descriptors: of the molecules, ``[B, descriptor_width]``.
+            x: atom features ``[N, in_width]``.
+            graph: graph of the bonds.
+            edge_attr: bond features ``[E, edge_width]``; ones by default.
+            batch: assignment of atoms to the B molecules; see :mod:`edgewise.models`.
+            global_attr: measurement conditions ``[B, global_width]``.
+            descriptors: molecular descriptors ``[B, descriptor_width]``.
 
         Raises:
-            ArgumentError: conditions or descriptors that the model was made for are missing.
+            ArgumentError: conditions or descriptors that the model needs are missing.
         """
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
@@ -190,7 +195,7 @@ class MoleculeTransformer(GraphLayer):
 
         readouts = [self.attention(x, members), self.sum(x, members) * SUM_SCALE]
         if self.describe is not None:
-            expected = "descriptors of each molecule"
+            expected = "descriptors per molecule"
             descriptors = check_given("descriptors", descriptors, expected, OR_WITHOUT)
             linear = self.describe[1]
             assert isinstance(linear, nn.Linear)

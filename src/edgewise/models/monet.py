@@ -4,7 +4,7 @@ Formula: h_i' = B h_i + Σ_k W_k mean_j(exp(-½ ‖(u_ij - μ_k) ∘ γ_k‖²) 
 Graph: the input graph
 Score: none; K Gaussian kernels are K heads of edge weights
 Normalisation: by degree
-Update: sum over the kernels and the node's own map; ReLU between layers
+Update: sum over the kernels plus a linear map of the node; ReLU between layers
 Paper: Monti et al., Geometric deep learning on graphs and manifolds, 2017
 """
 
@@ -22,7 +22,14 @@ from edgewise.layers.sparse import check_node_features
 
 
 class MoNetLayer(GraphLayer):
-    """One convolution, ``[..., N, out_width]``; ``edge_width`` is that of the coordinates p."""
+    """Convolution with learned Gaussian kernels over edge pseudo-coordinates.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of output features per node.
+        kernels: number of Gaussian kernels.
+        edge_width: number of pseudo-coordinates p per edge.
+    """
 
     reads_edge_attr = True
 
@@ -36,7 +43,14 @@ class MoNetLayer(GraphLayer):
         self.own = Linear(in_width, out_width)
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
-        """Along ``graph``, by coordinates ``[E, edge_width]``; for width 2, by degrees without."""
+        """Return features ``[..., N, out_width]``.
+
+        Args:
+            x: node features ``[..., N, in_width]``.
+            graph: message-passing graph.
+            edge_attr: pseudo-coordinates ``[E, edge_width]``; if ``edge_width`` is 2, they default
+                to :func:`degrees`.
+        """
         graph = bind_to_nodes(graph, x)
         check_node_features(x, self.linear.weight)
         width = self.coordinates.in_features
@@ -46,7 +60,7 @@ class MoNetLayer(GraphLayer):
             "edge_attr",
             edge_attr,
             f"coordinates of the edges, [{graph.num_edges}, {width}]",
-            "give them, or make the model with edge_width=2, whose coordinates are the degrees",
+            "give them, or build the model with edge_width=2, which defaults to node degrees",
         )
         check_edge_attr(edge_attr, graph, width, self.coordinates.weight)
         u = self.coordinates(edge_attr).tanh()
@@ -59,7 +73,11 @@ class MoNetLayer(GraphLayer):
 
 
 def degrees(graph: Graph) -> Tensor:
-    """``[E, 2]``, (1/√d_i, 1/√d_j): where an edge is, in a graph without positions."""
+    """Return pseudo-coordinates ``[E, 2]`` from the node degrees, (1/√d_i, 1/√d_j).
+
+    Args:
+        graph: graph of the edges.
+    """
     scale = graph.in_degree().clamp(min=1).double().rsqrt()
     return torch.stack([scale[graph.target], scale[graph.source]], dim=-1)
 

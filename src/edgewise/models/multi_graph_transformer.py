@@ -1,10 +1,10 @@
-"""Multi-graph Transformer: each group of heads reads along a graph of its own.
+"""Multi-graph Transformer: each group of heads attends on its own graph.
 
 Formula: h = norm(h + O [heads of graph 1; …; heads of graph G]); h = norm(h + FFN(h))
-Graph: G graphs of the same nodes, as one whose edges say in which of the G they are
-Score: Dot (scaled); -∞ for the heads of a graph that the edge is not in
+Graph: union of G graphs on the same nodes, with G indicator features per edge
+Score: Dot (scaled); -∞ for the heads of a graph without the edge
 Normalisation: softmax over the neighbourhood in that graph; batch norm after each sublayer
-Update: residual, then a feed-forward network with its own; mean and maximum over nodes, an MLP
+Update: residual connection, then a feed-forward network with its own; mean and max pooling; MLP
 Paper: Xu, Joshi and Bresson, Multigraph Transformer for free-hand sketch recognition, 2019
 """
 
@@ -56,7 +56,7 @@ class MultiGraphTransformer(GraphLayer):
         self.head = nn.Sequential(
             nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, out_width)
         )
-        # Row c of the table is for the edges that are in the graphs whose bits c has.
+        # Row c of the table is the bias of edges in exactly those graphs whose bits are set in c.
         bits = torch.arange(2**groups)[:, None] >> torch.arange(groups) & 1
         outside = torch.zeros(2**groups, groups).masked_fill(bits == 0, -torch.inf)
         self.outside: Tensor
@@ -70,17 +70,17 @@ class MultiGraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``.
+        """Return outputs ``[B, out_width]``, one row per graph.
 
         Args:
-            x: features of nodes.
-            graph: all edges of the G graphs, each once.
-            edge_attr: ``[E, G]``, above 0 where the edge is in that graph; all are in all without.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-
+            x: node features ``[N, in_width]``.
+            graph: union of the G graphs, each edge once.
+            edge_attr: ``[E, G]``, positive if the edge is in that graph. By default every edge is
+                in all graphs.
+            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
-        if is_dense(edge_attr):  # in any type, of which this one may have no number as small
+        if is_dense(edge_attr):  # compare before the cast, which could round small numbers to 0
             edge_attr = (edge_attr > 0).to(weight.dtype)
         check_edge_attr(edge_attr, graph, self.groups, weight)
         bias = None if edge_attr is None else self.bias(edge_attr)
@@ -91,7 +91,7 @@ class MultiGraphTransformer(GraphLayer):
         return out
 
     def bias(self, edge_attr: Tensor) -> TableBias:
-        """0 for the heads whose graph has the edge, -∞ for the others."""
+        """Return a bias of 0 for heads whose graph has the edge, and -∞ for other heads."""
         bits = 2 ** torch.arange(edge_attr.shape[1], device=edge_attr.device)
         return TableBias(((edge_attr > 0) * bits).sum(1), self.outside)
 

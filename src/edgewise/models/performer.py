@@ -1,10 +1,10 @@
-"""Performer: softmax attention by positive random features, in time that grows with the text.
+"""Performer: linear-time approximation of softmax attention by positive random features.
 
 Formula: o_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) Σ_j φ(k_j), φ(x) = exp(W x - |x|² / 2) / √m; as GPT
-Graph: none: tokens add to m rows, and read these; the sums run to all of the text, or up to i
-Score: φ(q)·φ(k), whose mean over W is exp(q·k), q and k divided by D^¼
+Graph: none; the sums over j cover the whole text, or j ≤ i if causal
+Score: φ(q)·φ(k), with expectation exp(q·k) over W; q and k are divided by D^¼
 Encoding: learned absolute positions
-Normalisation: by the sum, as softmax; layer norm before each sublayer
+Normalisation: by the sum of weights, as in softmax; layer norm before each sublayer
 Update: residual connection, then a feed-forward network (GELU) with its own
 Paper: Choromanski et al., Rethinking attention with Performers, 2021
 """
@@ -39,7 +39,7 @@ from edgewise.layers.sequences import (
 )
 
 CHUNK = 64
-"""Tokens whose pairs are computed one by one where sums run up to each token."""
+"""Chunk size of causal attention: pairs within a chunk are computed explicitly."""
 
 
 @checked(depth=0, redraw_every=0)
@@ -86,107 +86,120 @@ def performer(
     ]
     reader = PerformerReader(layers, nn.LayerNorm(width), one_way=one_way)
     embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
     return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
 
 
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """W ``[count, width]``: rows as long as Gaussian ones, in blocks of orthogonal directions.
+    """Sample W ``[count, width]``, whose rows are Gaussian and orthogonal within blocks.
 
-    Each row by itself is Gaussian. That those of a block are orthogonal makes the error smaller.
+    Orthogonality reduces the approximation error.
+
+    Args:
+        count: number of features.
+        width: head size, and number of rows of a block.
+        generator: random number generator.
     """
     blocks = -(-count // width)
     directions, upper = torch.linalg.qr(torch.randn(blocks, width, width, generator=generator))
-    # The signs of R make Q uniform among all rotations and reflections.
+    # With the signs of R's diagonal, Q is uniform over the orthogonal group.
     directions = directions * upper.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     lengths = torch.randn(count, width, generator=generator).norm(dim=-1, keepdim=True)
-    drawn: Tensor = directions.transpose(-1, -2).reshape(-1, width)[:count] * lengths
-    return drawn
+    features: Tensor = directions.transpose(-1, -2).reshape(-1, width)[:count] * lengths
+    return features
 
 
 class Sums(NamedTuple):
-    """What a text leaves to what comes after it, whatever its length.
+    """Sums over the keys of a text, the state of causal attention.
 
     Attributes:
-        sums: ``[B, H, m, Dv + 1]``, of φ(k) times v, and times 1 beside it, over exp(most).
-        most: ``[B, H]``, the greatest exponent of the keys so far.
+        sums: sums of φ(k) vᵀ and φ(k), divided by exp(max_exponent), ``[B, H, m, Dv + 1]``.
+        max_exponent: largest exponent of the keys so far, ``[B, H]``.
     """
 
     sums: Tensor
-    most: Tensor
+    max_exponent: Tensor
 
 
-def linear_attention(query: Tensor, key: Tensor, most: Tensor, value: Tensor) -> Tensor:
-    r""":math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``.
+def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor) -> Tensor:
+    r"""Return :math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``.
 
     Args:
-        query: φ of it but for a factor, ``[B, T, H, m]``.
-        key: φ of it over exp(most), ``[B, T, H, m]``.
-        most: ``[B, T, H]``; -inf for padding, which is not read.
-        value: ``[B, T, H, Dv]``.
+        query: features φ of the queries, up to a factor, ``[B, T, H, m]``.
+        key: features φ of the keys, divided by exp(max_exponent), ``[B, T, H, m]``.
+        max_exponent: largest exponent of each key, ``[B, T, H]``; -inf excludes padding.
+        value: values ``[B, T, H, Dv]``.
     """
-    if not most.numel():
+    if not max_exponent.numel():
         return value * 0
-    key = key * (most - _finite(most.amax(1, keepdim=True))).exp()[..., None]
-    sums = torch.einsum("bthm,bthd->bhmd", key, _with_one(value))
-    return _quotient(torch.einsum("bthm,bhmd->bthd", query, sums))
+    shift = _finite(max_exponent.amax(1, keepdim=True))
+    key = key * (max_exponent - shift).exp()[..., None]
+    sums = torch.einsum("bthm,bthd->bhmd", key, _append_one(value))
+    return _divide_by_last(torch.einsum("bthm,bhmd->bthd", query, sums))
 
 
 def prefix_attention(
-    query: Tensor, key: Tensor, most: Tensor, value: Tensor, before: Sums | None = None
+    query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, before: Sums | None = None
 ) -> tuple[Tensor, Sums]:
-    """The same over j up to i: sums of the chunks before, and of the own chunk pair by pair.
+    """Compute causal linear attention: like :func:`linear_attention`, with sums over j ≤ i.
 
-    Each token's sums are over the exponential of the greatest exponent up to that token, so that
-    no later key makes them 0.
+    The text is processed in chunks: pairs within the chunk explicitly, earlier chunks by their
+    sums. The sums of each token are divided by the exponential of the largest exponent up to that
+    token, so a later key cannot make them underflow.
 
     Args:
         query: see :func:`linear_attention`.
-        key: likewise.
-        most: likewise.
-        value: likewise.
-        before: what the text before has left.
+        key: see :func:`linear_attention`.
+        max_exponent: see :func:`linear_attention`.
+        value: see :func:`linear_attention`.
+        before: sums over the earlier text.
+
+    Returns:
+        Outputs ``[B, T, H, Dv]``, and the sums over the earlier text and this one.
     """
-    sums, above = before if before is not None else _nothing(key, value)
-    parts = []
-    given = (x.split(CHUNK, 1) for x in (query, key, most, _with_one(value)))
-    for query, key, most, value in zip(*given, strict=True):  # noqa: PLR1704 - of a chunk
-        # The greatest exponent up to each token, [B, t, H], the last of which the sums are over.
-        highest = torch.maximum(most.cummax(1).values, above[:, None])
-        shift = _finite(highest)
-        pairs = torch.einsum("bihm,bjhm->bhij", query, key)
-        shares = (most.transpose(1, 2)[:, :, None] - shift.transpose(1, 2)[..., None]).tril()
-        unread = torch.ones_like(shares[0, 0], dtype=torch.bool).triu(1)
-        near = torch.einsum("bhij,bjhd->bihd", pairs * shares.exp().masked_fill(unread, 0), value)
-        far = torch.einsum("bthm,bhmd->bthd", query, sums)
-        parts.append(near + far * (above[:, None] - shift).exp()[..., None])
-        last = shift[:, -1]
-        own = key * (most - last[:, None]).exp()[..., None]
-        sums = sums * (above - last).exp()[..., None, None]
-        sums = sums + torch.einsum("bthm,bthd->bhmd", own, value)
-        above = highest[:, -1]
-    both = torch.cat(parts, 1) if parts else _with_one(value)
-    return _quotient(both), Sums(sums, above)
+    sums, past_max = before if before is not None else _empty_sums(key, value)
+    outputs = []
+    inputs = (query, key, max_exponent, _append_one(value))
+    chunks = zip(*(x.split(CHUNK, 1) for x in inputs), strict=True)
+    for q, k, exponent, v in chunks:
+        running_max = torch.maximum(exponent.cummax(1).values, past_max[:, None])  # [B, t, H]
+        shift = _finite(running_max)
+        scores = torch.einsum("bihm,bjhm->bhij", q, k)
+        scale = (exponent.transpose(1, 2)[:, :, None] - shift.transpose(1, 2)[..., None]).tril()
+        future = torch.ones_like(scale[0, 0], dtype=torch.bool).triu(1)
+        scores = scores * scale.exp().masked_fill(future, 0)
+        within_chunk = torch.einsum("bhij,bjhd->bihd", scores, v)
+        earlier = torch.einsum("bthm,bhmd->bthd", q, sums)
+        outputs.append(within_chunk + earlier * (past_max[:, None] - shift).exp()[..., None])
+        last_shift = shift[:, -1]
+        k = k * (exponent - last_shift[:, None]).exp()[..., None]  # noqa: PLW2901
+        sums = sums * (past_max - last_shift).exp()[..., None, None]
+        sums = sums + torch.einsum("bthm,bthd->bhmd", k, v)
+        past_max = running_max[:, -1]
+    total = torch.cat(outputs, 1) if outputs else _append_one(value)
+    return _divide_by_last(total), Sums(sums, past_max)
 
 
-def _nothing(key: Tensor, value: Tensor) -> Sums:
+def _empty_sums(key: Tensor, value: Tensor) -> Sums:
     batch, _, heads, features = key.shape
     sums = value.new_zeros(batch, heads, features, value.shape[-1] + 1)
     return Sums(sums, value.new_full((batch, heads), -torch.inf))
 
 
-def _with_one(value: Tensor) -> Tensor:
+def _append_one(value: Tensor) -> Tensor:
+    """Append a column of ones, whose weighted sum is the normaliser."""
     return torch.cat([value, value.new_ones(*value.shape[:-1], 1)], -1)
 
 
-def _quotient(both: Tensor) -> Tensor:
-    least = torch.finfo(both.dtype).tiny
-    return both[..., :-1] / both[..., -1:].clamp(min=least)
+def _divide_by_last(total: Tensor) -> Tensor:
+    """Divide weighted sums by the sum of weights in the last column."""
+    tiny = torch.finfo(total.dtype).tiny
+    return total[..., :-1] / total[..., -1:].clamp(min=tiny)
 
 
-def _finite(most: Tensor) -> Tensor:
-    """0 where nothing has been read, as -inf less -inf is no number."""
-    return most.masked_fill(most == -torch.inf, 0.0)
+def _finite(exponent: Tensor) -> Tensor:
+    """Replace -inf (no keys yet) by 0, because -inf minus -inf is NaN."""
+    return exponent.masked_fill(exponent == -torch.inf, 0.0)
 
 
 class PerformerAttention(nn.Module):
@@ -195,16 +208,15 @@ class PerformerAttention(nn.Module):
     .. math:: φ(x) = \frac{1}{\sqrt m} \exp\big(W x' - |x'|^2 / 2\big), \; x' = x / D^{1/4}, \qquad
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
-    The greatest exponent of each query, and of the keys that it reads, is taken out before the
-    exponential: it cancels in the quotient. With ``one_way`` a cache holds the sums over the keys
-    so far, which are as large however long the text is.
+    The largest exponents of queries and keys are subtracted before the exponential, and cancel in
+    the quotient. With ``one_way`` a cache holds the sums over the keys so far, of constant size.
 
     Args:
-        width: of input and output.
-        heads: a divisor of ``width``.
-        features: m.
-        redraw_every: after how many calls in training W is drawn anew, 0 for never.
-        one_way: whether a token reads itself and those before it alone.
+        width: hidden size.
+        heads: number of heads; must divide ``width``.
+        features: number of random features m.
+        redraw_every: number of training steps between resamplings of W (0 = never).
+        one_way: causal attention.
     """
 
     projection: Tensor
@@ -229,58 +241,64 @@ class PerformerAttention(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def redraw(self) -> None:
-        """Draw W anew."""
-        drawn = orthogonal_features(self.features, self.head_width)
-        self.projection = drawn.to(self.projection)
+        """Resample W."""
+        projection = orthogonal_features(self.features, self.head_width)
+        self.projection = projection.to(self.projection)
 
-    def mapped(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """φ over the greatest of its m numbers, and the logarithm of that one.
+    def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return φ(x) divided by its largest entry, and the logarithm of that entry.
 
-        ``[B, T, H, m]`` and ``[B, T, H]`` from x ``[B, T, H, D]``, but for a factor that cancels.
+        Constant factors, which cancel in the quotient, are left out.
+
+        Args:
+            x: queries or keys ``[B, T, H, D]``.
+
+        Returns:
+            Features ``[B, T, H, m]`` and logarithms ``[B, T, H]``.
         """
         x = x * self.head_width**-0.25
         exponent = x @ self.projection.T - x.square().sum(-1, keepdim=True) / 2
-        most = exponent.detach().amax(-1)
-        return (exponent - most[..., None]).exp(), most
+        max_exponent = exponent.detach().amax(-1)
+        return (exponent - max_exponent[..., None]).exp(), max_exponent
 
     def forward(
         self, x: Tensor, *, real: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """``[B, T, width]`` from x of that shape.
+        """Return features ``[B, T, width]`` from x of the same shape.
 
         Args:
             x: features.
-            real: ``[B, T]``, which are not padding.
-            cache: holds the sums over the keys before x, and receives those with the keys of x.
+            real: ``[B, T]``, True for tokens that are not padding.
+            cache: cache of the sums over earlier keys; those of x are added.
         """
-        if self.training and self.redraw_every and not x.is_meta:  # which has no count of calls
+        if self.training and self.redraw_every and not x.is_meta:  # meta tensors cannot be counted
             if self.calls and self.calls % self.redraw_every == 0:
                 self.redraw()
             self.calls += 1
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        (query, _), (key, most) = self.mapped(query), self.mapped(key)
+        (query, _), (key, max_exponent) = self.feature_map(query), self.feature_map(key)
         if real is not None:
-            most = most.masked_fill(~real[..., None], -torch.inf)
+            max_exponent = max_exponent.masked_fill(~real[..., None], -torch.inf)
         if self.one_way:
-            kept = cache.state(self) if cache is not None else None
-            before = None if kept is None else Sums(*kept)
-            out, sums = prefix_attention(query, key, most, value, before)
+            state = cache.state(self) if cache is not None else None
+            before = None if state is None else Sums(*state)
+            out, sums = prefix_attention(query, key, max_exponent, value, before)
             if cache is not None:
                 cache.keep_state(self, sums)
         else:
-            out = linear_attention(query, key, most, value)
+            out = linear_attention(query, key, max_exponent, value)
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
 
 class PerformerLayer(nn.Module):
-    """Attention by features, then a feed-forward network, each with residual and norm before it.
+    """Pre-norm block of attention and a feed-forward network.
 
     Args:
-        attention: called ``attention(x, real=, cache=)``.
-        feed_forward: called ``feed_forward(x)``.
-        width: of x.
-        dropout: see :class:`~edgewise.layers.Residual`.
+        attention: module called as ``attention(x, real=, cache=)``.
+        feed_forward: module called as ``feed_forward(x)``.
+        width: hidden size.
+        dropout: dropout probability of the sublayer outputs.
     """
 
     def __init__(
@@ -291,19 +309,19 @@ class PerformerLayer(nn.Module):
         self.feed_forward = Residual(feed_forward, width, order="pre", dropout=dropout)
 
     def forward(self, x: Tensor, real: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """``[B, T, width]`` from x of that shape."""
+        """Return features ``[B, T, width]`` from x of the same shape."""
         x = self.attention(x, real=real, cache=cache)
         out: Tensor = self.feed_forward(x)
         return out
 
 
 class PerformerReader(nn.Module):
-    """The layers, on texts that each have a row.
+    """Stack of Performer layers over padded texts.
 
     Args:
-        layers: called ``layer(x, real, cache)``.
-        norm: after the last.
-        one_way: whether they read what is before alone, so that a text may be read by parts.
+        layers: layers called as ``layer(x, real, cache)``.
+        norm: norm after the last layer.
+        one_way: the layers are causal, so that a cache can continue a text.
     """
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, one_way: bool) -> None:
@@ -319,13 +337,13 @@ class PerformerReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape; those of padding are 0.
+        """Return the states of x, of the same shape; states of padding are 0.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: none, as no pair of tokens has a score of its own.
-            memory: none.
+            sequences: padding, packing, positions and cache.
+            graph: must be None, because there are no scores of single pairs.
+            memory: must be None, because there is no cross-attention.
         """
         refuse_graph("performer", graph)
         sequences = sequences or SequenceBatch.of_features(x)

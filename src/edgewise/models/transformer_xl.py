@@ -1,9 +1,9 @@
-"""Transformer-XL, a language model that reads segment after segment and remembers the one before.
+"""Transformer-XL, a language model with segment-level recurrence and relative positions.
 
-Formula: s_ij √D = (q_i + u)·k_j + (q_i + v)·W R_{i-j}, of x and SG(memory); y = norm(x + attention)
+Formula: s_ij √D = (q_i + u)·k_j + (q_i + v)·W R_{i-j}, on x and SG(memory); y = norm(x + attention)
 Graph: ``causal()`` with more sources than targets: the memory, then the segment
-Score: Dot on the two sums side by side, as R_{i-j} is R_j turned by i; u and v for all layers
-Encoding: sinusoidal, of distances alone, in every score
+Score: Dot on concatenated content and position terms; all layers share u and v
+Encoding: relative sinusoidal
 Normalisation: softmax over the neighbourhood; layer norm after or before each sublayer
 Update: residual connection, then a feed-forward network with its own
 Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
@@ -92,7 +92,7 @@ def transformer_xl(
 
 
 def check_even(width: int) -> None:
-    """Refuse a width that pairs of sine and cosine do not fill."""
+    """Raise ArgumentError if the hidden size is odd, because sines and cosines come in pairs."""
     if width % 2:
         raise ArgumentError(
             "width",
@@ -103,11 +103,11 @@ def check_even(width: int) -> None:
 
 
 class Preferences(nn.Module):
-    """What is asked whoever asks: u of contents and v of distances, ``[H, D]`` each.
+    """Query-independent biases u (content) and v (distance), ``[H, D]`` each.
 
     Args:
-        heads: H.
-        width: of all heads together.
+        heads: number of heads H.
+        width: hidden size, H · D.
     """
 
     def __init__(self, heads: int, width: int) -> None:
@@ -118,19 +118,19 @@ class Preferences(nn.Module):
 
 
 class RelativeAttention(GraphLayer):
-    r"""Attention whose scores know the distance (Dai et al., 2019).
+    r"""Attention with relative positions (Dai et al., 2019).
 
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i-j}
 
-    R has a sine and a cosine for each of ``width / 2`` frequencies. As these of a difference are
-    products of those of i and of j, the second term is a product of two vectors, too: W's rows in
-    the direction of :math:`q_i + v`, turned by i, with :math:`R_j`. So both are one product of
-    ``D + width`` numbers, on any graph and any engine, and there is no tensor of the edges.
+    R holds the sine and cosine of ``width / 2`` frequencies. By the angle difference identities,
+    :math:`(q_i + v)^\top W R_{i-j}` is the dot product of :math:`R_j` with
+    :math:`W^\top (q_i + v)` rotated by i. So the score is one dot product of vectors of size
+    ``D + width``, for any graph and engine, without a tensor over edges.
 
     Args:
-        width: of x and of R; an even number.
-        heads: H, a divisor of it.
-        dropout: on the attention weights, in training.
+        width: hidden size, even; also the size of R.
+        heads: number of heads; must divide ``width``.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -139,7 +139,7 @@ class RelativeAttention(GraphLayer):
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
-        self.distance = nn.Linear(width, width, bias=False)  # W, that of all heads
+        self.distance = nn.Linear(width, width, bias=False)  # W of all heads
         self.output = nn.Linear(width, width, bias=False)
 
     def forward(
@@ -153,15 +153,15 @@ class RelativeAttention(GraphLayer):
         bias: EdgeTerm | None = None,
         **_: Any,
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: who reads whom, of the remembered nodes and x; targets are the last sources.
-            preferences: u and v.
-            memory: what is kept.
-            cache: where.
-            bias: for the edges.
+            graph: attention graph from memory and x to x; targets are the last sources.
+            preferences: biases u and v.
+            memory: memory policy: which inputs are kept.
+            cache: cache that stores the memory.
+            bias: bias on the edges.
         """
         source = x
         if cache is not None and memory is not None:
@@ -169,22 +169,21 @@ class RelativeAttention(GraphLayer):
             memory.keep(self, source, cache)
         query = self._heads(self.query(x))
         key, value = self._heads(self.key(source)), self._heads(self.value(source))
-        waves = sinusoidal_positions(
-            torch.arange(graph.num_sources, device=x.device), x.shape[-1]
-        ).to(x)
-        asked = torch.einsum(
+        positions = torch.arange(graph.num_sources, device=x.device)
+        encoding = sinusoidal_positions(positions, x.shape[-1]).to(x)[:, None]
+        position_query = torch.einsum(
             "...hd,hdw->...hw",
             query + preferences.distance,
             self.distance.weight.view(self.heads, self.head_width, -1),
         )
-        asked = turned(asked, waves[graph.num_sources - graph.num_targets :, None])
-        waves = waves[:, None].expand(*key.shape[:-1], -1)
-        asking = torch.cat([query + preferences.content, asked], -1)
-        # Under autocast only some of these are of 16 bits.
+        position_query = rotate(position_query, encoding[graph.num_sources - graph.num_targets :])
+        query = torch.cat([query + preferences.content, position_query], -1)
+        key = torch.cat([key, encoding.expand(*key.shape[:-1], -1)], -1)
+        # Under autocast only some of these are in 16 bits.
         heads = attend(
-            asking,
-            torch.cat([key, waves], -1).to(asking),
-            value.to(asking),
+            query,
+            key.to(query),
+            value.to(query),
             graph,
             score=Dot(self.head_width**-0.5),
             bias=bias,
@@ -198,65 +197,65 @@ class RelativeAttention(GraphLayer):
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
 
 
-def turned(asked: Tensor, waves: Tensor) -> Tensor:
-    r"""What asks :math:`R_{i-j}` for the sum over a of sines and b of cosines, of :math:`R_j`.
+def rotate(query: Tensor, encoding: Tensor) -> Tensor:
+    r"""Rotate a query by its position, so that its product with R_j is the product with R_{i-j}.
 
     .. math:: a \sin\omega(i-j) + b \cos\omega(i-j) =
               (b \sin\omega i - a \cos\omega i) \sin\omega j
               + (a \sin\omega i + b \cos\omega i) \cos\omega j
 
     Args:
-        asked: ``[..., N, H, W]``: a and b in turn.
-        waves: :math:`R_i`, ``[N, 1, W]``: sines and cosines in turn.
+        query: ``[..., N, H, W]``, a and b alternating.
+        encoding: :math:`R_i`, ``[N, 1, W]``, sines and cosines alternating.
     """
-    a, b = asked[..., 0::2], asked[..., 1::2]
-    sine, cosine = waves[..., 0::2], waves[..., 1::2]
+    a, b = query[..., 0::2], query[..., 1::2]
+    sine, cosine = encoding[..., 0::2], encoding[..., 1::2]
     pairs = torch.stack([b * sine - a * cosine, a * sine + b * cosine], -1)
     return pairs.flatten(-2)
 
 
 class Recent:
-    """The last nodes that a layer was given, as a memory.
+    """Memory of a layer's last inputs.
 
     Args:
-        length: how many.
+        length: number of inputs to keep.
     """
 
     def __init__(self, length: int) -> None:
         self.length = length
 
     def held(self, past: int) -> int:
-        """How many nodes are remembered of so many."""
+        """Return the number of memories after ``past`` inputs."""
         return min(past, self.length)
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """``[B, sources]`` of ``[B, past + count]``: of what is remembered and of what is new."""
+        """Return the padding mask ``[B, sources]`` from that of the text ``[B, past + count]``."""
         return mask[:, -(self.held(past) + count) :]
 
     def before(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
-        """What is remembered, and x after it."""
-        kept = cache.state(layer)
-        return x if kept is None else torch.cat([*kept, x], -2)
+        """Return the memory of the layer, followed by x."""
+        state = cache.state(layer)
+        return x if state is None else torch.cat([*state, x], -2)
 
     def keep(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Remember the last of these, without what their gradient needs."""
+        """Store the last inputs, without gradients."""
         first = max(source.shape[-2] - self.length, 0)
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
 class SegmentReader(nn.Module):
-    """Layers that read a segment and what each remembers of those before.
+    """Stack of layers that attend to a segment and to memories of earlier segments.
 
     Args:
-        name: of the model.
-        stack: layers called ``layer(x, graph, preferences=, memory=, cache=, bias=)``, and who
-            reads whom, where a call gives no other graph.
-        preferences: of all layers.
-        memory: what is kept of a segment.
+        name: name of the model, for error messages.
+        stack: layers called as ``layer(x, graph, preferences=, memory=, cache=, bias=)``, with the
+            default attention graph.
+        preferences: biases u and v, shared by all layers.
+        memory: memory policy: which inputs are kept.
     """
 
     goes_on = True
-    """What the cache holds does not grow: a text may be read part by part for ever."""
+    """The cache has bounded size, so a text of any length can be processed in segments."""
 
     def __init__(
         self, name: str, stack: TransformerStack, preferences: Preferences, memory: Recent
@@ -272,32 +271,32 @@ class SegmentReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape.
+        """Return the states of x, of the same shape.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
             sequences: padding, packing and cache.
-            graph: who reads whom, in place of the stack's own pattern.
-            memory: none, as it reads no other sequence.
+            graph: attention graph, in place of the default.
+            memory: must be None, because there is no cross-attention.
         """
         refuse_memory(self.name, memory)
         sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
         mask = sequences.padding_mask
         if sequences.cache is None:
-            own = sequences.bind(pattern)
-        else:  # which remembers less than has been read
+            bound = sequences.bind(pattern)
+        else:  # the memory can be shorter than the past
             sources = self.memory.held(sequences.past) + sequences.count
-            own = bind_graph(pattern, sequences.count, sources, sequences.device)
+            bound = bind_graph(pattern, sequences.count, sources, sequences.device)
             if mask is not None:
                 mask = self.memory.mask(mask, sequences.past, sequences.count)
         states: Tensor = self.stack(
             x,
-            own,
+            bound,
             preferences=self.preferences,
             memory=self.memory,
             cache=sequences.cache,
-            bias=padding_bias(mask, own, x),
+            bias=padding_bias(mask, bound, x),
         )
         sequences.advance()
         return states

@@ -1,11 +1,11 @@
-"""Universal Transformer: one layer again and again, told at each step where and when it is.
+"""Universal Transformer: one layer applied repeatedly, with position and step encodings.
 
-Formula: h = h + position + step; a = norm(h + attention(h)); h = norm(a + FFN(a)); the same layer
+Formula: h = h + position + step; a = norm(h + attention(h)); h = norm(a + FFN(a)); shared weights
 Graph: complete by default; any pattern, or a graph at the call
 Score: Dot (scaled), full projections
-Encoding: sinusoidal, of the position and of the step, added before every step
+Encoding: sinusoidal, of position and step, added before every step
 Normalisation: softmax over the neighbourhood; layer norm after each sublayer
-Update: residual connection, then a feed-forward network with its own; each token may stop early
+Update: residual connection, then a feed-forward network with its own; optional halting per token
 Paper: Dehghani et al., Universal Transformers, 2018
 """
 
@@ -70,36 +70,36 @@ def universal(
             "threshold",
             expected="a probability above 0",
             got=repr(threshold),
-            remedy="choose 0.99, say",
+            remedy="choose for example 0.99",
         )
     layer = TransformerLayer(width, heads, feed_forward, act=act, dropout=dropout)
     halt = nn.Linear(width, 1) if halting else None
     stack = UniversalStack(layer, depth, graph, halt, threshold)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # by the embedding's matrix
+    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
     model = init_normal(TextModel(embedding, Reader(stack), head))
     if halt is not None:
-        nn.init.ones_(halt.bias)  # few steps at first
+        nn.init.ones_(halt.bias)  # starts with few steps
     return model
 
 
 class UniversalStack(TransformerStack):
-    r"""One layer, several times, with coordinates of place and time.
+    r"""Stack that applies one layer repeatedly, with encodings of position and step.
 
     .. math:: h^t = \mathrm{layer}(\tilde h^t), \qquad
               \tilde h^t_i = h^{t-1}_i + \mathrm{PE}(i) + \mathrm{PE}(t)
 
     With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
-    token i stops at the first t where :math:`\sum_{s \le t} p^s_i` reaches the threshold, or at the
-    last. Its state then stays as it is for those that read it, and what comes out is the mean of
-    its states, weighted by p; the last has what is left to 1.
+    token i stops at the first t at which :math:`\sum_{s \le t} p^s_i` reaches the threshold, or at
+    the last step. Other tokens then attend to its unchanged state. The output is the mean of its
+    states weighted by p, where the last weight is the remainder to 1.
 
     Args:
-        layer: called ``layer(x, graph, **terms)``.
-        depth: the most steps.
-        graph: who reads whom, where a call gives no other.
-        halt: from features to a number, or none.
-        threshold: see above.
+        layer: layer called as ``layer(x, graph, **terms)``.
+        depth: number of steps, or their maximum with halting.
+        graph: default attention graph.
+        halt: module that maps features to a halting logit, or None.
+        threshold: cumulative halting probability at which a token stops.
     """
 
     def __init__(
@@ -122,41 +122,43 @@ class UniversalStack(TransformerStack):
         cache: Cache | None = None,
         **terms: Any,
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` from x of the same shape.
 
         Args:
             x: features.
-            graph: who reads whom, in place of the stack's own.
-            positions: ``[..., N]``, else 0, 1, ...
-            cache: holds keys and values of every step, and receives those of x.
-            terms: of the layer.
+            graph: attention graph, in place of the default.
+            positions: positions ``[..., N]``. Defaults to 0, 1, ...
+            cache: cache of the keys and values of every step; those of x are added.
+            terms: further arguments of the layer.
         """
         graph = self.graph if graph is None else check_graph(graph)
         (layer,) = self.layers
         width = x.shape[-1]
-        place = sinusoidal_positions(positions_or_count(x, positions), width).to(x)
-        times = sinusoidal_positions(torch.arange(1, self.depth + 1, device=x.device), width).to(x)
+        position = sinusoidal_positions(positions_or_count(x, positions), width).to(x)
+        steps = torch.arange(1, self.depth + 1, device=x.device)
+        times = sinusoidal_positions(steps, width).to(x)
 
-        def at(step: int, given: Tensor) -> Tensor:
-            own = {} if cache is None else {"cache": cache.of_step(step)}
-            state: Tensor = layer(given, graph, **terms, **own)
+        def apply_layer(step: int, h: Tensor) -> Tensor:
+            step_cache = {} if cache is None else {"cache": cache.of_step(step)}
+            state: Tensor = layer(h, graph, **terms, **step_cache)
             return state
 
         if self.halt is None:
             for step, time in enumerate(times):
-                x = at(step, x + place + time)
+                x = apply_layer(step, x + position + time)
             return x
-        out, left = torch.zeros_like(x), x.new_ones(x.shape[:-1])
-        going = torch.ones_like(left, dtype=torch.bool)
+        out, remainder = torch.zeros_like(x), x.new_ones(x.shape[:-1])
+        running = torch.ones_like(remainder, dtype=torch.bool)
         for step, time in enumerate(times):
-            given = x + place + time
-            stop = self.halt(given).squeeze(-1).sigmoid()
-            x = torch.where(going[..., None], at(step, given), x)
-            enough = 1 - left + stop >= self.threshold
-            last = going & (enough if step + 1 < self.depth else torch.ones_like(enough))
-            share = torch.where(last, left, stop) * going
-            out = out + share[..., None] * x
-            left, going = left - share, going & ~last
-            if cache is None and not (x.is_meta or going.any()):
-                break  # a later token may read keys of all steps
+            h = x + position + time
+            p = self.halt(h).squeeze(-1).sigmoid()
+            x = torch.where(running[..., None], apply_layer(step, h), x)
+            reached = 1 - remainder + p >= self.threshold
+            halts = running & (reached if step + 1 < self.depth else torch.ones_like(reached))
+            weight = torch.where(halts, remainder, p) * running
+            out = out + weight[..., None] * x
+            remainder, running = remainder - weight, running & ~halts
+            # With a cache all steps are needed, because later tokens attend to their keys.
+            if cache is None and not (x.is_meta or running.any()):
+                break
         return out
