@@ -47,7 +47,7 @@ def in_12(argument: str, value: int, remedy: str) -> None:
         (at_least_2, "at least 2", [2, 2.5, INF], [1, 1.9, -INF]),
         (check_positive, "a number above 0", [1e-9, 3, INF], [0, -1]),
         (check_from_zero, "a number from 0", [0, 0.5, INF], [-1e-9]),
-        (check_share, "a share from 0 to below 1", [0, 0.999], [-1e-9, 1]),
+        (check_share, "a fraction from 0 to below 1", [0, 0.999], [-1e-9, 1]),
         (check_probability, "a probability from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
         (a_count, "an integer of at least 2", [2, np.int64(3)], [1, 2.0, "2", None]),
         (in_12, "a divisor of the width 12", [1, 4, 12], [0, -3, 5]),
@@ -66,7 +66,7 @@ def test_shares_leave_something(shares: tuple[float, float]) -> None:
     check_shares({"val": 0.3, "test": 0.6}, "choose 0.1")
     with refused(
         "val, test",
-        expected="shares above 0 that leave something to train on",
+        expected="fractions above 0 that leave something to train on",
         got=f"{shares[0]} and {shares[1]}",
         remedy="choose 0.1",
     ):
@@ -156,5 +156,5 @@ def test_splits() -> None:
         check_splits(
             train=torch.tensor([0, 1, 2]), val=torch.tensor([5]), test=torch.tensor([2, 1])
         )
-    with refused("val", expected="at least one", got="none", remedy="share"):
+    with refused("val", expected="at least one", got="none", remedy="fraction"):
         check_splits(train=torch.tensor([0]), val=torch.tensor([], dtype=torch.long))

@@ -1,7 +1,7 @@
-"""Edgewise: attention over a graph, and every architecture of two fields on top of it.
+"""Edgewise: attention over graphs, and Transformers and graph neural networks built on it.
 
-Everything is imported when it is first used: the rooms (``ew.models``, ``ew.layers``, …), and
-PyTorch, so that the command ``edgewise`` can tell it how to wait.
+Subpackages (``ew.models``, ``ew.layers``, …) and PyTorch are imported on first use. So the command
+``edgewise`` can set environment variables for PyTorch's threads before the import.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ _HOMES = {
     "merge_attention": "engines.merge",
     "using_engine": "engines.plan",
 }
-"""The module that defines each name; what is not here is a room."""
+"""Module that defines each name. Other names of ``__all__`` are subpackages."""
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
+if not TYPE_CHECKING:  # with __getattr__ a type checker would accept any attribute
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

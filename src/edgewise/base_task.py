@@ -1,4 +1,4 @@
-"""The base of all tasks: what training asks of one, and what it may leave as it is."""
+"""Base class of tasks."""
 
 from __future__ import annotations
 
@@ -15,67 +15,68 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A loss and metrics, both of the outputs ``[M, ...]`` that count and their targets."""
+    """Loss and metrics of outputs ``[M, ...]`` and their targets."""
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """What :meth:`complete` must be told of what the data decide; the model is told the rest."""
+    """Sizes set by the data that :meth:`complete` takes; the model factory takes the others."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
-        """The model that is trained: the recipe's, and what this task puts on it.
+        """Return the model to train: the recipe's model, with an output head if the task adds one.
 
         Args:
-            model: made with what the data decide but for ``takes``.
-            data_sizes: what the data say of ``takes``.
+            model: model of the recipe, built with the data's sizes other than ``takes``.
+            data_sizes: the data's sizes named in ``takes``.
         """
         return model
 
-    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - most have nothing to say
-        """Look at the model and the first batch, before anything is trained.
+    def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - optional to override
+        """Check the model and the first batch before training.
 
         Args:
-            model: what :meth:`complete` gave.
-            batch: of the data.
+            model: model returned by :meth:`complete`.
+            batch: first batch of the data.
 
         Raises:
-            ArgumentError: its loss would not mean what this task says of it.
-
+            ArgumentError: the model or the data do not suit the task.
         """
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The mean loss to train on, a scalar."""
+        """Return the mean training loss, a scalar."""
 
     def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - see recommendation
-        """How many the loss is the mean of, by which batches and processes weigh it together."""
+        """Return the number of terms averaged in the loss.
+
+        It is the weight of the batch when losses of batches and processes are combined.
+        """
         return len(target)
 
     @abstractmethod
     def metrics(self) -> dict[str, Metric]:
-        """New metrics by name, for one split.
+        """Return new metrics by name, for one split.
 
         Raises:
             MissingExtraError: torchmetrics is not installed.
-
         """
 
     def generation_metrics(self) -> dict[str, Metric]:
-        """New metrics by name of what the model writes, updated ``(written, batch)``.
+        """Return new metrics of generated outputs by name, updated as ``(generated, batch)``.
 
-        Writing takes far longer than reading, so these are of the test split alone.
+        They are computed on the test split only, because generation is slow.
         """
         return {}
 
     def generate(self, model: nn.Module, batch: Any) -> Any:
-        """What the model writes from the inputs, without being shown the targets.
+        """Generate outputs from the inputs of a batch, without its targets.
 
-        Only asked for where there are :meth:`generation_metrics`.
+        Called only if there are :meth:`generation_metrics`.
         """
         raise NotImplementedError
 
     def notes(self) -> dict[str, str]:
-        """What a reader must know to compare a metric, by its name: how it was measured."""
+        """Return remarks on how metrics are measured, by metric name."""
         return {}
 
     def from_loss(self, loss: float) -> dict[str, float]:  # noqa: ARG002 - see perplexity
-        """Metrics that follow from the mean loss alone, at no cost."""
+        """Return metrics computed from the mean loss alone, such as perplexity."""
         return {}

@@ -1,7 +1,4 @@
-"""Batches: what a model is given at once, and what it should answer.
-
-Data make them and tasks read them, so they stand below both.
-"""
+"""Batches: model inputs with their targets, made by data loaders and used by tasks."""
 
 from __future__ import annotations
 
@@ -13,23 +10,21 @@ import torch
 from torch import Tensor
 
 UNLABELLED = -100
-"""The target of an output that does not count: PyTorch's ``ignore_index``."""
+"""Target of outputs that are ignored in loss and metrics, as PyTorch's ``ignore_index``."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of a model and the targets of the outputs that count.
+    """Inputs of a model and targets of its outputs.
 
     Attributes:
-        inputs: the model is called ``model(*inputs, **keywords)``.
-        target: ``[M, ...]``, one for each output that counts.
-        select: ``[M]``, which rows of the output those are; all of them where it is ``None``. In a
-            single large graph every node is read but only the nodes of a split count.
-        keywords: what the model is given by name, such as ``edge_attr``.
-        follows: whether its texts go on where those of the batch before ended, row by row, so that
-            what the model has kept of these is given back to it as ``cache=``; ``None`` where
-            batches have nothing to do with each other.
-
+        inputs: positional arguments: the model is called as ``model(*inputs, **keywords)``.
+        target: targets ``[M, ...]``.
+        select: indices ``[M]`` of the output rows with a target; None selects all rows. In a single
+            large graph the model computes all nodes, but only those of a split have targets.
+        keywords: keyword arguments, such as ``edge_attr``.
+        follows: whether row i continues the text of row i of the previous batch, so that the model
+            is called with the ``cache=`` of that batch; None if batches are independent.
     """
 
     inputs: tuple[Any, ...]
@@ -39,7 +34,7 @@ class Batch:
     follows: bool | None = None
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device."""
+        """Return the batch on another device."""
         if self.target.device == device:
             return self
         select = None if self.select is None else self.select.to(device)
@@ -49,20 +44,20 @@ class Batch:
         return replace(self, inputs=inputs, keywords=keywords, target=target, select=select)
 
     def counted(self, outputs: Tensor) -> Tensor:
-        """The rows ``[M, ...]`` of the outputs that count, in the order of ``target``."""
+        """Return the output rows ``[M, ...]`` that have targets, in the order of ``target``."""
         return outputs if self.select is None else outputs[self.select]
 
 
 @dataclass(frozen=True)
 class WritingBatch(Batch):
-    """A :class:`Batch` with all that writing needs besides its inputs.
+    """Batch for text generation.
 
     Attributes:
-        prompt: ``[B, 1]``, the token that each text begins with.
-        end, padding: the token that ends a text, and what fills up after it.
-        references: the texts that were wanted.
-        decode: from ids ``[B, T]`` to texts.
-
+        prompt: start token of each text, ``[B, 1]``.
+        end: id of the end-of-sequence token.
+        padding: id of the padding token.
+        references: reference texts.
+        decode: function from ids ``[B, T]`` to texts.
     """
 
     prompt: Tensor = field(default_factory=lambda: torch.empty(0, 1, dtype=torch.long))
@@ -74,7 +69,13 @@ class WritingBatch(Batch):
 
 @dataclass(frozen=True)
 class Article:
-    """A title, the sentences of the text, and its summary."""
+    """Article with its summary.
+
+    Attributes:
+        title: title.
+        sentences: sentences of the text.
+        summary: reference summary.
+    """
 
     title: str
     sentences: tuple[str, ...]
@@ -83,11 +84,10 @@ class Article:
 
 @dataclass(frozen=True)
 class SummaryBatch(Batch):
-    """A batch of articles.
+    """Batch of sentences for extractive summarisation.
 
     Attributes:
-        articles: what its sentences are from; the targets are these, one article after the other.
-
+        articles: articles of the sentences, in the order of the targets.
     """
 
     articles: tuple[Article, ...] = ()

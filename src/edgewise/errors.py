@@ -1,4 +1,4 @@
-"""Errors that name the argument, what was expected, what came, and the remedy."""
+"""Exceptions. An ArgumentError names the argument, the expected and given values and a remedy."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 SHOWN = 12
-"""Names that an error lists beside the nearest one before it only counts them."""
+"""Max number of names that an error lists beside the most similar one."""
 
 
 class EdgewiseError(Exception):
-    """Base of every error that Edgewise raises on purpose."""
+    """Base class of the errors that Edgewise raises."""
 
 
 class ArgumentError(EdgewiseError, ValueError):
-    """An argument cannot be used as it is.
+    """Invalid argument.
 
     Args:
-        argument: the name as the caller wrote it.
-        expected: what would have been accepted.
-        got: what came instead.
+        argument: name of the argument, as the caller wrote it.
+        expected: values that are accepted.
+        got: value that was given.
         remedy: what to change.
-
     """
 
     def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:
@@ -39,31 +38,37 @@ class ArgumentError(EdgewiseError, ValueError):
 
 
 class MissingDataError(EdgewiseError, FileNotFoundError):
-    """A data file or run folder is not where it was looked for."""
+    """Data file or run folder that does not exist."""
 
 
 class RunExistsError(EdgewiseError, FileExistsError):
-    """A run folder already holds a run, which is never overwritten."""
+    """Existing run in the output folder; runs are never overwritten."""
 
 
 class WriteError(EdgewiseError, OSError):
-    """A file or folder could not be written: the disk is full, or it may not be.
+    """File or folder that cannot be written, for example because the disk is full.
 
     Args:
-        path: what was to be written.
-        cause: what the system said.
-
+        path: file or folder.
+        cause: error of the operating system.
     """
 
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
-            f"{path}: cannot be written ({cause.strerror or cause}). Remedy: make room or allow "
-            "it, or name another folder with --out; --resume continues a run that has begun."
+            f"{path}: cannot be written ({cause.strerror or cause}). Remedy: free disk space, fix "
+            "the permissions, or choose another folder with --out; --resume continues a started "
+            "run."
         )
 
 
 class MissingExtraError(EdgewiseError, ImportError):
-    """An optional package is needed for this and is not installed."""
+    """Optional package that is needed but not installed.
+
+    Args:
+        package: name of the package in an import statement.
+        extra: extra of Edgewise that installs it.
+        purpose: feature that needs the package.
+    """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
@@ -73,13 +78,16 @@ class MissingExtraError(EdgewiseError, ImportError):
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds an extra to Edgewise, from where this copy was installed.
+    """Return the command that installs an extra, from the source of this installation.
 
-    A clone is named by its folder, so that the command works from any other.
+    For a clone the command has its absolute path, so that it works from any folder.
+
+    Args:
+        extra: name of the extra.
     """
     try:
         text = metadata.distribution("edgewise").read_text("direct_url.json")
-    except metadata.PackageNotFoundError:  # imported from a folder on the path
+    except metadata.PackageNotFoundError:  # not installed, but imported from sys.path
         return f'pip install -e ".[{extra}]" in a clone of Edgewise'
     if text is None:
         return f"pip install 'edgewise[{extra}]'"
@@ -94,21 +102,20 @@ def how_to_install(extra: str) -> str:
 
 
 def require(package: str, *, extra: str, purpose: str) -> Any:
-    """Import an optional package, as ``require("scipy", extra="graphs", purpose="reading X")``.
+    """Import an optional package where it is used, before other imports from it.
 
-    Called where the package is used, before the imports from it.
+    Example: ``require("scipy", extra="graphs", purpose="reading X")``.
 
     Args:
-        package: its name in an import statement.
-        extra: the extra of Edgewise that installs it.
-        purpose: what it is needed for; the error begins with this.
+        package: name of the package in an import statement.
+        extra: extra of Edgewise that installs it.
+        purpose: feature that needs the package; the error begins with it.
 
     Returns:
         The package.
 
     Raises:
-        MissingExtraError: it cannot be imported.
-
+        MissingExtraError: the package cannot be imported.
     """
     try:
         return importlib.import_module(package)
@@ -117,14 +124,20 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """The error for a name that is not listed; it begins with the nearest one that is."""
+    """Return the error for an unknown name, which suggests the most similar known name.
+
+    Args:
+        kind: name of the argument.
+        name: unknown name.
+        known: known names.
+    """
     choices = sorted(known)
     lowered = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
-    if not near:
+    matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
+    if not matches:
         expected, remedy = f"one of {', '.join(choices)}", "choose one of them"
     else:
-        nearest = lowered[near[0]]
+        nearest = lowered[matches[0]]
         others = [choice for choice in choices if choice != nearest]
         listed = ", ".join(others) if len(others) <= SHOWN else f"{len(others)} names"
         expected = f"{nearest}, or another of {listed}" if others else nearest
@@ -133,18 +146,25 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
 
 
 def in_one_line(error: Exception) -> str:
-    """What a program says of an error before it ends; what was not expected asks for a report.
+    """Return the one-line message that a program prints before it exits with an error.
 
-    The environment variable EDGEWISE_TRACEBACK shows where it came from: the error is raised again.
+    Unexpected errors get a request to report them. If the environment variable EDGEWISE_TRACEBACK
+    is set, they are raised again with their traceback.
+
+    Args:
+        error: error that ends the program.
     """
     if isinstance(error, EdgewiseError):
         return str(error)
     if os.environ.get("EDGEWISE_TRACEBACK"):
         raise error
     if isinstance(error, OSError):
-        return f"{error}. Remedy: make room, or allow it, or name another file or folder."
-    said = " ".join(f"{type(error).__name__}: {error}".split())
+        return (
+            f"{error}. Remedy: free disk space, fix the permissions, or choose another file or "
+            "folder."
+        )
+    message = " ".join(f"{type(error).__name__}: {error}".split())
     return (
-        f"this should not have happened ({said}). Remedy: report it, please, with what it says "
-        "where the environment has EDGEWISE_TRACEBACK=1."
+        f"unexpected error ({message}). Remedy: report it, please, with the output under the "
+        "environment variable EDGEWISE_TRACEBACK=1."
     )

@@ -100,7 +100,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),
         (["train", "digits", "--seed", "1" + "0" * 23], "an integer from 0"),
-        (["train", "digits", "--optimizer.beta2", "2"], "a share from 0"),
+        (["train", "digits", "--optimizer.beta2", "2"], "a fraction from 0"),
         (["train", "Digits", "--seeds", "0"], "expected digits, or another of"),
         (["show", "window(2)", "--draw", "x.txt"], "write x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),

@@ -100,7 +100,7 @@ def test_bad_folders(folder, tmp_path):
     for field, value, expected in (
         ("colors", "cmyk", "rgb"),
         ("image_size", 0, "at least 1"),
-        ("warp", 1.0, "a share"),
+        ("warp", 1.0, "a fraction"),
     ):
         with refused(f"data.{field}", expected=expected, got=repr(value), remedy=""):
             image_folder(**{field: value})

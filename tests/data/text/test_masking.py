@@ -132,5 +132,5 @@ def test_bad_input(tmp_path):
         masked_text(sources=("sst",))
     with refused("data.sources, data.paths", expected="texts", got="none", remedy="files"):
         masked_text(sources=()).load()
-    with refused("data.masked", expected="shares above 0", got="0", remedy="0.1"):
+    with refused("data.masked", expected="fractions above 0", got="0", remedy="0.1"):
         masked_text(masked=0)
