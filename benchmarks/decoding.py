@@ -1,11 +1,11 @@
-"""How much faster cached decoding is than reading everything again for each token.
+"""Speed-up of text generation with a cache of keys and values.
 
     python benchmarks/decoding.py [--tokens 512] [--batch 1 8] [--width 128] [--depth 4]
         [--rounds 3] [--threads 2]
 
-A GPT, by default with nanoGPT's numbers for a CPU, and an encoder-decoder write the same texts,
-with and without a cache. The two take turns, their tokens must be equal, and the fastest of each is
-compared: whatever else the machine does only ever makes a run slower.
+A GPT (by default of the size of nanoGPT's CPU example) and an encoder-decoder Transformer generate
+the same texts with and without a cache. Runs alternate, their tokens must be equal, and the fastest
+run of each is compared, because other load on the machine only makes runs slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Write = Callable[[bool], Tensor]
 
 
 def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
-    """Continue prompts of one token to so many."""
+    """Return a function that continues prompts of one token to ``tokens`` tokens."""
     sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 4 * width}
     model = models.gpt(VOCABULARY, **sizes, length=tokens).eval()
     prompt = torch.randint(VOCABULARY, (batch, 1))
@@ -33,7 +33,7 @@ def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
 
 
 def translator(tokens: int, batch: int, width: int, depth: int) -> Write:
-    """Write so many tokens that read a source."""
+    """Return a function that generates ``tokens`` tokens from a source text."""
     sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 2 * width}
     model = models.transformer(VOCABULARY, **sizes, order="pre").eval()
     memory = model.encode(torch.randint(VOCABULARY, (batch, SOURCE)))
@@ -46,10 +46,10 @@ MODELS = {"gpt": language_model, "transformer": translator}
 
 
 def compare(write: Write, rounds: int) -> dict[bool, float]:
-    """Seconds with and without a cache.
+    """Return the seconds of the fastest run with and without a cache.
 
     Raises:
-        AssertionError: the tokens differ.
+        AssertionError: the generated tokens differ.
     """
     best = dict.fromkeys((True, False), float("inf"))
     for _ in range(rounds):
@@ -58,30 +58,30 @@ def compare(write: Write, rounds: int) -> dict[bool, float]:
             start = time.perf_counter()
             texts.append(write(cached))
             best[cached] = min(best[cached], time.perf_counter() - start)
-        assert torch.equal(*texts), "the cache has changed the text"
+        assert torch.equal(*texts), "the texts with and without a cache differ"
     return best
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=512, help="length of each text")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
+    parser.add_argument("--width", type=int, default=128, help="hidden size")
+    parser.add_argument("--depth", type=int, default=4, help="number of layers")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"{arguments.tokens} tokens, {arguments.threads} threads, best of {arguments.rounds}")
     size = arguments.width, arguments.depth
-    print(f"{'model':<12} {'texts':>5} {'cached s':>9} {'again s':>9} {'ratio':>6}")
+    print(f"{'model':<12} {'texts':>5} {'cached s':>9} {'no cache s':>10} {'ratio':>6}")
     with torch.no_grad():
         for name, make in MODELS.items():
             for batch in arguments.batch:
                 torch.manual_seed(0)
                 best = compare(make(arguments.tokens, batch, *size), arguments.rounds)
                 ratio = best[False] / best[True]
-                print(f"{name:<12} {batch:>5} {best[True]:9.2f} {best[False]:9.2f} {ratio:6.1f}")
+                print(f"{name:<12} {batch:>5} {best[True]:9.2f} {best[False]:10.2f} {ratio:6.1f}")
 
 
 if __name__ == "__main__":

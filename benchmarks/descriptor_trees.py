@@ -1,15 +1,15 @@
-"""The baseline for ``ionic-liquids-co2``: gradient-boosted trees on RDKit descriptors, T and P.
+"""Baseline of ``ionic-liquids-co2``: gradient-boosted trees on RDKit descriptors, T and P.
 
     EDGEWISE_DATA=<folder> python benchmarks/descriptor_trees.py
         [--parts] [--fingerprints] [--json FILE]
 
-With ``--fingerprints`` they read the structure alone, as the model does without descriptors: how
-often each neighbourhood of up to two bonds around an atom is there (Morgan fingerprints; Rogers and
-Hahn, 2010).
+With ``--fingerprints`` the features are counts of the neighbourhoods of up to two bonds around each
+atom (Morgan fingerprints; Rogers and Hahn, 2010) in place of descriptors, so that the trees know
+the structure only, like the model without descriptors.
 
-The splits are those of the recipe: the trees are fitted on the training liquids; loss, size of the
-trees and number of trees are chosen by the error on the validation liquids; the test liquids are
-looked at once. Logarithms and scales do not matter to trees, so T and P are given as they are.
+The splits are those of the recipe. Loss, tree size and number of trees are chosen by the error on
+the validation liquids; the test liquids are used once. T and P are not transformed, because trees
+are invariant to monotonic transformations.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from edgewise.runs.seeds import summarise
 
 LOSSES = ("squared_error", "absolute_error")
 LEAVES = (31, 63)
-TREES, STEP = 400, 20  # the most trees, and how finely their number is chosen
-BITS = 2048  # of a fingerprint
+TREES, STEP = 400, 20  # max number of trees, and the step of its grid
+BITS = 2048  # size of a fingerprint
 
 
 def fingerprint(molecule: Any) -> np.ndarray:
-    """How often each neighbourhood of up to two bonds is there, hashed to ``BITS`` numbers."""
+    """Return the counts of neighbourhoods of up to two bonds, hashed to ``BITS`` features."""
     rdkit()
     from rdkit.Chem import rdFingerprintGenerator
 
@@ -50,9 +50,9 @@ def fingerprint(molecule: Any) -> np.ndarray:
 def features(
     table: Table, data: ionic_liquids, parts: bool, describe: Callable[[Any], Any] = descriptors
 ) -> np.ndarray:
-    """``[rows, 2 + descriptors]``, of the whole liquid or of the cation and of the anion.
+    """Return features ``[rows, 2 + descriptors]`` of the liquid, or of cation and anion separately.
 
-    Columns that are the same for all liquids are left out: trees cannot split there.
+    Constant columns are left out, because trees cannot split on them.
     """
     names = table.texts("data.smiles", data.smiles)
     known = {}
@@ -66,7 +66,7 @@ def features(
 
 
 def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    """Predictions on the test liquids, and the choice that was best on the validation liquids."""
+    """Return test predictions of the hyperparameters with the best validation error, and these."""
     best = (np.inf, np.empty(0), "")
     for loss, leaves in itertools.product(LOSSES, LEAVES):
         trees = HistGradientBoostingRegressor(
@@ -87,9 +87,13 @@ def tuned(x: np.ndarray, y: np.ndarray, split: dict[str, np.ndarray]) -> tuple[n
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--parts", action="store_true", help="describe cation and anion apart")
-    parser.add_argument("--fingerprints", action="store_true", help="in place of descriptors")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="for docs/results.py")
+    parser.add_argument("--parts", action="store_true", help="describe cation and anion separately")
+    parser.add_argument(
+        "--fingerprints", action="store_true", help="use Morgan fingerprints, not descriptors"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the metrics for docs/results.py"
+    )
     arguments = parser.parse_args()
     parts = arguments.parts
     data, started = ionic_liquids(), time.process_time()
@@ -112,7 +116,7 @@ def main() -> None:
     for name, value in summary.items():
         print(f"{name:<10}{value['mean']:.4f} ± {value['std']:.4f}")
     spent = time.process_time() - started
-    print(f"{spent / 60:.1f} minutes of the processor")
+    print(f"{spent / 60:.1f} minutes of CPU time")
     if arguments.json:
         found = {"metrics": {**summary, "cpu_seconds": round(spent, 1)}}
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -1,11 +1,11 @@
-"""A PyTorch Geometric model, and the same with its import line changed: seconds an epoch, CPU.
+"""Training time of a PyTorch Geometric model with PyG's layers and with Edgewise's drop-ins, CPU.
 
     python -m benchmarks.drop_ins [--edge-features 16] [--rounds 7] [--threads 2] [--json FILE]
 
-Full-batch training of two layers of width 64 in 8 heads, Adam included, on a random graph, without
-features on its edges or with so many (``edge_dim``). Both begin with the same weights. A line is
-printed only after the two loss curves have agreed; then epochs are timed, turn by turn, and medians
-compared. The spread is half the distance of the quartiles.
+Full-batch training with Adam of two layers of width 64 with 8 heads on a random graph, with or
+without edge features (``edge_dim``). Both models start with the same weights, and their losses must
+agree. Then alternating epochs are timed, and the medians are compared. The spread is half the
+interquartile range.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LAYERS = (
     ("GATv2Conv", "TransformerConv"),
 )
 HEADS, WIDTH, CLASSES = 8, 64, 16
-AGREED, ALIKE = 5, 1e-3  # epochs whose losses must agree, and how closely, relative
+AGREED, ALIKE = 5, 1e-3  # number of epochs whose losses must agree, and relative tolerance
 
 
 class Net(nn.Module):
-    """What a user of PyTorch Geometric writes; ``first`` and ``second`` are what is imported."""
+    """Model of a PyG user with two imported layers."""
 
     def __init__(self, first: type[nn.Module], second: type[nn.Module], edge_dim: int) -> None:
         super().__init__()
@@ -54,14 +54,14 @@ Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 def net_of(who: ModuleType, names: tuple[str, str], inputs: Inputs) -> Net:
-    """With layers of these names of PyG's, or of ours."""
+    """Return a model with the layers of these names from PyG or from Edgewise."""
     edge_attr = inputs[2]
     first, second = (getattr(who, name) for name in names)
     return Net(first, second, 0 if edge_attr is None else edge_attr.shape[1])
 
 
 def epochs(net: Net, inputs: Inputs, start: dict) -> Callable[[], float]:
-    """Trains one epoch a call, and gives its loss."""
+    """Return a function that trains for one epoch and returns the loss."""
     x, edge_index, edge_attr, y = inputs
     net.load_state_dict(start)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -77,14 +77,14 @@ def epochs(net: Net, inputs: Inputs, start: dict) -> Callable[[], float]:
 
 
 def compared(names: tuple[str, str], inputs: Inputs, rounds: int) -> dict[str, float]:
-    """Seconds an epoch of both, once their losses have agreed."""
+    """Return the seconds per epoch of both models, after checking that their losses agree."""
     torch.manual_seed(0)
     start = net_of(theirs, names, inputs).state_dict()
     runs = {who: epochs(net_of(who, names, inputs), inputs, start) for who in (theirs, ours)}
     curves = [[run() for _ in range(AGREED)] for run in runs.values()]
     apart = max(abs(a - b) / abs(a) for a, b in zip(*curves, strict=True))
     if apart > ALIKE or curves[0][-1] >= curves[0][0]:
-        raise SystemExit(f"{names}: losses differ by {apart:.1e} of their size: {curves}")
+        raise SystemExit(f"{names}: relative difference of losses {apart:.1e}: {curves}")
     times: dict[object, list[float]] = {who: [] for who in runs}
     for _ in range(rounds):
         for who, run in runs.items():
@@ -105,13 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=50_000)
     parser.add_argument("--edges", type=int, default=600_000)
-    parser.add_argument("--edge-features", type=int, default=0, help="a number of each edge's")
     parser.add_argument(
-        "--layers", nargs=2, metavar="LAYER", help="only these two, one after the other"
+        "--edge-features", type=int, default=0, help="number of features per edge (0 = none)"
     )
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--layers", nargs=2, metavar="LAYER", help="names of the two layers")
+    parser.add_argument("--rounds", type=int, default=7, help="number of timed epochs")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
@@ -125,7 +125,7 @@ def main() -> None:
         f"{arguments.nodes} nodes, {arguments.edges} edges with {features} features, "
         f"{arguments.threads} threads"
     )
-    print(f"{'layers':28}{'PyG s/epoch':>13}{'ours s/epoch':>16}    faster   losses apart by")
+    print(f"{'layers':28}{'PyG s/epoch':>13}{'ours s/epoch':>16}  speed-up   loss difference")
     results = {}
     for names in [tuple(arguments.layers)] if arguments.layers else LAYERS:
         name = " + ".join(dict.fromkeys(names))

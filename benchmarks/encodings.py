@@ -1,11 +1,10 @@
-"""How long the places of nodes take to compute: all codes of ZINC's 12,000 molecules.
+"""Time to precompute the structural encodings of ZINC's 12,000 molecules.
 
     EDGEWISE_DATA=<folder> python -m benchmarks.encodings [--threads 2] [--json FILE]
 
-Each encoding of nodes and pairs as training computes it before the first epoch, into an empty
-cache: some hundred molecules at a time, kept as a file. Besides, what a model asks for with other
-arguments or not at all: edges along shortest paths, resistances, intimacy, distance encoding from
-the first atom of each molecule.
+Encodings of nodes and pairs are computed as training does before the first epoch: for several
+hundred molecules at a time, into files of an empty cache. In addition: edges on shortest paths,
+resistance distances, intimacy, and the distance encoding from the first atom of each molecule.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ WIDTH, HEADS, AT_ONCE = 64, 8, 500
 
 
 def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
-    """The first ``count`` graphs."""
+    """Return the first ``count`` graphs."""
     nodes, edges = int(graphs.node_start[count]), int(graphs.edge_start[count])
     return PackedGraphs(
         graphs.x[:nodes],
@@ -44,7 +43,7 @@ def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
 
 
 def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
-    """The encodings whose codes are kept with the data."""
+    """Return functions that compute the encodings that are cached with the data."""
     made: dict[str, Any] = {name: kind(WIDTH) for name, kind in encodings.OF_NODES.items()}
     made |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
     made["path_edges"] = encodings.PathEdges(3, HEADS)
@@ -55,7 +54,7 @@ def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
 
 
 def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
-    """What is computed of a batch of graphs."""
+    """Return functions that compute encodings that are not cached, for all batches."""
 
     def chunks() -> Iterator[Graph]:
         for which in torch.arange(len(graphs)).split(AT_ONCE):
@@ -74,8 +73,8 @@ def others(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--molecules", type=int, default=12_000, help="how many, from the first")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--molecules", type=int, default=12_000, help="number of molecules")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     codes = data.zinc().load().codes
@@ -90,9 +89,9 @@ def main() -> None:
             run()
             wall, spent = time.perf_counter() - began[0], time.process_time() - began[1]
             found[name] = {"seconds": wall, "cpu_seconds": spent}
-            print(f"{name:20} {wall:6.1f} s, {spent:6.1f} s of processors", flush=True)
+            print(f"{name:20} {wall:6.1f} s, {spent:6.1f} s of CPU time", flush=True)
     wall, spent = (sum(one[key] for one in found.values()) for key in ("seconds", "cpu_seconds"))
-    print(f"{'all':20} {wall:6.1f} s, {spent:6.1f} s of processors")
+    print(f"{'all':20} {wall:6.1f} s, {spent:6.1f} s of CPU time")
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
 

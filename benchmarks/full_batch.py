@@ -1,9 +1,9 @@
-"""Seconds and memory of a full-batch training step on graphs of millions of edges, CPU.
+"""Time and memory of a full-batch training step on graphs with millions of edges, CPU.
 
     EDGEWISE_DATA=<folder> python -m benchmarks.full_batch [hollywood-gat ...] [--steps 5]
 
-Every node of the graph is read in every step: forward, loss on a batch of links, backward, Adam.
-The peak is what a step adds to the memory of the loaded data, the model and the optimizer's state.
+Each step computes all nodes: forward, loss on a batch of links, backward, Adam. The peak is the
+memory that a step adds to that of the loaded data, the model and the optimizer state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgewise.tasks import Task
 
 
 def gat_links(num_nodes: int) -> nn.Module:
-    """A learned embedding of width 64 a node, and two layers of 8 heads."""
+    """Return a link predictor with node embeddings of width 64 and two GAT layers of 8 heads."""
     encoder = models.gat(64, 64, hidden=8, heads=8, output_heads=1, dropout=0.0)
     return LinkPredictor(num_nodes, 64, encoder, "dot")
 
@@ -38,8 +38,8 @@ CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("choices", nargs="*", default=list(CHOICES))
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("choices", nargs="*", default=list(CHOICES), help="models to measure")
+    parser.add_argument("--steps", type=int, default=5, help="number of timed steps")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -63,8 +63,8 @@ def main() -> None:
             peaks.append(status("VmHWM") - before)
             losses.append(loss.item())
         if not losses[-1] < losses[0]:
-            raise SystemExit(f"{name}: the loss does not fall: {losses}")
-        middle, about = spread(seconds[1:])  # the first prepares the graph
+            raise SystemExit(f"{name}: the loss does not decrease: {losses}")
+        middle, about = spread(seconds[1:])  # the first step prepares the graph
         graph = next(part for part in batch.inputs if isinstance(part, Graph))
         size = f"{graph.num_targets} nodes, {graph.num_edges} edges"
         print(

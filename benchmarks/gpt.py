@@ -1,12 +1,12 @@
-"""`gpt-shakespeare`'s training step in Edgewise and in plain PyTorch, side by side.
+"""Training step of `gpt-shakespeare` in Edgewise and in plain PyTorch.
 
     EDGEWISE_DATA=../shared/data python benchmarks/gpt.py [--rounds N] [--steps N] [--train]
 
-The same model with the same weights gives the same loss and gradients, which is checked first. Then
-both take turns, a step each: forward, loss, backward, clipping, AdamW. The figure is plain / ours,
-by each round's median step, the median of all rounds: above 1 Edgewise is faster. It is wall time,
-of a machine that does nothing else.
-`--train` trains the plain model to the end and prints its loss on the whole last tenth.
+First, loss and gradients of both models with the same weights must agree. Then steps (forward,
+loss, backward, clipping, AdamW) of both alternate. The result is the ratio plain / ours of the
+median steps of each round, as the median over rounds: above 1, Edgewise is faster. Times are wall
+times, so the machine should be idle. `--train` trains the plain model to the end and prints its
+loss on the test split.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edgewise.runs.train_recipe import prepare
 
 
 class PlainBlock(nn.Module):
-    """A pre-norm Transformer layer as GPT-2 has it."""
+    """Pre-norm Transformer layer of GPT-2."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class PlainBlock(nn.Module):
             part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
             for part in (query, key, value)
         )
-        read = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(read.transpose(1, 2).reshape(batch, length, width))
+        heads = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(heads.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
 class PlainGPT(nn.Module):
-    """GPT in PyTorch alone, its head tied to the embedding."""
+    """GPT in plain PyTorch, with tied embedding and output weights."""
 
     def __init__(self, vocabulary: int, length: int, width: int, depth: int, heads: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class PlainGPT(nn.Module):
 
 
 def plain_copy(model: nn.Module) -> PlainGPT:
-    """The plain model with the weights of ours."""
+    """Return a plain model with the weights of an Edgewise model."""
     mine = {name.removeprefix("trunk."): value for name, value in model.state_dict().items()}
     vocabulary, width = mine["embedding.tokens.weight"].shape
     depth = sum(name.endswith("qkv.weight") for name in mine)
@@ -95,11 +95,11 @@ def plain_copy(model: nn.Module) -> PlainGPT:
 
 
 def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
-    """Loss and gradients of the embedding agree, also for weights that are not small."""
+    """Check that loss and embedding gradients agree, with weights scaled up."""
     model, plain = copy.deepcopy(model), copy.deepcopy(plain)
     with torch.no_grad():
         for parameter in (*model.parameters(), *plain.parameters()):
-            parameter.mul_(3)  # else one non-linearity is as good as another
+            parameter.mul_(3)  # with small weights, wrong non-linearities would go unnoticed
     losses = []
     for scores in (model(*batch.inputs, **batch.keywords), of_plain(plain, batch)):
         loss = F.cross_entropy(scores, batch.target)
@@ -111,6 +111,7 @@ def check_same(model: nn.Module, plain: PlainGPT, batch: Batch) -> None:
 
 
 def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
+    """Return the logits of the tokens that have targets."""
     scores = plain(batch.inputs[0].ids).flatten(0, 1)
     return batch.counted(scores)
 
@@ -118,6 +119,7 @@ def of_plain(plain: PlainGPT, batch: Batch) -> Tensor:
 def stepper(
     recipe: recipes.Recipe, model: nn.Module, call: Callable[[Batch], Tensor]
 ) -> Callable[[Batch], None]:
+    """Return a function that does one training step."""
     optimizer = recipe.optimizer.build(model)
     parameters = list(model.parameters())
 
@@ -131,7 +133,7 @@ def stepper(
 
 
 def train_plain(recipe: recipes.Recipe, plain: PlainGPT, loaders: dict) -> float:
-    """Loss on the test split after the recipe's steps."""
+    """Train the plain model by the recipe and return its test loss."""
     optimizer = recipe.optimizer.build(plain)
     total, step = recipe.trainer.epochs * len(loaders["train"]), 0
     for epoch in range(recipe.trainer.epochs):
@@ -153,9 +155,11 @@ def train_plain(recipe: recipes.Recipe, plain: PlainGPT, loaders: dict) -> float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=20, help="in a round, of each")
-    parser.add_argument("--train", action="store_true", help="train the plain model whole")
+    parser.add_argument("--rounds", type=int, default=15, help="number of rounds")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each model per round")
+    parser.add_argument(
+        "--train", action="store_true", help="train the plain model to the end, without timing"
+    )
     options = parser.parse_args()
     recipe = recipes.find("gpt-shakespeare")
     model, splits = prepare(recipe)
@@ -171,20 +175,20 @@ def main() -> None:
         "ours": stepper(recipe, model, lambda batch: model(*batch.inputs, **batch.keywords)),
         "plain": stepper(recipe, plain, lambda batch: of_plain(plain, batch)),
     }
-    fastest: dict[str, list[float]] = {name: [] for name in steps}
+    medians: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(options.rounds + 1):
         taken: dict[str, list[float]] = {name: [] for name in steps}
-        for batch in batches:  # one step each in turn, so that both see the same machine
+        for batch in batches:  # alternate, so that other load affects both models alike
             for name in sorted(steps, reverse=bool(len(taken["ours"]) % 2)):
                 start = time.perf_counter()
                 steps[name](batch)
                 taken[name].append(time.perf_counter() - start)
-        if round_number:  # the first warms up
+        if round_number:  # the first round is a warm-up
             for name, seconds in taken.items():
-                fastest[name].append(statistics.median(seconds))
-    ratios = sorted(p / o for o, p in zip(fastest["ours"], fastest["plain"], strict=True))
-    for name, seconds in fastest.items():
-        print(f"{name:6} {1e3 * statistics.median(seconds):7.2f} ms a step")
+                medians[name].append(statistics.median(seconds))
+    ratios = sorted(p / o for o, p in zip(medians["ours"], medians["plain"], strict=True))
+    for name, seconds in medians.items():
+        print(f"{name:6} {1e3 * statistics.median(seconds):7.2f} ms per step")
     print(
         f"plain / ours {statistics.median(ratios):.3f} "
         f"(from {ratios[0]:.3f} to {ratios[-1]:.3f} over {options.rounds} rounds)"

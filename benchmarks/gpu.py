@@ -1,17 +1,15 @@
-"""Edgewise on a GPU beside its peers: checked, then timed, as a table, JSON and a picture.
+"""Edgewise and other implementations on a GPU: correctness, time and memory.
 
-    python -m benchmarks.gpu --json gpu.json --picture gpu.png     # all of it, on a GPU machine
-    python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # what contains this in its name
-    python -m benchmarks.gpu --check                               # no clock; also without a GPU
+    python -m benchmarks.gpu --json gpu.json --picture gpu.png     # everything
+    python -m benchmarks.gpu --only gatv2 --dtype bfloat16         # problems with this in the name
+    python -m benchmarks.gpu --check                               # correctness only
 
-Ratios are theirs / ours: above 1 Edgewise is better, and beside some stands what is asked for.
-Before the clock starts the kernels' tests run on this GPU (``tests/triton``: calls against the
-oracle; compiled code, CUDA graphs, autocast, ``torch.func``, streams, a second GPU, a warm step
-that waits for nothing), then outputs and every gradient of each problem are compared with its
-peers', and two runs must agree bit for bit. Whatever fails ends the run. Times are between events
-of the device, after a warm-up, implementations taking turns; memory is the peak that a forward and
-backward add to what is there. Without a GPU, ``--check`` runs the kernels in Triton's interpreter
-on small problems: set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1``.
+Ratios are theirs / ours: above 1, Edgewise is better; some have a goal. Before timing, the tests of
+the kernels (``tests/triton``) run on this GPU, outputs and all gradients of each problem are
+compared with the other implementations, and two runs must agree bit for bit. Any failure ends the
+benchmark. Times are from CUDA events, after a warm-up, with alternating implementations. Memory is
+the peak that forward and backward add. Without a GPU, ``--check`` runs the kernels in Triton's
+interpreter on small problems: set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1``.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from edgewise.engines import triton_rows
 
 ROUNDS = 30
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
-"""Of the largest number of a tensor; peers add up in 16 bits where ours add up in 32."""
+"""Tolerance relative to the largest entry; other implementations accumulate in 16 bits."""
 BOTH = ("pyg", "compiled")
 PROBLEMS = (
     Problem("transformer", nodes=200_000, peers=BOTH),
@@ -60,19 +58,19 @@ GOALS = {
     ("gatv2", "pyg"): 8.0,
     ("complete()", "sdpa"): 0.97,
 }
-"""Ratios of forward and backward that are asked for, by a problem's first word and its peer."""
+"""Goals for ratios of forward and backward, by first word of the problem and implementation."""
 TESTS = (
     *("tests/triton/test_modes.py", "tests/triton/test_interpreted.py"),
     *("-k", "not lower_precision and not small_graph and not every_pattern"),
 )
-"""Those of the kernels that compile a bounded number of variants."""
+"""Arguments of pytest: the tests of the kernels that compile a bounded number of variants."""
 SMALL = {"nodes": 24, "degree": 3, "heads": 2, "width": 4}
-"""For the interpreter."""
+"""Problem size for the interpreter."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A pattern of runs, beside the kernels that PyTorch has for it."""
+    """Problem of dense or banded attention, for which PyTorch has kernels."""
 
     pattern: str
     tokens: int
@@ -88,9 +86,9 @@ PATTERNS = (Runs("complete()", 8192), Runs("causal()", 8192), Runs("window(256)"
 
 
 def build_runs(runs: Runs) -> Built:
-    """``attend`` as it chooses, SDPA, and FlexAttention with the pattern's block mask."""
+    """Return ``attend``, SDPA, and FlexAttention with the pattern's block mask."""
     torch.manual_seed(0)
-    pattern: graphs.Pattern = eval(runs.pattern, vars(graphs))  # ours, above
+    pattern: graphs.Pattern = eval(runs.pattern, vars(graphs))  # a constant of this file
     tokens = runs.tokens
     q, k, v = (torch.randn(1, tokens, runs.heads, runs.width).requires_grad_() for _ in range(3))
     graph = pattern.bind(tokens).to(q.device)
@@ -130,14 +128,14 @@ def _flex(runs: Runs, heads_first: Callable[[], tuple[Tensor, ...]]) -> Callable
 
 
 def build_gat(nodes: int = 200_000) -> Built:
-    """A training step of a whole GAT, beside PyTorch Geometric's, with the same sizes."""
+    """Return a step of GAT in Edgewise and in PyTorch Geometric, with the same sizes."""
     from torch_geometric.nn import GAT
 
     torch.manual_seed(0)
     index = torch.randint(nodes, (2, 10 * nodes))
     graph = graphs.edges(index, nodes)
     x = torch.randn(nodes, 128).requires_grad_()
-    ours = ew.models.gat(128, 40, dropout=0.0)  # so that runs can be compared
+    ours = ew.models.gat(128, 40, dropout=0.0)  # for reproducible runs
     theirs = GAT(128, 64, 2, 40, heads=8)
     return Built(
         {"edgewise": lambda: ours(x, graph), "pyg": lambda: theirs(x, index)},
@@ -149,7 +147,7 @@ def build_gat(nodes: int = 200_000) -> Built:
 
 
 def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
-    """A forward and backward of GPT, beside PyTorch's own layers of the same sizes."""
+    """Return a step of GPT in Edgewise and with PyTorch's layers, with the same sizes."""
     torch.manual_seed(0)
     ids = torch.randint(1000, (batch, context))
     ours = ew.models.gpt(
@@ -177,15 +175,15 @@ def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
 
 
 def test_kernels() -> None:
-    """Run the kernels' tests on this machine, one process a core, as most of it is compiling."""
+    """Run the tests of the kernels, one process per core, because most time is compilation."""
     workers = ("--numprocesses", str(os.cpu_count() or 1))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, *TESTS]
     if subprocess.run(command, cwd=Path(__file__).parents[1], check=False).returncode:
-        raise SystemExit("the kernels' tests fail on this machine: nothing is timed")
+        raise SystemExit("the tests of the kernels fail on this machine; nothing is timed")
 
 
 def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
-    """Peers agree where they compute the same; runs repeat bit for bit."""
+    """Check that implementations agree, if they should, and that runs repeat bit for bit."""
     if peers:
         errors = disagreement(built)
         if not max(errors.values()) <= TOLERANCE[dtype]:
@@ -194,11 +192,11 @@ def check(name: str, built: Built, dtype: torch.dtype, *, peers: bool) -> None:
     first, second = (gradients(built.runs["edgewise"], built.leaves, grad) for _ in range(2))
     for a, b in zip(first, second, strict=True):
         if a is not None and not torch.equal(a, b):
-            raise SystemExit(f"{name}: two runs have different bits")
+            raise SystemExit(f"{name}: two runs differ")
 
 
 def time_of(run: Callable[[], object]) -> float:
-    """Milliseconds on the device."""
+    """Return the milliseconds of a run on the device."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     run()
@@ -208,7 +206,7 @@ def time_of(run: Callable[[], object]) -> float:
 
 
 def peak_of(run: Callable[[], object]) -> int:
-    """Bytes that a run adds."""
+    """Return the bytes of device memory that a run adds."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -218,7 +216,7 @@ def peak_of(run: Callable[[], object]) -> int:
 
 
 def copy_bandwidth() -> float:
-    """Bytes a second that a large copy reads and writes."""
+    """Return the bytes per second that a large copy reads and writes."""
     source = torch.ones(1 << 30, dtype=torch.int8)
     target = torch.empty_like(source)
     took = min(time_of(lambda: target.copy_(source)) for _ in range(10))
@@ -226,7 +224,7 @@ def copy_bandwidth() -> float:
 
 
 def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
-    """Times and memory of every implementation of a problem."""
+    """Return times and memory of each implementation of a problem."""
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
 
     def forward(run: Callable[[], Tensor]) -> Callable[[], None]:
@@ -259,7 +257,7 @@ def measure(name: str, built: Built, bandwidth: float) -> dict[str, Any]:
 
 
 def show(row: dict[str, Any]) -> None:
-    """A line for each peer."""
+    """Print a line for each other implementation."""
     ours = row["peers"]["edgewise"]
     for peer, theirs in row["peers"].items():
         if peer != "edgewise":
@@ -268,19 +266,19 @@ def show(row: dict[str, Any]) -> None:
             print(
                 f"{row['name']:<58} {peer:<9} {' '.join(f'{ratio:8.2f}x' for ratio in ratios)} "
                 f"{ours['forward']:8.3f} {ours['both']:8.3f} ms {row['share of a copy']:7.0%}"
-                + (f"  asked {goal:g}x" if goal else ""),
+                + (f"  goal {goal:g}x" if goal else ""),
                 flush=True,
             )
 
 
 HEADER = (
-    f"{'problem':<58} {'beside':<9} {'forward':>9} {'+ backward':>9} {'memory':>8} "
-    f"{'forward':>8} {'+ back':>8} ms  of a copy's bandwidth"
+    f"{'problem':<58} {'versus':<9} {'forward':>9} {'+ backward':>9} {'memory':>8} "
+    f"{'forward':>8} {'+ back':>8} ms  of copy bandwidth"
 )
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """The ratios as bars."""
+    """Draw the ratios as a bar chart."""
     import matplotlib.pyplot as plt
 
     bars = [
@@ -298,7 +296,12 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def problems(only: str, *, small: bool) -> dict[str, tuple[Callable[[], Built], bool]]:
-    """By name: how to build each, and whether peers must give the same numbers."""
+    """Return by name: a function that builds the problem, and whether implementations must agree.
+
+    Args:
+        only: keep problems whose name contains this.
+        small: make problems small enough for the interpreter.
+    """
     made: dict[str, tuple[Callable[[], Built], bool]] = {}
     for problem in PROBLEMS:
         peers = tuple(peer for peer in problem.peers if peer != "compiled" or not small)
@@ -314,17 +317,17 @@ def problems(only: str, *, small: bool) -> dict[str, tuple[Callable[[], Built], 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="problems whose name contains this")
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--check", action="store_true", help="compare, and time nothing")
-    parser.add_argument("--untested", action="store_true", help="leave out the kernels' tests")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--check", action="store_true", help="compare results without timing")
+    parser.add_argument("--untested", action="store_true", help="skip the tests of the kernels")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--picture", type=Path, help="write a bar chart to this file")
     options = parser.parse_args()
     has_gpu = torch.cuda.is_available()
     if not has_gpu and not (options.check and triton_rows.INTERPRETED):
         raise SystemExit(
-            "no GPU here: run --check with TRITON_INTERPRET=1 EDGEWISE_TRITON=1, or find a GPU"
+            "no GPU found: use one, or run --check with TRITON_INTERPRET=1 EDGEWISE_TRITON=1"
         )
     if has_gpu and not options.untested:
         test_kernels()
@@ -345,7 +348,7 @@ def main() -> None:
                     continue
                 rows.append(measure(name, built, bandwidth))
                 show(rows[-1])
-                if options.json:  # as it goes: a machine may be lent for a while only
+                if options.json:  # after each problem, in case the benchmark is interrupted
                     write(options.json, rows, options.dtype, bandwidth)
     finally:
         torch.set_default_dtype(default)
@@ -354,7 +357,7 @@ def main() -> None:
 
 
 def write(path: Path, rows: list[dict[str, Any]], dtype: str, bandwidth: float) -> None:
-    """All that was measured, and where."""
+    """Write the results and a description of the device as JSON."""
     where = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,

@@ -1,13 +1,13 @@
-"""A layer of Hugging Face's BERT on Edgewise's engines and graphs, beside the same on its SDPA.
+"""Time of a Hugging Face BERT layer with Edgewise's attention and with SDPA.
 
     python benchmarks/hugging_face.py [--tokens 4096] [--rounds N] [--threads N]
 
-The weights are random, of BERT-base: 12 heads of 64. Three parts are timed: the attention that
-``transformers`` leaves to its interface, the layer's self-attention with its projections, and the
-whole layer with its feed-forward network, whose cost no graph changes. Outputs are compared first.
-Then both take turns; the figures are the median of theirs / ours over the rounds, forward and
-forward with backward: above 1 Edgewise is faster. Theirs is always on the complete graph. It is
-wall time, of a machine that does nothing else.
+The layer has the size of BERT-base (12 heads of 64) and random weights. Three parts are timed: the
+attention function of ``transformers``' attention interface, self-attention with projections, and
+the whole layer, whose feed-forward network does not depend on the graph. Outputs are compared
+first. Then runs alternate; results are medians of theirs / ours over rounds, for forward, and for
+forward and backward: above 1, Edgewise is faster. SDPA always computes the complete graph. Times
+are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTS = ("attention", "with projections", "the layer")
 
 
 class Interface(nn.Module):
-    """What the layer asks for: query, key and value are at hand."""
+    """Attention function of a layer, without projections."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Interface(nn.Module):
 
 
 def layer(implementation: str, graph: graphs.Pattern | None) -> dict[str, nn.Module]:
-    """The parts of one layer of BERT, with the same weights at each call."""
+    """Return the parts of one BERT layer, with the same weights in every call."""
     torch.manual_seed(0)
     config = BertConfig(num_hidden_layers=1, vocab_size=8)
     model = BertModel._from_config(config, attn_implementation=implementation).eval()
@@ -62,7 +62,7 @@ def layer(implementation: str, graph: graphs.Pattern | None) -> dict[str, nn.Mod
 
 
 def mask_of(model: str, tokens: int) -> Any:
-    """What their model would hand to each layer."""
+    """Return the attention mask that ``transformers`` would pass to each layer."""
     if model == "theirs":
         return None  # no padding: SDPA needs none
     from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function
@@ -78,7 +78,7 @@ def first(out: Any) -> Tensor:
 
 
 def steps(part: nn.Module, x: Tensor, mask: Any) -> dict[str, Callable[[], object]]:
-    """One forward, and one forward with backward."""
+    """Return functions that run forward, and forward and backward."""
     wanted = [x, *part.parameters()]
     gradient = torch.randn_like(first(part(x, mask)))
 
@@ -118,8 +118,8 @@ def measure(tokens: int, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=4096, help="length of the text")
+    parser.add_argument("--rounds", type=int, default=5, help="number of timed runs")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

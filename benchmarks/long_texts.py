@@ -1,14 +1,13 @@
-"""Time and memory of attention from 512 to 65,536 tokens, full beside sparse, as a picture.
+"""Time and memory of full and sparse attention, from 512 to 65,536 tokens, as a chart.
 
     python -m benchmarks.long_texts docs/long_texts.png [--longest N] [--seconds S] [--gigabytes G]
 
-Forward and backward of one layer's attention on one text, 4 heads of width 64 in float32: written
-out as softmax(QKᵀ)V, whose matrix is kept; PyTorch's fused attention of all pairs; and Edgewise's
-on Longformer's graph (256 tokens on either side and a hub) and on BigBird's (blocks of 64:
-neighbours, both ends, three at random). Each point is a process of its own: the median of three
-runs after a first one, and what they add to the memory of the process. A line ends where the next
-point is expected to take longer than S seconds or more than G gigabytes. It is wall time, of a
-machine that does nothing else.
+Forward and backward of the attention of one layer on one text, with 4 heads of width 64 in float32:
+softmax(QKᵀ)V with an explicit matrix; PyTorch's fused attention; Edgewise on Longformer's graph
+(window of 256 tokens on either side, one global token) and on BigBird's (blocks of 64: neighbours,
+first and last, three random). Each point is measured in its own process: the median of three runs
+after a warm-up, and the memory that they add. A line ends if the next point is expected to take
+more than S seconds or G gigabytes. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def written_out(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Of ``[N, H, D]``, with a matrix of all pairs."""
+    """Compute attention of ``[N, H, D]`` with an explicit matrix of all pairs."""
     q, k, v = (x.transpose(0, 1) for x in (query, key, value))
     return ((q @ k.mT / WIDTH**0.5).softmax(-1) @ v).transpose(0, 1)
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The same, by PyTorch's kernel."""
+    """Compute attention of ``[N, H, D]`` with PyTorch's fused kernel."""
     q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
     return F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
 
 
 def on(pattern: graphs.Pattern) -> Run:
-    """Edgewise's, on a graph."""
+    """Return Edgewise's attention on a graph."""
     return lambda query, key, value: ew.attend(query, key, value, pattern, layout="NHD")
 
 
@@ -63,11 +62,11 @@ RUNS: dict[str, Run] = {
 
 
 def measure(run: Run, tokens: int) -> tuple[float, float]:
-    """Seconds of forward and backward, and gigabytes that they add."""
+    """Return the seconds of forward and backward, and the gigabytes that they add."""
     torch.manual_seed(0)
     nodes = [torch.randn(tokens, HEADS, WIDTH, requires_grad=True) for _ in range(3)]
     short = [x[:SHORTEST].detach().requires_grad_() for x in nodes]
-    torch.autograd.grad(run(*short).sum(), short)  # libraries and threads are loaded
+    torch.autograd.grad(run(*short).sum(), short)  # loads libraries and starts threads
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before, spent = status("VmRSS"), []
     for _ in range(ROUNDS + 1):
@@ -80,7 +79,13 @@ def measure(run: Run, tokens: int) -> tuple[float, float]:
 def lines(
     longest: int, seconds: float, gigabytes: float
 ) -> dict[str, list[tuple[int, float, float]]]:
-    """Of each way the points: tokens, seconds, gigabytes."""
+    """Return the points of each line: tokens, seconds and gigabytes.
+
+    Args:
+        longest: max number of tokens.
+        seconds: time limit of a point.
+        gigabytes: memory limit of a point.
+    """
     found: dict[str, list[tuple[int, float, float]]] = {name: [] for name in RUNS}
     for name, points in found.items():
         tokens = SHORTEST
@@ -99,7 +104,7 @@ def lines(
 
 
 def draw(found: dict[str, list[tuple[int, float, float]]], path: Path) -> None:
-    """Time on the left, memory on the right."""
+    """Draw time (left) and memory (right) over the number of tokens."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -122,12 +127,20 @@ def draw(found: dict[str, list[tuple[int, float, float]]], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure and draw; or measure one point, for the process that asked."""
+    """Measure all points and draw them; or, in a subprocess, measure one point."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("path", type=Path, nargs="?", default=Path("long_texts.png"))
-    parser.add_argument("--longest", type=int, default=65536, metavar="N")
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="S")
-    parser.add_argument("--gigabytes", type=float, default=6.0, metavar="G")
+    parser.add_argument(
+        "path", type=Path, nargs="?", default=Path("long_texts.png"), help="file of the chart"
+    )
+    parser.add_argument(
+        "--longest", type=int, default=65536, metavar="N", help="max number of tokens"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="time limit of a point"
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=6.0, metavar="G", help="memory limit of a point"
+    )
     parser.add_argument("--one", choices=RUNS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:

@@ -29,7 +29,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.sparse import check_node_features
 
-OR_WITHOUT = "give them, or set this width of the model to 0"
+OR_WITHOUT = "give them, or make the model without (a width of 0)"
 SUM_SCALE = 1 / 16  # scale of the sum over atoms; a molecule has about 16
 SLOPE_SCALE = 0.1  # factor of the initial weights of b and f in the conditional head
 
