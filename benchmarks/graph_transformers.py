@@ -1,18 +1,18 @@
-"""Graph Transformers beside what is written today: ratios, CPU.
+"""Graph Transformers in Edgewise and in other implementations, CPU.
 
     python -m benchmarks.graph_transformers [--rounds 7] [--threads 2] [--json FILE]
 
-- A step of training of five layers of GPS on packed molecules, beside PyTorch Geometric's
-  ``GPSConv``, which pads them: new batches in every round, Adam included, equal weights. And ours
-  with each atom attending to itself alone, the most that faster attention could give.
-- Graphormer's bias on packed molecules, forward and backward with the gradient of its table, beside
-  the padded form ``[B, n, n, H]`` under PyTorch's ``scaled_dot_product_attention``.
-- Exphormer on 100,000 nodes: bytes that one more edge costs, forward and backward, at two widths.
+- Training step with Adam of five GPS layers on packed molecules, versus PyTorch Geometric's
+  ``GPSConv``, which pads them, with equal weights and new batches in each round. The same with each
+  atom attending to itself only gives the limit of what faster attention could save.
+- Graphormer's bias on packed molecules, forward and backward with the gradient of its table, versus
+  the padded form ``[B, n, n, H]`` with ``scaled_dot_product_attention``.
+- Exphormer on 100,000 nodes: bytes per additional edge, forward and backward, at two widths.
 
-What is compared agrees before it is timed, turn by turn; medians, and half the distance of the
-quartiles. Peak memory is of a process of its own. Molecules are drawn: a random tree each, with
-some rings closed, of about 23 atoms and a long tail of larger ones, as in real tables. The drop-ins
-for layers with edge features have a benchmark of their own, ``benchmarks/drop_ins.py``.
+Results are compared first, then runs alternate; times are medians, with half the interquartile
+range. Peak memory is measured in separate processes. Molecules are random trees with some rings, of
+about 23 atoms with a long tail of larger ones, as in real data sets. The benchmark of the drop-ins
+for layers with edge features is ``benchmarks/drop_ins.py``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from edgewise.models import exphormer
 from edgewise.models.gps import GINELayer, GPSLayer
 
 WIDTH, BONDS, HEADS, DEPTH = 64, 4, 4, 5
-BIAS_HEADS, BIAS_WIDTH, CLASSES = 8, 10, 22  # Graphormer-slim's heads; distances to 20, and none
+BIAS_HEADS, BIAS_WIDTH, CLASSES = 8, 10, 22  # Graphormer-slim; distances up to 20, unreachable
 PARTS = ("gps", "graphormer", "exphormer")
-CLOSE = 1e-4  # how closely both must agree, relative to the largest number
+CLOSE = 1e-4  # tolerance relative to the largest entry
 
 
 # ---- molecules ----
@@ -48,7 +48,7 @@ CLOSE = 1e-4  # how closely both must agree, relative to the largest number
 
 @dataclass(frozen=True)
 class Molecules:
-    """A packed batch: atoms ``[N, WIDTH]``, bonds ``[2, E]`` and ``[E, BONDS]``, sizes ``[B]``."""
+    """Packed batch: atoms ``[N, WIDTH]``, bonds ``[2, E]`` and ``[E, BONDS]``, sizes ``[B]``."""
 
     x: Tensor
     edge_index: Tensor
@@ -57,31 +57,32 @@ class Molecules:
 
     @property
     def owner(self) -> Tensor:
-        """``[N]``, the molecule of each atom, as PyTorch Geometric has it."""
+        """Molecule of each atom, ``[N]``; PyTorch Geometric's ``batch``."""
         return torch.arange(len(self.sizes)).repeat_interleave(self.sizes)
 
     @property
     def fill(self) -> float:
-        """The share of a padded batch that is no padding."""
+        """Fraction of the padded batch that is not padding."""
         return float(self.sizes.double().mean() / self.sizes.max())
 
 
 def molecules(count: int, seed: int) -> Molecules:
-    """Draw a batch."""
-    drawn = torch.Generator().manual_seed(seed)
-    sizes = (torch.randn(count, generator=drawn) * 0.45 + 3.1).exp().round().long().clamp(4, 150)
+    """Sample a batch of random molecules."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.randn(count, generator=generator) * 0.45 + 3.1
+    sizes = sizes.exp().round().long().clamp(4, 150)
     pairs, first = [], 0
     for n in sizes.tolist():
         child = torch.arange(1, n)
-        chance = torch.rand(n - 1, generator=drawn)
+        chance = torch.rand(n - 1, generator=generator)
         parent = (child - 1 - (chance * child.clamp(max=3)).long()).clamp(min=0)
-        start = torch.arange(0, max(n - 5, 0), 7)  # a ring of six for every seven atoms
+        start = torch.arange(0, max(n - 5, 0), 7)  # one six-membered ring per seven atoms
         pairs += [torch.stack([parent, child]) + first, torch.stack([start, start + 5]) + first]
         first += n
     one_way = torch.cat(pairs, dim=1)
     edge_index = torch.cat([one_way, one_way.flip(0)], dim=1)
-    x = torch.randn(first, WIDTH, generator=drawn)
-    edge_attr = torch.randn(edge_index.shape[1], BONDS, generator=drawn)
+    x = torch.randn(first, WIDTH, generator=generator)
+    edge_attr = torch.randn(edge_index.shape[1], BONDS, generator=generator)
     return Molecules(x, edge_index, edge_attr, sizes)
 
 
@@ -89,11 +90,10 @@ def molecules(count: int, seed: int) -> Molecules:
 
 
 class OurGPS(nn.Module):
-    """Layers of Edgewise; the graphs are made of the batch, as a data set does it.
+    """GPS layers of Edgewise, with graphs built from each batch.
 
     Args:
-        alone: each atom attends to itself alone, for what all else takes.
-
+        alone: let each atom attend to itself only, to measure the time of everything else.
     """
 
     def __init__(self, alone: bool = False) -> None:
@@ -115,7 +115,7 @@ class OurGPS(nn.Module):
 
 
 class TheirGPS(nn.Module):
-    """The same of PyTorch Geometric."""
+    """GPS layers of PyTorch Geometric."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,12 +131,13 @@ class TheirGPS(nn.Module):
 
 
 def conv() -> nn.Module:
+    """Return PyTorch Geometric's message-passing layer of GPS."""
     network = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
     return theirs.GINEConv(network, train_eps=True, edge_dim=BONDS)
 
 
 def copied(peer: TheirGPS) -> OurGPS:
-    """Ours with their weights."""
+    """Return an Edgewise model with the weights of PyTorch Geometric's."""
     ours = OurGPS()
     for own, other in zip(ours.layers, peer.layers, strict=True):
         weights = {
@@ -161,7 +162,7 @@ def copied(peer: TheirGPS) -> OurGPS:
 
 
 def trained(model: nn.Module, count: int) -> Callable[[int], float]:
-    """One step on the batch of a round, and its loss."""
+    """Return a function that does one training step on a round's batch and returns the loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def step(turn: int) -> float:
@@ -175,11 +176,11 @@ def trained(model: nn.Module, count: int) -> Callable[[int], float]:
 
 
 molecules_of: dict[tuple[int, int], Molecules] = {}
-"""Batches by their size and round, drawn before the clock starts."""
+"""Batches by size and round, sampled before timing."""
 
 
 def gps(count: int, rounds: int) -> dict[str, float]:
-    """Seconds a step of both."""
+    """Return the seconds per step of all models."""
     torch.manual_seed(0)
     for turn in range(rounds + 3):
         molecules_of[count, turn] = molecules(count, turn)
@@ -197,7 +198,7 @@ def gps(count: int, rounds: int) -> dict[str, float]:
 
 
 def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], float]:
-    """Attention with the bias, and gradients of queries, keys, values and table; and the fill."""
+    """Return functions of attention with the bias, forward and backward, and the fill."""
     sizes = molecules(count, 0).sizes
     n, total, longest = len(sizes), int(sizes.sum()), int(sizes.max())
     torch.manual_seed(0)
@@ -206,10 +207,10 @@ def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], fl
     grad = torch.randn(total, BIAS_HEADS, BIAS_WIDTH)
     classes = torch.randint(CLASSES, (int(sizes.square().sum()),))
     pairs = graphs.batch(graphs.complete(), sizes)
-    there = torch.arange(longest) < sizes[:, None]  # [B, n]
-    both = there[:, :, None] & there[:, None, :]
+    real = torch.arange(longest) < sizes[:, None]  # [B, n]
+    real_pairs = real[:, :, None] & real[:, None, :]
     padded_classes = torch.zeros(n, longest, longest, dtype=torch.long)
-    padded_classes[both] = classes
+    padded_classes[real_pairs] = classes
 
     def packed() -> tuple[Tensor, ...]:
         out = attend(*qkv, pairs, bias=TableBias(classes, table))
@@ -217,19 +218,19 @@ def of_bias(count: int) -> tuple[dict[str, Callable[[], tuple[Tensor, ...]]], fl
 
     def padded() -> tuple[Tensor, ...]:
         query, key, value = (
-            x.new_zeros(n, longest, BIAS_HEADS, BIAS_WIDTH).index_put((there,), x).transpose(1, 2)
+            x.new_zeros(n, longest, BIAS_HEADS, BIAS_WIDTH).index_put((real,), x).transpose(1, 2)
             for x in qkv
         )
         bias = F.embedding(padded_classes, table)  # [B, n, n, H]
-        bias = bias.masked_fill(~there[:, None, :, None], -torch.inf).permute(0, 3, 1, 2)
-        out = F.scaled_dot_product_attention(query, key, value, bias).transpose(1, 2)[there]
+        bias = bias.masked_fill(~real[:, None, :, None], -torch.inf).permute(0, 3, 1, 2)
+        out = F.scaled_dot_product_attention(query, key, value, bias).transpose(1, 2)[real]
         return out.detach(), *torch.autograd.grad(out, [*qkv, table], grad)
 
     return {"padded": padded, "edgewise": packed}, float(sizes.double().mean() / longest)
 
 
 def graphormer(count: int, rounds: int) -> dict[str, float]:
-    """Seconds and bytes of both."""
+    """Return the seconds and bytes of both forms of Graphormer's bias."""
     runs, fill = of_bias(count)
     for one, other in zip(*(run() for run in runs.values()), strict=True):
         check("Graphormer's bias", one, other)
@@ -242,7 +243,7 @@ def graphormer(count: int, rounds: int) -> dict[str, float]:
 
 
 def of_exphormer(nodes: int, degree: int, width: int) -> Callable[[], None]:
-    """Forward and backward on a random graph in which each node reads ``degree`` others."""
+    """Return a function of forward and backward on a random graph of in-degree ``degree``."""
     torch.manual_seed(0)
     model = exphormer(8, 1, width=width, depth=1, heads=HEADS, position="none", pool="none")
     target = torch.arange(nodes).repeat_interleave(degree)
@@ -256,7 +257,7 @@ def of_exphormer(nodes: int, degree: int, width: int) -> Callable[[], None]:
 
 
 def exphormer_memory(nodes: int) -> dict[str, float]:
-    """Bytes an edge of the graph, by how much the peak grows from 8 edges a node to 24."""
+    """Return the bytes per edge, from the peaks with 8 and with 24 edges per node."""
     found = {}
     for width in (64, 128):
         few, many = (int(peak("exphormer", str(nodes), str(d), str(width))) for d in (8, 24))
@@ -269,14 +270,14 @@ def exphormer_memory(nodes: int) -> dict[str, float]:
 
 
 def check(name: str, one: Tensor, other: Tensor) -> None:
-    """Refuse to time what does not agree."""
-    apart = float((one - other).abs().max() / one.abs().max())
-    if not apart < CLOSE:
-        raise SystemExit(f"{name}: results differ by {apart:.1e} of their size")
+    """Exit if two results do not agree."""
+    error = float((one - other).abs().max() / one.abs().max())
+    if not error < CLOSE:
+        raise SystemExit(f"{name}: relative difference of results {error:.1e}")
 
 
 def timed(runs: dict[str, Callable[[int], object]], rounds: int) -> dict[str, float]:
-    """Medians and spreads of both, and the ratio; turn by turn, after a round to warm up."""
+    """Return medians and spreads of alternating runs, and the ratio of the first two."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name, run in runs.items():
@@ -291,14 +292,14 @@ def timed(runs: dict[str, Callable[[int], object]], rounds: int) -> dict[str, fl
 
 
 def peak(*what: str) -> int:
-    """Bytes that one run adds, in a process of its own."""
+    """Return the bytes that one run adds, measured in a separate process."""
     threads = ["--threads", str(torch.get_num_threads())]
     command = [sys.executable, "-m", "benchmarks.graph_transformers", *threads, "--peak", *what]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def measured_peak(kind: str, *what: str) -> int:
-    """What :func:`peak` starts: a small run loads what there is to load, then one is measured."""
+    """Return the bytes that one run adds, after a small run as a warm-up; see :func:`peak`."""
     if kind == "bias":
         name, count = what
         small, run = of_bias(2)[0][name], of_bias(int(count))[0][name]
@@ -314,12 +315,12 @@ def measured_peak(kind: str, *what: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--molecules", type=int, default=128, help="in a batch")
-    parser.add_argument("--nodes", type=int, default=100_000, help="of Exphormer's graph")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--molecules", type=int, default=128, help="number of molecules per batch")
+    parser.add_argument("--nodes", type=int, default=100_000, help="nodes of Exphormer's graph")
+    parser.add_argument("--rounds", type=int, default=7, help="number of timed runs")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--peak", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -333,7 +334,7 @@ def main() -> None:
         slow, fast = (f"{found[w]:.4f} ± {found[w + '_spread']:.0%}" for w in (other, "edgewise"))
         print(
             f"{title}: {other} {slow} s, edgewise {fast} s: {found['ratio']:.2f}× as fast, "
-            f"padding filled to {found['fill']:.0%}",
+            f"{found['fill']:.0%} of the padded batch is real",
             flush=True,
         )
 
@@ -343,8 +344,8 @@ def main() -> None:
         row("step of GPS", results["gps"], "pyg")
         found = results["gps"]
         print(
-            f"  with each atom attending to itself alone {found['alone']:.4f} s: with attention "
-            f"for nothing it would be {found['pyg'] / found['alone']:.2f}× as fast"
+            f"  with each atom attending to itself only {found['alone']:.4f} s: without the cost "
+            f"of attention it would be {found['pyg'] / found['alone']:.2f}× as fast"
         )
     if "graphormer" in arguments.parts:
         results["graphormer"] = found = graphormer(count, rounds)
@@ -356,9 +357,9 @@ def main() -> None:
         for width in (64, 128):
             print(
                 f"Exphormer, {arguments.nodes} nodes, width {width}: "
-                f"peak {found[f'width_{width}_peak'] / 1e6:.0f} MB with 24 edges a node, "
-                f"{found[f'width_{width}']:.0f} bytes for each edge more "
-                f"(one vector of its width is {4 * width})"
+                f"peak {found[f'width_{width}_peak'] / 1e6:.0f} MB with 24 edges per node, "
+                f"{found[f'width_{width}']:.0f} bytes per additional edge "
+                f"(a vector of the hidden size has {4 * width})"
             )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -1,12 +1,11 @@
-"""How far apart two runs of classifiers are on the same test examples, and how sure that is.
+"""Paired comparison of the test accuracy of two runs.
 
     python benchmarks/paired.py RUN OTHER
 
-Of each example the share of a run's seeds that are right is taken, and the mean of the differences
-between the two runs is printed with its standard error. Examples that are as hard for both add
-nothing to it, so that it is smaller than that of two shares of other examples. What other seeds
-would change is beside it: the mean and the standard deviation of each run's seeds. Runs whose test
-examples have other classes, or these in another order, are refused.
+For each test example the accuracy is averaged over the seeds of a run. The mean difference of the
+two runs is printed with its standard error, which is smaller than for unpaired examples, because
+examples that are equally hard for both do not contribute. The mean and standard deviation over the
+seeds of each run are printed, too. The runs must have the same test examples in the same order.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from edgewise.batches import UNLABELLED
 
 
 class Answers(NamedTuple):
-    """``[N]`` each: whether a run is right on each test example, and what that is."""
+    """Test results of a run: correctness and target of each example, ``[N]`` each."""
 
     right: Tensor
     target: Tensor
 
 
 def answered(folder: Path) -> Answers:
-    """What a run says of its test examples."""
+    """Return the test results of a run."""
     run = edgewise.load(folder)
     if "test/accuracy" not in run.metrics:
-        raise SystemExit(f"{folder}: no classifier, as it has no test/accuracy")
+        raise SystemExit(f"{folder}: not a classifier, because it has no test/accuracy")
     right, target = [], []
     with torch.inference_mode():
         for batch in run.recipe.data.load().loaders(run.recipe.seed)["test"]:
@@ -46,27 +45,27 @@ def answered(folder: Path) -> Answers:
 
 
 def of_seeds(folder: Path) -> list[Answers]:
-    """Those of each seed of a run that has some, else of the one."""
+    """Return the test results of each seed of a run, or of a run without seeds."""
     return [answered(seed) for seed in sorted(folder.glob("seed-*")) or [folder]]
 
 
 def on_the_same(runs: Sequence[Sequence[Answers]]) -> list[Tensor]:
-    """``[S, N]`` of each run, whether its seeds are right."""
+    """Return the correctness ``[S, N]`` of each run; exit if test examples differ."""
     first, *others = (seed.target for seeds in runs for seed in seeds)
     if not all(torch.equal(first, other) for other in others):
-        raise SystemExit("the runs have other test examples, or in another order")
+        raise SystemExit("the runs have different test examples, or in a different order")
     return [torch.stack([seed.right for seed in seeds]) for seeds in runs]
 
 
 def difference(one: Tensor, other: Tensor) -> tuple[float, float]:
-    """The mean difference over examples, and its standard error, from ``[S, N]`` of each."""
-    apart = one.mean(0) - other.mean(0)
-    return float(apart.mean()), float(apart.std() / len(apart) ** 0.5)
+    """Return the mean difference over examples and its standard error, from ``[S, N]`` each."""
+    differences = one.mean(0) - other.mean(0)
+    return float(differences.mean()), float(differences.std() / len(differences) ** 0.5)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN")
+    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="run folder")
     folders = parser.parse_args().runs
     both = on_the_same([of_seeds(folder) for folder in folders])
     for folder, found in zip(folders, both, strict=True):

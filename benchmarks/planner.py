@@ -1,16 +1,16 @@
-"""Is "auto" right? Times all engines over a grid of problems, and fits the table of costs to that.
+"""Accuracy of the planner: time all engines on a grid of problems, and fit the table of costs.
 
     python benchmarks/planner.py | tee times.txt     # measure: estimate, time, choice, regret
     python benchmarks/planner.py --only entmax       # only problems with this in their name
-    python benchmarks/planner.py --read times.txt    # what would be chosen now, by those times
-    python benchmarks/planner.py --read times.txt --refit      # and rewrites engines/costs.json
+    python benchmarks/planner.py --read times.txt    # evaluate the current costs on these times
+    python benchmarks/planner.py --read times.txt --refit      # and rewrite engines/costs.json
 
-Forward and backward of every argument, best of several runs, one thread; with ``--device cuda`` on
-a GPU. ``--dtype bfloat16`` or ``float16`` measures nodes of 16 bits (what belongs to edges stays in
-float32), and fits the entry that these have in the table. ``regret`` is how much longer the engine
-that ``plan`` chose took than the best one. To fit is to find costs of 0 or more whose sums are
-nearest to the times, by their ratio; what no measured problem has an amount of keeps its cost. The
-fit is judged on times that it has not seen, a fifth of the problems at a time.
+Times are of forward and backward with all gradients, the best of several runs, on one thread, or on
+a GPU with ``--device cuda``. ``--dtype bfloat16`` or ``float16`` measures nodes in 16 bits (edge
+terms stay in float32) and fits their entry of the table. ``regret`` is the relative extra time of
+the chosen engine over the fastest. The fit minimises relative errors of the estimated times over
+non-negative costs; costs that no measured problem involves are kept. The fit is evaluated by
+five-fold cross-validation.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_na
 from edgewise.graphs import Graph
 from edgewise.layouts import graph_facts
 
-MOST_ELEMENTS = 3e7  # of an edge or pair tensor, so that a run fits in memory and patience
-MOST_STEPS = 1e7  # of scores for entmax, which passes over them many times
+MOST_ELEMENTS = 3e7  # max elements of an edge or pair tensor, to limit memory and time
+MOST_STEPS = 1e7  # max number of scores for entmax, which iterates over them
 NODES = (16, 64, 256, 1024, 4096)
 DENSITIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 HEADS = ((1, 8), (8, 8), (4, 16), (1, 64), (8, 64))
@@ -60,19 +60,19 @@ PACKED: dict[str, Callable[[int], list[int]]] = {
     "small, packed": lambda nodes: [16] * (nodes // 16),
     "ragged, packed": lambda nodes: [8, 24] * (nodes // 32),
 }
-"""Sizes of the members of batches."""
+"""Sizes of the members of packed batches."""
 TERMS = ("plain", "bias", "gain", "additive", "lse", "entmax", "table", "sum")
-BUDGET = 0.08  # seconds for an engine
+BUDGET = 0.08  # seconds per engine
 NAME, CELL = 36, 19
 """Widths of the table's columns."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ALLOWED = 0.1
-"""Regret that nobody would notice."""
+"""Max regret at which a choice counts as right."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem of the grid: a graph, heads and their width, and what is special about the call."""
+    """Problem of the grid: a graph, number and size of heads, and a kind of call."""
 
     name: str
     graph: Graph
@@ -82,7 +82,7 @@ class Task:
     dtype: torch.dtype = torch.float32
 
     def call(self) -> tuple[Callable[[str], object], Problem]:
-        """How to run it, forward and backward, on an engine; and what the planner knows of it."""
+        """Return a function that runs the task on an engine, and the planner's input."""
         graph, heads, width = self.graph, self.heads, self.width
         nodes = graph.num_targets
         if self.term == "additive" and heads == 8 and width == 8:
@@ -133,7 +133,7 @@ class Task:
 
 
 def aggregation(value: Tensor, graph: Graph) -> Problem:
-    """What the planner knows of a sum."""
+    """Return the planner's input for a sum aggregation."""
     return Problem(
         operation="aggregate",
         batch=1,
@@ -148,24 +148,24 @@ def aggregation(value: Tensor, graph: Graph) -> Problem:
 
 @dataclass(frozen=True)
 class Row:
-    """A task's time on each engine that can serve, and what these would do."""
+    """Times and amounts of work of a task, for each engine that supports it."""
 
     name: str
     times: dict[str, float]
     works: dict[str, Work]
 
     def estimates(self, costs: Costs) -> dict[str, float]:
-        """By engine."""
+        """Return the estimated seconds by engine."""
         return dict(zip(self.works, costs.of(self.works.values()), strict=True))
 
     def regret(self, costs: Costs) -> float:
-        """How much longer than the best the engine takes that has the least estimate."""
+        """Return the relative extra time of the engine with the lowest estimate."""
         estimates = self.estimates(costs)
         choice = min(estimates, key=lambda engine: estimates[engine])
         return self.times[choice] / min(self.times.values()) - 1
 
     def line(self, costs: Costs) -> str:
-        """Of the table."""
+        """Return the task's line of the table."""
         estimates = self.estimates(costs)
         cells = [
             f"{estimates[e] * 1e3:9.3f} {self.times[e] * 1e3:9.3f}" if e in estimates else "-"
@@ -179,7 +179,14 @@ class Row:
 def tasks(
     device: str, only: str, *, quick: bool, dtype: torch.dtype = torch.float32
 ) -> Iterator[Task]:
-    """The grid: runs of sources, then random edges of every density."""
+    """Yield the grid: patterns of contiguous sources, then random graphs of all densities.
+
+    Args:
+        device: device of the graphs.
+        only: keep tasks whose name contains this.
+        quick: leave out the largest graphs.
+        dtype: type of the nodes.
+    """
     sizes = NODES[:4] if quick else NODES
     for nodes, (kind, pattern) in itertools.product(sizes, RUNS.items()):
         if kind in PACKED and nodes == NODES[0]:
@@ -206,10 +213,10 @@ def tasks(
 
 
 def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
-    """The best time of each, which take turns for a while, three turns at least.
+    """Return the best time of each of several alternating runs, over three rounds or more.
 
-    On a CPU time of this process's thread, so that the table can be made on a machine that others
-    use; on another device until it has nothing left to do.
+    CPU time of this process on a CPU, so that other load matters little; on another device wall
+    time, with synchronisation.
     """
 
     def clock() -> float:
@@ -233,7 +240,7 @@ def seconds(runs: Mapping[str, Callable[[], object]], device: str) -> dict[str, 
 
 
 def measured(task: Task) -> Row:
-    """Run a task on every engine that can."""
+    """Run a task on all engines that support it."""
     run, problem = task.call()
     works = {
         e: engine.work(problem) for e, engine in ENGINES.items() if not engine.refuses(problem)
@@ -243,7 +250,7 @@ def measured(task: Task) -> Row:
 
 
 def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
-    """The rows of a table that was printed, which must have all engines in its columns."""
+    """Yield the rows of a printed table, which must have a column for each engine."""
     known = {}
     for line in path.read_text().splitlines():
         cells = [line[NAME + 1 + i * (CELL + 1) :][:CELL].split() for i in range(len(ENGINES))]
@@ -252,7 +259,7 @@ def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
             times = {
                 e: float(c[1]) / 1e3 for e, c in zip(ENGINES, cells, strict=True) if c != ["-"]
             }
-        except (IndexError, ValueError):  # a heading
+        except (IndexError, ValueError):  # heading
             continue
         if pairs:
             known[line[:NAME].rstrip()] = times
@@ -264,7 +271,7 @@ def read(path: Path, given: Iterable[Task]) -> Iterator[Row]:
 
 
 def fitted(rows: Sequence[Row], costs: Costs) -> Costs:
-    """The costs that are nearest to the times, form by form."""
+    """Return costs fitted to the times, for each form of work separately."""
     samples: dict[str, list[tuple[dict[str, float], float]]] = defaultdict(list)
     for row in rows:
         for engine, (form, amounts) in row.works.items():
@@ -276,10 +283,14 @@ def fitted(rows: Sequence[Row], costs: Costs) -> Costs:
 
 
 def fit(samples: list[tuple[dict[str, float], float]], start: dict[str, float]) -> dict[str, float]:
-    """Costs of 0 or more for what occurs, by the absolute value of (estimate / time - 1).
+    """Fit non-negative costs by the mean of abs(estimate / time - 1).
 
-    That is less led by times that something has disturbed than squares are: least squares, again
-    and again, with less weight for what is far off.
+    Absolute errors are more robust to outliers than squares. They are minimised by iteratively
+    reweighted least squares.
+
+    Args:
+        samples: amounts of work by name, and seconds, of each measurement.
+        start: current costs, whose names are fitted if they occur.
     """
     from scipy.optimize import nnls
 
@@ -300,21 +311,21 @@ def fit(samples: list[tuple[dict[str, float], float]], start: dict[str, float]) 
 
 
 def judged(name: str, regrets: Sequence[float], rows: Sequence[Row]) -> str:
-    """A sentence."""
+    """Summarise regrets in a sentence."""
     right = sum(regret <= ALLOWED for regret in regrets) / len(regrets)
     wrong = sum(regret > 0.25 for regret in regrets)
     best = [min(row.times.values()) for row in rows]
     total = sum(r * t for r, t in zip(regrets, best, strict=True)) / sum(best)
     return (
         f"{name}: {len(regrets)} problems, {right:.1%} within {ALLOWED:.0%} of the best engine; "
-        f"{wrong} with a regret over 25 %; {total:.1%} in all"
+        f"{wrong} with a regret over 25 %; {total:.1%} extra time in total"
     )
 
 
 def held_out(rows: Sequence[Row], costs: Costs, folds: int = 5) -> list[float]:
-    """The regret of each row by costs that were fitted to the others."""
+    """Return the regret of each row under costs fitted to the other folds."""
     regrets = [0.0] * len(rows)
-    order = np.random.default_rng(0).permutation(len(rows))  # every fold has all kinds of calls
+    order = np.random.default_rng(0).permutation(len(rows))  # mixes the kinds of calls in folds
     for fold in range(folds):
         mine = set(order[fold::folds].tolist())
         fold_costs = fitted([row for i, row in enumerate(rows) if i not in mine], costs)
@@ -325,13 +336,13 @@ def held_out(rows: Sequence[Row], costs: Costs, folds: int = 5) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="without the largest graphs")
-    parser.add_argument("--only", default="", help="problems whose name contains this")
-    parser.add_argument("--device", default="cpu", help="where to measure")
-    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="of nodes")
-    parser.add_argument("--read", type=Path, nargs="+", help="tables printed before")
-    parser.add_argument("--refit", action="store_true", help="write the table of costs")
-    parser.add_argument("--origin", help="with --refit: what the new numbers are from")
+    parser.add_argument("--quick", action="store_true", help="leave out the largest graphs")
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument("--device", default="cpu", help="device to measure on")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES, help="type of the nodes")
+    parser.add_argument("--read", type=Path, nargs="+", help="read times from printed tables")
+    parser.add_argument("--refit", action="store_true", help="fit and write the table of costs")
+    parser.add_argument("--origin", help="origin to record with --refit")
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -350,14 +361,14 @@ def main() -> None:
             rows.append(measured(task))
             print(rows[-1].line(costs), flush=True)
     if not rows:
-        sys.exit("no problem of the grid has such a name")
+        sys.exit("no problem of the grid has this in its name")
     regrets = [row.regret(costs) for row in rows]
     for row, regret in zip(rows, regrets, strict=True):
         if options.read and regret > ALLOWED:
             print(row.line(costs))
-    print(judged("these costs", regrets, rows))
+    print(judged("current costs", regrets, rows))
     if options.refit:
-        print(judged("fitted to four fifths, on the others", held_out(rows, costs), rows))
+        print(judged("fitted, cross-validated", held_out(rows, costs), rows))
         new = fitted(rows, costs)
         print(judged("fitted to all", [row.regret(new) for row in rows], rows))
         written = {name: vars(each) for name, each in COSTS.items()}

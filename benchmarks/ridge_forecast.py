@@ -1,11 +1,11 @@
-"""What ``forecast`` stands beside: linear models and rules on the same windows of the same series.
+"""Baselines of ``forecast``: ridge regression and seasonal naive forecasts on the same windows.
 
     python benchmarks/ridge_forecast.py
 
-Ridge regression reads each window less the mean of its history, once in ppm and once over the
-history's spread as well; its penalty is chosen by the error on the validation windows. The rules
-repeat the last season, as it was or with its rise over the one before. The test windows are looked
-at once.
+Ridge regression takes each window minus the mean of its history, with or without division by the
+standard deviation; its penalty is chosen by the validation error. The seasonal naive forecasts
+repeat the last season, without or with its change since the season before. The test windows are
+used once.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ PENALTIES = [10.0 ** (k / 2) for k in range(-8, 10)]
 
 
 def windows(part: Split) -> tuple[Tensor, Tensor, Tensor]:
-    """History, what came after, and the last season repeated."""
+    """Return the history, the target and the seasonal naive forecast of each window."""
     batch = part.make(torch.arange(part.count))
     after, seasonal = batch.target.double().unbind(-1)
     return batch.inputs[0].double(), after, seasonal
 
 
 class Normalised:
-    """History with a one for the constant, and how what came after is told from it.
+    """Normalised windows with a constant feature.
 
     Args:
-        part: its windows.
-        spread: whether it is divided by its standard deviation, beside the mean that is taken off.
-
+        part: split with the windows.
+        spread: divide by the standard deviation of the history, after subtracting its mean.
     """
 
     def __init__(self, part: Split, *, spread: bool) -> None:
@@ -43,12 +42,12 @@ class Normalised:
         self.x = torch.cat([(history - self.mean) / self.std, one], dim=1)
 
     def fitted(self, penalty: float) -> Tensor:
-        """The weights of ridge regression."""
+        """Return the weights of ridge regression."""
         x, y = self.x, (self.after - self.mean) / self.std
         return torch.linalg.solve(x.T @ x + penalty * torch.eye(x.shape[1]).double(), x.T @ y)
 
     def error(self, weights: Tensor) -> float:
-        """The mean absolute error of these weights."""
+        """Return the mean absolute error of these weights."""
         return float((self.mean + self.std * (self.x @ weights) - self.after).abs().mean())
 
 
@@ -57,9 +56,9 @@ def main() -> None:
     history, after, seasonal = windows(splits.test)
     season = splits.model_arguments["season"]
     rise = history[:, -1:] - history[:, -1 - season, None]
-    for name, rule in (("the last season", seasonal), ("with its rise", seasonal + rise)):
+    for name, rule in (("seasonal naive", seasonal), ("with drift", seasonal + rise)):
         print(f"{name}: test/mae {float((rule - after).abs().mean()):.4f}")
-    for name, spread in (("ridge regression", False), ("over the spread, too", True)):
+    for name, spread in (("ridge regression", False), ("standardised ridge", True)):
         train, val, test = (
             Normalised(part, spread=spread) for part in (splits.train, splits.val, splits.test)
         )

@@ -1,17 +1,16 @@
-"""What a call costs where the numbers are few: microseconds beside PyTorch's, and Python calls.
+"""Overhead of small calls: microseconds versus PyTorch, and number of Python calls.
 
     python benchmarks/small_calls.py [--rounds 200] [--list]
 
-20 nodes, 2 heads of width 8, float32, one thread. First the time of ``attend``, forward without
-gradients and forward with backward, beside ``scaled_dot_product_attention`` on contiguous
-``[1, H, N, D]``: bare, which is the least that it can cost, and with what makes it compute the same
-(a mask for edges, ``is_causal``); and of an ``autograd.Function`` that allocates its results and
-does nothing else, the least that one in Python can cost. All take turns in one process; the least
-and the median of the rounds are shown, and ratios (ours / theirs) of the least.
+Problems have 20 nodes and 2 heads of width 8, in float32, on one thread. First the time of
+``attend``, for forward without gradients and for forward and backward. It is compared with
+``scaled_dot_product_attention`` on contiguous ``[1, H, N, D]``, both bare (a lower bound) and with
+the mask or ``is_causal`` that gives the same result, and with an ``autograd.Function`` that only
+allocates its results (a lower bound in Python). Runs alternate in one process; minimum and median
+over rounds are printed, and ratios (ours / theirs) of the minima.
 
-Then how many functions of this package a call enters, and in how many files: cold, the first on its
-graph in a process that has made calls before, and warm, one like an earlier one. ``--list`` names
-them.
+Then the number of functions of this package that a call enters, and of their files: for a cold call
+(the first on its graph, in a warm process) and a warm call (a repeated one). ``--list`` names them.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ T = TypeVar("T")
 
 
 def explicit() -> graphs.Graph:
-    """Explicit edges, a graph of its own at each call."""
+    """Return a new graph of random edges."""
     return graphs.edges(torch.randint(NODES, (2, EDGES)), NODES)
 
 
 def runs() -> graphs.Graph:
-    """The causal graph, likewise; binding the pattern would give the one kept."""
+    """Return a new causal graph, made by batching, because bound patterns are cached."""
     return graphs.batch(graphs.causal(), [NODES])
 
 
 class Nothing(torch.autograd.Function):
-    """Three arguments, memory for a result and three gradients, and no numbers."""
+    """Function of three arguments that only allocates its result and gradients."""
 
     @staticmethod
     def forward(ctx: Any, *nodes: Tensor) -> Tensor:
@@ -65,7 +64,7 @@ class Nothing(torch.autograd.Function):
 
 @dataclass
 class Timed:
-    """A way to an output, and microseconds of each round: forward, and forward with backward."""
+    """Function with its inputs and its times in microseconds per round."""
 
     run: Callable[..., Tensor]
     nodes: list[Tensor]
@@ -73,7 +72,7 @@ class Timed:
     both: list[float] = field(default_factory=list)
 
     def turn(self, repeats: int) -> None:
-        """One round."""
+        """Time one round."""
         with torch.no_grad():
             gradient = torch.ones_like(self.run(*self.nodes))
             self.forward.append(_microseconds(lambda: self.run(*self.nodes), repeats))
@@ -96,7 +95,7 @@ def times(rounds: int, repeats: int = 20) -> None:
     ours = [torch.randn(NODES, HEADS, WIDTH).requires_grad_() for _ in range(3)]
     theirs = [x.detach().transpose(0, 1)[None].contiguous().requires_grad_() for x in ours]
     edges = explicit()
-    # An edge that is there twice counts twice, which no mask can say.
+    # Duplicate edges count twice, which a mask cannot express.
     edges = graphs.edges(torch.unique(edges.edge_index, dim=1), NODES)
     mask = edges.dense()
     fused = F.scaled_dot_product_attention
@@ -128,7 +127,7 @@ def times(rounds: int, repeats: int = 20) -> None:
 
 
 def entered(run: Callable[[], T]) -> tuple[T, Counter[tuple[str, str]]]:
-    """What a call gives, and the functions of this package that it enters: file and name."""
+    """Return the result of a call, and the functions of this package that it enters."""
     found: Counter[tuple[str, str]] = Counter()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
@@ -145,7 +144,7 @@ def entered(run: Callable[[], T]) -> tuple[T, Counter[tuple[str, str]]]:
 
 
 def count(name: str, make: Callable[[], graphs.Graph], engine: str, *, named: bool) -> None:
-    """Print how many functions and files a cold and a warm call enter."""
+    """Print the numbers of functions and files that a cold and a warm call enter."""
     nodes = [torch.randn(NODES, HEADS, WIDTH).requires_grad_() for _ in range(3)]
     gradient = torch.ones(NODES, HEADS, WIDTH)
 
@@ -169,8 +168,8 @@ def count(name: str, make: Callable[[], graphs.Graph], engine: str, *, named: bo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--list", action="store_true", help="name the functions that are entered")
+    parser.add_argument("--rounds", type=int, default=200, help="timed rounds (0 = none)")
+    parser.add_argument("--list", action="store_true", help="list the functions that are entered")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

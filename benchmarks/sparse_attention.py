@@ -1,18 +1,17 @@
-"""Sparse attention beside its peers: Hugging Face's modules, FlexAttention and a masked SDPA.
+"""Sparse attention in Edgewise versus Hugging Face, FlexAttention and masked SDPA.
 
     python -m benchmarks.sparse_attention [--lengths 4096 16384] [--rounds N] [--threads N]
                                           [--only WORD] [--largest N] [--no-memory]
 
-Longformer's (±256 and hubs), BigBird's (blocks of 64: neighbours, both ends, three at random) and
-Reformer's (four rounds of hashes, chunks of 64) attention with all projections, 12 heads of 64,
-with the same weights in ``transformers`` and here; and what they are made of, query, key and value
-at hand, beside compiled FlexAttention with its BlockMask (on a CPU forward alone) and beside
-``scaled_dot_product_attention`` with a mask. Outputs and the gradient of the input agree to 1e-4
-before anything is timed. Then both take turns, and the figures are theirs / ours by the medians,
-forward and forward with backward, of processor time, which other work on the machine changes
-little. Memory is what one run of both passes adds to a process of its own: tensors of the graph
-included, weights and inputs not. In brackets is how much of ours the linear maps take. Above
-``--largest`` tokens ours is measured alone.
+The attention layers of Longformer (window ±256 and global tokens), BigBird (blocks of 64:
+neighbours, first and last, three random) and Reformer (four hash rounds, chunks of 64), with
+projections, 12 heads of 64, and the same weights as in ``transformers``. Then attention on such
+graphs without projections, versus compiled FlexAttention with a BlockMask (forward only on a CPU)
+and ``scaled_dot_product_attention`` with a mask. Outputs and input gradients must agree to 1e-4
+before timing. Then runs alternate; results are medians of theirs / ours in CPU time, which depends
+little on other load, for forward, and for forward and backward. Memory is what one run of both
+passes adds in a separate process, with tensors of the graph, without weights and inputs. Times in
+brackets are those of our linear layers. Above ``--largest`` tokens only ours is measured.
 """
 
 from __future__ import annotations
@@ -41,23 +40,24 @@ from edgewise.models.reformer import Texts
 HEADS, WIDTH, RADIUS, BLOCK, RANDOM = 12, 64, 256, 64, 3
 CLOSE = 1e-4
 WARM = 1024
-"""Tokens of the run that loads libraries; the fewest whole windows that BigBird reads in part."""
+"""Number of tokens of the warm-up, long enough for BigBird to use sparse attention."""
 
 Run = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two ways to one output, of the same inputs.
+    """Two implementations of the same function.
 
     Attributes:
-        inputs: makes them.
-        ours, theirs: called with these.
-        weights: of ours and of theirs, which have gradients too.
-        maps: those of ours that every token goes through, which are timed apart, too.
-        double: whether they are compared in float64: where a hash lies between two buckets,
-            rounding decides, and tokens that come after it in the order move up by one.
-        backward: whether theirs has gradients on a CPU.
+        inputs: function that makes the inputs.
+        ours: implementation of Edgewise.
+        theirs: other implementation.
+        weights: modules of ours and theirs, whose gradients are computed, too.
+        maps: linear layers of ours, which are also timed separately.
+        double: compare in float64, because in float32 rounding can move a token to another hash
+            bucket and so shift the sorted order.
+        backward: whether the other implementation has gradients on a CPU.
     """
 
     inputs: Callable[[], list[Tensor]]
@@ -74,7 +74,7 @@ def states(tokens: int) -> list[Tensor]:
 
 
 def common(**others: Any) -> dict[str, Any]:
-    """What all configurations of one layer share."""
+    """Return the arguments of a configuration of one layer, with these added."""
     return {
         "vocab_size": 8,
         "hidden_size": HEADS * WIDTH,
@@ -84,7 +84,7 @@ def common(**others: Any) -> dict[str, Any]:
     }
 
 
-# ---- attention with its projections, beside Hugging Face's ----
+# ---- attention with projections, versus Hugging Face ----
 
 
 def longformer(tokens: int, hubs: int) -> Pair:
@@ -105,7 +105,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
     mask = torch.where(marks, 10000.0, 0.0)
     places = torch.arange(hubs)
     graph = (graphs.window(RADIUS) | graphs.hubs(range(hubs), reads=False)).bind(tokens)
-    hub_graph = graphs.complete().bind(hubs * HEADS, tokens)  # each head by itself: hubs are few
+    hub_graph = graphs.complete().bind(hubs * HEADS, tokens)  # one target per hub and head
 
     def run_theirs(x: Tensor) -> Tensor:
         masks = {"is_index_masked": mask < 0, "is_index_global_attn": marks, "is_global_attn": True}
@@ -122,7 +122,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
 
 
 def bigbird(tokens: int, *, drawn: bool) -> Pair:
-    """Random blocks of each head, as in training; or, evaluated, the first in their place."""
+    """Return BigBird's layer with random blocks per head (training), or without (evaluation)."""
     from transformers import BigBirdConfig, BigBirdModel
 
     config = BigBirdConfig(
@@ -191,7 +191,7 @@ def reformer(tokens: int) -> Pair:
     )
 
 
-# ---- query, key and value at hand ----
+# ---- attention without projections ----
 
 BLOCKS = graphs.window(1) | graphs.hubs([0, -1]) | graphs.random(RANDOM)
 GRAPHS: dict[str, graphs.Pattern] = {
@@ -199,7 +199,7 @@ GRAPHS: dict[str, graphs.Pattern] = {
     "Longformer graph": graphs.window(RADIUS) | graphs.hubs([0]),
     "BigBird graph": graphs.expand(BLOCKS, BLOCK),
 }
-"""Without apostrophes, as torch.compile writes what follows ``--only`` between two of them."""
+"""Graphs by name. Names have no apostrophes, which torch.compile cannot quote in ``--only``."""
 
 
 def nodes(tokens: int) -> list[Tensor]:
@@ -211,7 +211,7 @@ def on(graph: graphs.Graph) -> Run:
 
 
 def by_heads(run: Run) -> Run:
-    """Of ``[N, H, D]``, for what takes ``[1, H, N, D]``."""
+    """Adapt a function of ``[1, H, N, D]`` to ``[N, H, D]``."""
     return lambda *qkv: run(*(x.transpose(0, 1)[None] for x in qkv))[0].transpose(0, 1)
 
 
@@ -223,7 +223,7 @@ def masked(tokens: int, name: str) -> Pair:
 
 
 def flex(tokens: int, name: str) -> Pair:
-    """FlexAttention; a block of its mask is as large as BigBird's where these are read."""
+    """Return attention versus FlexAttention, whose mask uses BigBird's block size for its graph."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     graph = GRAPHS[name].bind(tokens)
@@ -261,7 +261,7 @@ PAIRS: dict[str, Callable[[int], Pair]] = {
 
 
 def leaves(pair: Pair, side: str, inputs: list[Tensor]) -> list[Tensor]:
-    """What has a gradient; of a module also what it does not use: hubs' own keys, say."""
+    """Return the tensors with gradients, unused weights of modules included."""
     if pair.weights is None:
         return inputs
     return [*inputs, *pair.weights[side == "theirs"].parameters()]
@@ -274,7 +274,7 @@ def both_passes(pair: Pair, side: str, inputs: list[Tensor], gradient: Tensor) -
 
 
 def check(name: str, pair: Pair) -> None:
-    """Refuse to time what does not agree."""
+    """Exit if the two implementations do not agree."""
     torch.manual_seed(1)
     inputs = pair.inputs()
     if pair.double and pair.weights is not None:
@@ -304,7 +304,7 @@ def timed(step: Callable[[], object]) -> float:
 
 
 def times(pair: Pair, sides: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Seconds of every round, after one that is not counted."""
+    """Return the seconds of each round, after a warm-up."""
     inputs = [x.requires_grad_(pair.backward) for x in pair.inputs()]
     with torch.no_grad():
         gradient = torch.randn_like(pair.ours(*inputs))
@@ -338,7 +338,7 @@ def times(pair: Pair, sides: list[str], rounds: int) -> dict[tuple[str, str], li
 
 
 def added(name: str, side: str, tokens: int) -> int:
-    """Bytes that one run adds, measured in this process: see :func:`peak`."""
+    """Return the bytes that one run adds, measured in this process; see :func:`peak`."""
 
     def run(pair: Pair, inputs: list[Tensor]) -> None:
         if pair.backward:
@@ -357,7 +357,7 @@ def added(name: str, side: str, tokens: int) -> int:
 
 
 def peak(name: str, side: str, tokens: int) -> int:
-    """Bytes that one run adds, in a process of its own."""
+    """Return the bytes that one run adds, measured in a separate process."""
     threads = ["--threads", str(torch.get_num_threads())]
     command = [sys.executable, "-m", "benchmarks.sparse_attention", *threads]
     command += ["--peak", name, side, str(tokens)]
@@ -394,12 +394,16 @@ def row(name: str, tokens: int, rounds: int, largest: int, *, with_memory: bool)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[4096, 16384], help="numbers of tokens"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of timed runs")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="those with this in their names")
-    parser.add_argument("--largest", type=int, default=16384, help="of the peers")
-    parser.add_argument("--no-memory", action="store_true", help="times alone")
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument(
+        "--largest", type=int, default=16384, help="max tokens of the other implementations"
+    )
+    parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -1,16 +1,15 @@
-"""Attention over runs of sources beside ``scaled_dot_product_attention``, side by side.
+"""The engine ``tiles`` versus ``scaled_dot_product_attention``, on graphs of contiguous sources.
 
     python benchmarks/tiles.py [--rounds N] [--threads N] [--only WORD]
     python benchmarks/tiles.py --lists [--lengths 4096 16384 65536]
 
-Causal and complete graphs of several lengths, a packed batch beside the padded one, and windows,
-Longformer's and BigBird's graphs beside a mask; T5's bias by distance and Swin's by 2-D offset
-beside the same numbers written out for all pairs, each with the gradient of its table; keys of two
-heads, each for four of the queries, beside ``enable_gqa``. ``--lists`` shows what lists of runs
-cost beside a plain window: time, operations a second, and time a pair, at several lengths. Outputs
-and gradients are compared first. Then both take turns; the figures are theirs / ours by the medians
-of each round, forward and forward with backward: above 1 Edgewise is faster. It is wall time, of a
-machine that does nothing else.
+Problems: causal and complete graphs of several lengths; a packed batch versus a padded one; the
+graphs of windows, Longformer and BigBird versus a mask; T5's and Swin's relative position biases
+versus dense biases, with the gradient of the table; grouped-query attention versus ``enable_gqa``.
+``--lists`` compares graphs with lists of intervals to a plain window, at several lengths: time,
+operations per second and time per pair. Outputs and gradients are compared first. Then runs
+alternate; results are theirs / ours of the medians of each round, for forward, and for forward and
+backward: above 1, Edgewise is faster. Times are wall times, so the machine should be idle.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Problem:
-    """Two ways to the same ``[batch, N, H, D]``, and the shape of query, key and value."""
+    """Two implementations of attention, and the shape ``[batch, N, H, D]`` of their inputs."""
 
     name: str
     shape: tuple[int, int, int, int]
     ours: Run
     theirs: Run
-    leaves: tuple[Tensor, ...] = ()  # what else has a gradient
-    key_heads: int = 0  # of key and value, if fewer
+    leaves: tuple[Tensor, ...] = ()  # further tensors with gradients
+    key_heads: int = 0  # number of key and value heads (0 = as many as query heads)
 
 
 WINDOW = graphs.window(256)
@@ -57,7 +56,7 @@ LISTS: dict[str, graphs.Pattern] = {
     "causal": graphs.causal() & (WINDOW | graphs.hubs([0])),
     "4 apart": graphs.window(256, dilation=4),
 }
-"""Longformer base and BigBird base have such windows, blocks of 64 and 12 heads of width 64."""
+"""Graphs of the size of Longformer-base and BigBird-base, with 12 heads of width 64."""
 
 
 def fused(mask: Tensor | None = None, causal: bool = False) -> Run:
@@ -74,7 +73,7 @@ def ours_on(graph: graphs.Pattern) -> Run:
 
 
 def packed(sizes: list[int]) -> tuple[Run, Run]:
-    """The real tokens of a padded batch, packed; and the padded batch with a mask."""
+    """Return attention on the packed tokens of a padded batch, and on the batch with a mask."""
     longest = max(sizes)
     real = torch.arange(longest) < torch.tensor(sizes)[:, None]
     graph = graphs.batch(graphs.complete(), sizes)
@@ -87,7 +86,7 @@ def packed(sizes: list[int]) -> tuple[Run, Run]:
 
 
 def with_buckets(tokens: int, heads: int) -> Problem:
-    """T5's bias on all pairs; PyTorch is given it as the numbers of all pairs."""
+    """Return T5's relative position bias on all pairs, versus a dense bias in PyTorch."""
     graph = graphs.complete().bind(tokens)
     encoding = Buckets(heads)
     behind = torch.arange(tokens)[:, None] - torch.arange(tokens)
@@ -103,7 +102,7 @@ def with_buckets(tokens: int, heads: int) -> Problem:
 
 
 def in_windows(images: int, side: int, heads: int) -> Problem:
-    """Swin's windows of 7 × 7 patches, packed; PyTorch has each window as a member of the batch."""
+    """Return Swin's windows of 7 × 7 patches, packed, versus a batch of windows in PyTorch."""
     windows = ShiftedWindows(side, side, 7, shifted=False)
     table = (0.02 * torch.randn(13 * 13, heads)).requires_grad_()
     place = torch.stack([torch.arange(49) // 7, torch.arange(49) % 7])
@@ -123,7 +122,7 @@ def in_windows(images: int, side: int, heads: int) -> Problem:
 
 
 def grouped(tokens: int) -> Problem:
-    """Eight heads of queries on two of keys, on the past, as in Llama."""
+    """Return causal grouped-query attention with eight query heads and two key heads."""
 
     def theirs(*nodes: Tensor) -> Tensor:
         query, key, value = (x.transpose(1, 2) for x in nodes)
@@ -134,6 +133,7 @@ def grouped(tokens: int) -> Problem:
 
 
 def problems() -> Iterator[Problem]:
+    """Yield all problems."""
     shapes = [(64, 32, 4, 32), (12, 64, 4, 32), (32, 128, 4, 64), (4, 512, 8, 64), (1, 2048, 4, 64)]
     for shape in shapes:
         causal, complete = graphs.causal(), graphs.complete()
@@ -155,13 +155,14 @@ def problems() -> Iterator[Problem]:
 
 
 def nodes_of(problem: Problem) -> list[Tensor]:
-    """Query, key and value."""
+    """Return random query, key and value."""
     *lead, heads, width = problem.shape
     shapes = [heads, problem.key_heads or heads, problem.key_heads or heads]
     return [torch.randn(*lead, own, width, requires_grad=True) for own in shapes]
 
 
 def check(problem: Problem, nodes: list[Tensor]) -> None:
+    """Check that outputs and gradients of both implementations agree."""
     outcomes = []
     for run in (problem.ours, problem.theirs):
         out = run(*nodes)
@@ -172,7 +173,7 @@ def check(problem: Problem, nodes: list[Tensor]) -> None:
 
 
 def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
-    """The median of as many runs as the budget allows."""
+    """Return the median seconds of as many runs as the budget allows."""
     taken: list[float] = []
     while len(taken) < 3 or (sum(taken) < budget and len(taken) < 100):
         start = time.perf_counter()
@@ -182,7 +183,7 @@ def seconds(run: Callable[[], object], budget: float = 0.05) -> float:
 
 
 def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
-    """Theirs / ours of every round: forward, and forward with backward."""
+    """Return theirs / ours of each round, for forward, and for forward and backward."""
     nodes = nodes_of(problem)
     check(problem, nodes)
     gradient = torch.randn_like(problem.ours(*nodes))
@@ -206,8 +207,8 @@ def ratios(problem: Problem, rounds: int) -> tuple[list[float], list[float]]:
 
 
 def lists(lengths: list[int], rounds: int) -> None:
-    """Each graph in turn with the plain window of its length."""
-    print(f"{'graph':<20} {'n':>6} {'forward':>24} {'with backward':>24} {'a pair':>14} growth")
+    """Print times of all graphs, relative to the plain window of the same length."""
+    print(f"{'graph':<20} {'n':>6} {'forward':>24} {'with backward':>24} {'per pair':>14} growth")
     shortest: dict[str, float] = {}
     for n in lengths:
         nodes = [torch.randn(n, 12, 64, requires_grad=True) for _ in range(3)]
@@ -239,11 +240,15 @@ def lists(lengths: list[int], rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=9, help="number of timed rounds")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--only", default="", help="those with this in their names")
-    parser.add_argument("--lists", action="store_true")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384, 65536])
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument(
+        "--lists", action="store_true", help="compare graphs with lists of intervals"
+    )
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[4096, 16384, 65536], help="lengths for --lists"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)

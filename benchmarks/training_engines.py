@@ -1,9 +1,9 @@
-"""How much faster a recipe trains on the engine that the planner chooses than on another.
+"""Training time of recipes with different engines.
 
     EDGEWISE_DATA=../shared/data python -m benchmarks.training_engines gat-cora gcn-cora
 
-Seconds are those of the whole run, Lightning and the optimizer included; the engines take turns,
-and the fastest run of each is compared.
+Times are of the whole run, with Lightning and the optimizer. Engines alternate, and the fastest run
+of each is compared.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from edgewise import recipes, runs
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("recipes", nargs="+", help="names of recipes")
     parser.add_argument("--engines", nargs="+", default=["reference", "auto", "rows"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", default="100")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs per engine")
+    parser.add_argument("--epochs", default="100", help="number of epochs per run")
     arguments = parser.parse_args()
     for name in arguments.recipes:
         values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}

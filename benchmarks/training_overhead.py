@@ -1,9 +1,9 @@
-"""How much longer `gcn-cora` takes in Edgewise than in a bare PyTorch loop of the same model.
+"""Training overhead: `gcn-cora` in Edgewise versus a plain PyTorch loop with the same model.
 
     EDGEWISE_DATA=../shared/data python benchmarks/training_overhead.py [--recipe NAME] [--rounds N]
 
-Both train for the recipe's epochs and validate after every one. They take turns, and the fastest of
-each is compared, because other work on the machine only ever makes a run slower.
+Both train for the same number of epochs and validate after each one. Runs alternate, and the
+fastest run of each is compared, because other load on the machine only makes runs slower.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgewise.training import RunFolder, fit
 
 
 def bare(recipe: recipes.Recipe) -> float:
-    """Seconds of a plain loop: a step and a forward pass in evaluation mode for each epoch."""
+    """Return the seconds of a plain loop: a training step and a validation pass per epoch."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
     (train,), (val,) = list(loaders["train"]), list(loaders["val"])
@@ -43,7 +43,7 @@ def bare(recipe: recipes.Recipe) -> float:
 
 
 def ours(recipe: recipes.Recipe) -> float:
-    """Seconds of Edgewise, from the first to the last step."""
+    """Return the seconds of training in Edgewise, from the first to the last step."""
     model, splits = prepare(recipe)
     loaders = splits.loaders(recipe.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,9 +61,9 @@ def ours(recipe: recipes.Recipe) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--recipe", default="gcn-cora", help="one whose epoch is a single batch")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", default="200")
+    parser.add_argument("--recipe", default="gcn-cora", help="recipe with one batch per epoch")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each")
+    parser.add_argument("--epochs", default="200", help="number of epochs per run")
     arguments = parser.parse_args()
     values = {"trainer.epochs": arguments.epochs, "trainer.patience": 0}
     recipe = runs.with_values(recipes.find(arguments.recipe), values)

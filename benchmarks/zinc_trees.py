@@ -1,14 +1,13 @@
-"""Baselines of ``zinc``: ridge regression and gradient-boosted trees on what a chemist counts.
+"""Baselines of ``zinc``: ridge regression and gradient-boosted trees on molecular fingerprints.
 
     EDGEWISE_DATA=<folder> python benchmarks/zinc_trees.py [--descriptors] [--json FILE]
 
-A molecule is described by Morgan's fingerprint, the count of each neighbourhood of up to two bonds
-(2,048 numbers); with ``--descriptors`` beside it by all of RDKit's, which take minutes. Among these
-is the logP that the target is partly made of, so that they tell much of the answer. The splits are
-those of the recipes. The strength of the ridge is chosen by the validation error, and trees are
-added until ``PATIENCE`` of them have not lowered it, ``TREES`` at most. Neither has more candidates
-than that, and trees do not see what fewer than ``LEAST`` training molecules have, so that it ends
-within minutes.
+The features are Morgan fingerprints, the counts of neighbourhoods of up to two bonds, hashed to
+2,048 numbers. ``--descriptors`` adds all RDKit descriptors, which take minutes to compute; they
+contain logP, a term of the target. The splits are those of the recipes. The strength of the ridge
+penalty is chosen by the validation error. Trees stop early after ``PATIENCE`` without a lower
+validation error, or at ``TREES``; to limit their time they use only features of at least ``LEAST``
+training molecules.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Parts = dict[str, np.ndarray]
 
 
 def described(described_too: bool) -> tuple[Parts, Parts]:
-    """``[molecules, numbers]`` of each part, and the targets."""
+    """Return features ``[molecules, features]`` and targets of each split."""
     root, count = data_root(), rdFingerprintGenerator.GetMorganGenerator(RADIUS, fpSize=BITS)
     assert root is not None, "set EDGEWISE_DATA"
     x, y = {}, {}
@@ -53,7 +52,7 @@ def described(described_too: bool) -> tuple[Parts, Parts]:
 
 
 def ridge(x: Parts, y: Parts) -> tuple[float, str]:
-    """The test error of the strength that is best on validation, and which it is."""
+    """Return the test error of the penalty with the best validation error, and that penalty."""
     mean, std = x["train"].mean(0), x["train"].std(0) + 1e-6
     scaled = {part: np.clip((rows - mean) / std, -10, 10) for part, rows in x.items()}
     best = (np.inf, np.inf, "")
@@ -67,7 +66,7 @@ def ridge(x: Parts, y: Parts) -> tuple[float, str]:
 
 
 def trees(x: Parts, y: Parts) -> tuple[float, str]:
-    """Likewise of the number of trees."""
+    """Return the test error of gradient-boosted trees, and their number."""
     common = (x["train"] != 0).sum(0) >= LEAST
     x = {part: rows[:, common] for part, rows in x.items()}
     model = HistGradientBoostingRegressor(
@@ -83,8 +82,10 @@ def trees(x: Parts, y: Parts) -> tuple[float, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, metavar="FILE", help="for docs/results.py")
-    parser.add_argument("--descriptors", action="store_true", help="RDKit's, too")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the metrics for docs/results.py"
+    )
+    parser.add_argument("--descriptors", action="store_true", help="add RDKit's descriptors")
     options, started = parser.parse_args(), time.process_time()
     x, y = described(options.descriptors)
     errors = {}
@@ -95,7 +96,7 @@ def main() -> None:
         spent = round(time.process_time() - started, 1)
         found = {"metrics": {"test/mae": errors[trees], "cpu_seconds": spent}}
         options.json.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"{(time.process_time() - started) / 60:.1f} minutes of the processor")
+    print(f"{(time.process_time() - started) / 60:.1f} minutes of CPU time")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def test_runs_are_only_compared_on_the_same_examples(
     assert first.tolist() == [[1, 0]]
     assert second.tolist() == [[1, 0], [0, 1]]
     for strange in (target.flip(0), target[:1]):
-        with pytest.raises(SystemExit, match="other test examples"):
+        with pytest.raises(SystemExit, match="different test examples"):
             paired.on_the_same([[one], [one, paired.Answers(right, strange)]])
     monkeypatch.setattr(edgewise, "load", lambda _: SimpleNamespace(metrics={"test/recall@3": 0.9}))
     with pytest.raises(SystemExit, match=r"no classifier.*test/accuracy"):
