@@ -33,7 +33,7 @@ def answered(folder: Path) -> Answers:
     """Return the test results of a run."""
     run = edgewise.load(folder)
     if "test/accuracy" not in run.metrics:
-        raise SystemExit(f"{folder}: not a classifier, because it has no test/accuracy")
+        raise SystemExit(f"{folder}: no classifier, because it has no test/accuracy")
     right, target = [], []
     with torch.inference_mode():
         for batch in run.recipe.data.load().loaders(run.recipe.seed)["test"]:

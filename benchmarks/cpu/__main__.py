@@ -1,12 +1,12 @@
-"""The rows engine beside its peers: speed and memory, as a table and as JSON.
+"""The engine ``rows`` versus other implementations: speed and memory, as a table and as JSON.
 
-    python -m benchmarks.cpu                       # all of it: about a quarter of an hour
+    python -m benchmarks.cpu                       # everything, about 15 minutes
     python -m benchmarks.cpu --only transformer    # problems whose name contains this
     python -m benchmarks.cpu --json results.json
 
-Ratios are theirs / ours: above 1 Edgewise is better. Before the clock starts, outputs and every
-gradient are compared, and a disagreement ends the run. Implementations take turns; times are
-medians with half the distance between the quartiles; memory is measured in processes of their own.
+Ratios are theirs / ours: above 1, Edgewise is better. Outputs and all gradients are compared before
+timing, and a disagreement ends the run. Implementations alternate; times are medians with half the
+interquartile range; memory is measured in separate processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADER = " ".join(f"{title:{'>' if 0 < n < 58 else '<'}{abs(n)}}" for title, n i
 
 
 def machine() -> dict[str, Any]:
-    """Where and when."""
+    """Describe the machine and the date."""
     model = next(
         line.partition(": ")[2]
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -54,7 +54,7 @@ def machine() -> dict[str, Any]:
 
 
 def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
-    """Everything about one problem."""
+    """Measure one problem."""
     built = build(problem)
     errors = disagreement(built)
     if max(errors.values()) > MOST_ERROR:
@@ -85,7 +85,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The table's lines for a problem: one a peer."""
+    """Print the table's lines for a problem, one per implementation."""
     seconds, memory = result["seconds"], result["memory"]
     ours = seconds["edgewise"]
     out = []
@@ -105,7 +105,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
-    """Nanoseconds an edge of each power-law problem over those of its uniform one."""
+    """Compare the time per edge of each power-law problem with its uniform one."""
 
     def each(result: dict[str, Any]) -> float:
         return float(result["nanoseconds an edge"])
@@ -121,10 +121,10 @@ def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="problems whose name contains this")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument("--rounds", type=int, default=7, help="number of timed rounds")
     parser.add_argument("--eager", action="store_true", help="leave out torch.compile")
-    parser.add_argument("--json", type=Path, help="where to write all numbers")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     arguments = parser.parse_args()
     about, results = machine(), []
     print(", ".join(f"{key} {value}" for key, value in about.items()))

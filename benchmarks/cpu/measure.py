@@ -1,4 +1,4 @@
-"""Timing, turn by turn, and peak memory, each in a process of its own."""
+"""Timing of alternating runs, and peak memory in separate processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATUS = Path("/proc/self/status")
 
 
 def gradients(run: Run, leaves: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor, ...]:
-    """Forward and backward of every leaf."""
+    """Run forward and backward, and return the gradient of each leaf."""
     out = run()
     return torch.autograd.grad(out.reshape(grad.shape), leaves, grad, allow_unused=True)
 
@@ -47,7 +47,7 @@ def disagreement(built: Built) -> dict[str, float]:
 
 
 def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of every round, implementations taking turns: ``[implementation][pass]``."""
+    """Return the seconds of each round of alternating runs: ``[implementation][pass]``."""
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
     found: dict[str, dict[str, list[float]]] = {
         name: {"forward": [], "both": []} for name in built.runs
@@ -60,20 +60,20 @@ def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
             middle = time.perf_counter()
             gradients(run, built.leaves, grad)
             end = time.perf_counter()
-            if turn:  # the first warms up
+            if turn:  # the first round is a warm-up
                 found[name]["forward"].append(middle - start)
                 found[name]["both"].append(end - middle)
     return found
 
 
 def spread(values: list[float]) -> tuple[float, float]:
-    """Median, and half the distance of the quartiles relative to it."""
+    """Return the median, and half the interquartile range relative to it."""
     low, middle, high = statistics.quantiles(values, n=4)
     return middle, (high - low) / 2 / middle
 
 
 def copy_bandwidth(rounds: int = 5) -> float:
-    """Bytes a second that a copy reads and writes, far outside of the cache."""
+    """Return the bytes per second that a copy larger than the cache reads and writes."""
     source = torch.ones(1 << 28)
     target = torch.empty_like(source)
     best = float("inf")
@@ -85,7 +85,7 @@ def copy_bandwidth(rounds: int = 5) -> float:
 
 
 def peak_memory(problem: Problem, implementation: str) -> int:
-    """Bytes that one forward and backward add to the inputs, graph preprocessing included."""
+    """Return the bytes that forward and backward add to the inputs, with graph preprocessing."""
     command = [sys.executable, "-m", "benchmarks.cpu.measure", implementation]
     text = json.dumps(asdict(problem))
     done = subprocess.run([*command, text], capture_output=True, text=True, check=True)
@@ -93,7 +93,7 @@ def peak_memory(problem: Problem, implementation: str) -> int:
 
 
 def status(field: str) -> int:
-    """Bytes of a line of /proc/self/status, such as VmRSS or VmHWM."""
+    """Return the bytes of a line of /proc/self/status, such as VmRSS or VmHWM."""
     found = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
     assert found
     return int(found[1]) * 1024

@@ -1,4 +1,4 @@
-"""Time and memory of attention against the number of edges and of nodes, as a picture.
+"""Chart of time and memory of attention over the number of edges and of nodes.
 
 python -m benchmarks.cpu.picture benchmarks/scaling.png
 """
@@ -27,7 +27,7 @@ COLOURS = {"edgewise": "tab:blue", "pyg": "tab:orange"}
 
 
 def measure(problem: Problem) -> dict[str, tuple[float, float]]:
-    """Seconds of forward and backward, and bytes, of each implementation."""
+    """Return the seconds of forward and backward, and the bytes, of each implementation."""
     built = build(problem)
     found = {name: statistics.median(v["both"]) for name, v in times(built, 3).items()}
     del built
@@ -35,7 +35,7 @@ def measure(problem: Problem) -> dict[str, tuple[float, float]]:
 
 
 def draw(path: Path) -> None:
-    """One column a sweep; time above, memory below."""
+    """Draw one column per sweep, with time above and memory below."""
     figure, axes = plt.subplots(2, len(SWEEPS), figsize=(10, 7), sharey="row")
     for column, (title, problems) in enumerate(SWEEPS.items()):
         sizes = [p.nodes * (p.degree if "edges" in title else 1) for p in problems]
@@ -57,5 +57,5 @@ def draw(path: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
+    parser.add_argument("path", type=Path, help="file of the chart")
     draw(parser.parse_args().path)

@@ -1,4 +1,4 @@
-"""The problems: a graph, its tensors, and each implementation as a function of no arguments."""
+"""Problems: a graph, its tensors, and each implementation as a function without arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is computed, and on which graph."""
+    """Operation and graph of a problem."""
 
     operation: str  # transformer, gatv2, gat, gcn, sage, layer, molecules
     nodes: int = 25_000
@@ -35,17 +35,17 @@ class Problem:
 
 @dataclass
 class Built:
-    """The implementations by name, and the tensors that want gradients."""
+    """Implementations by name, and the tensors with gradients."""
 
     runs: dict[str, Run]
     leaves: tuple[Tensor, ...]
     edges: int
-    gathered: int  # bytes that a forward pass has to gather
+    gathered: int  # bytes that a forward pass must gather
     prepare: Callable[[], object]  # makes the layouts of a fresh graph
 
 
 def edge_index(problem: Problem) -> Tensor:
-    """Uniform edges, or edges whose two ends follow a power law, in random order."""
+    """Sample edges whose ends are uniform or follow a power law, in random order."""
     nodes, edges = problem.nodes, problem.nodes * problem.degree
     if problem.kind == "uniform":
         return torch.randint(nodes, (2, edges))
@@ -54,7 +54,7 @@ def edge_index(problem: Problem) -> Tensor:
 
 
 def molecules(problem: Problem) -> tuple[Tensor, list[int]]:
-    """``nodes`` small graphs of 10 to 30 atoms: a chain with a few rings, both directions."""
+    """Sample ``nodes`` graphs of 10 to 30 atoms: a chain with a few rings, in both directions."""
     sizes = torch.randint(10, 31, (problem.nodes,)).tolist()
     pieces, start = [], 0
     for size in sizes:
@@ -68,7 +68,7 @@ def molecules(problem: Problem) -> tuple[Tensor, list[int]]:
 
 
 def build(problem: Problem) -> Built:
-    """Tensors and implementations; the same numbers each time."""
+    """Build the tensors and implementations of a problem, with a fixed random seed."""
     torch.manual_seed(0)
     sizes: list[int] = []
     if problem.operation == "molecules":
@@ -184,7 +184,7 @@ def _sage(
 def _layer(
     index: Tensor, graph: graphs.Graph, q: Tensor, _k: Tensor, _v: Tensor
 ) -> tuple[dict[str, Run], tuple[Tensor, ...]]:
-    """A whole layer: three projections, attention, and the skip connection's projection."""
+    """Attention layer with three projections, and a projected skip connection."""
     from torch_geometric.nn import TransformerConv
 
     heads, width = q.shape[1:]
@@ -201,7 +201,7 @@ def _layer(
 
 
 def _padded(index: Tensor, sizes: list[int], q: Tensor, k: Tensor, v: Tensor) -> Run:
-    """``scaled_dot_product_attention`` on graphs padded to the largest, masked by their edges."""
+    """Apply ``scaled_dot_product_attention`` to padded graphs, masked by their edges."""
     count, longest = len(sizes), max(sizes)
     length = torch.tensor(sizes)
     first = (length.cumsum(0) - length).repeat_interleave(length)
