@@ -31,7 +31,7 @@ from edgewise.checks import (
     checked_term,
 )
 from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import remembered, transformed, watched
@@ -110,6 +110,11 @@ def attend(
 
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
+    with without_autocast(call.query.device):
+        return _attend_in_given_types(call, graph, engine)
+
+
+def _attend_in_given_types(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     whole = _choose(call, graph, engine)
     # Nothing that is merged is faster than one pass over runs of sources.
     # Parts are merged by their log-sum-exp, which softmax alone has.
@@ -232,7 +237,8 @@ def aggregate(
     )
     engine = engine_for(engine)
     chosen = ENGINES[choose(problem, ENGINES, engine).engine]
-    return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
+    with without_autocast(value.device):
+        return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
@@ -297,4 +303,5 @@ def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, T
     chosen = ENGINES[engine]
     if not chosen.grouped_heads:
         call = call.ungrouped()
-    return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))
+    with without_autocast(call.query.device):
+        return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

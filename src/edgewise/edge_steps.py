@@ -14,7 +14,7 @@ from torch import Tensor
 from edgewise.attention import AttendOptions, attend_with_lse
 from edgewise.checks import bind_graph, checked_call, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.reference import EdgeLayout
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_sized
@@ -103,7 +103,8 @@ def _prepared(
 
 def _scores(call: AttentionCall, graph: Graph) -> Tensor:
     engine = _engine(call.query, graph, call.score)
-    return engine.edge_scores(call, layout_of(graph, engine.layout))
+    with without_autocast(call.query.device):
+        return engine.edge_scores(call, layout_of(graph, engine.layout))
 
 
 def _softmax(scores: Tensor, graph: Graph) -> Tensor:
@@ -119,7 +120,8 @@ def _chosen_weights(
     _, lse = attend_with_lse(call.query, call.key, nothing, graph, **without)
     target = graph.target[edges]
     layout = EdgeLayout(graph.source[edges], target, graph.num_targets, graph.num_sources)
-    scores = REFERENCE.edge_scores(call.chosen(edges), layout)
+    with without_autocast(call.query.device):
+        scores = REFERENCE.edge_scores(call.chosen(edges), layout)
     reached = lse.index_select(-2, target)
     masked = reached == -torch.inf  # a target all of whose edges are masked
     return (scores - reached.masked_fill(masked, 0.0)).exp()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,6 +84,13 @@ def for_each_query(query: Tensor, x: Tensor) -> Tensor:
     """Keys or values ``[..., N, H, D]``, each head as often as heads of queries read it."""
     group = query.shape[-2] // max(x.shape[-2], 1)
     return x if group == 1 else x.repeat_interleave(group, dim=-2)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which ``torch.autocast`` does not round operands on this device."""
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def accumulator(x: Tensor) -> torch.dtype:

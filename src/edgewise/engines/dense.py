@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -132,6 +133,8 @@ class Dense:
         own_sums = call.gain is not None or call.normaliser is not None
         if not isinstance(call.score, Dot) or own_sums or layout.places == 0:
             return self.attend_with_lse(call, layout)[0]
+        if layout.full and _would_vanish(call):
+            return self.attend_with_lse(call, layout)[0]
         if _would_spread(call, layout):
             return REFERENCE.attend(call, layout.edges)
         query, scale = _positive(call.query, call.score.scale_for(call.query.shape[-1]))
@@ -250,6 +253,15 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     return not all(x is None or _finite(x) for x in given)
 
 
+def _would_vanish(call: AttentionCall) -> bool:
+    """Return whether PyTorch's fused kernel could lose a NaN of the query or the key.
+
+    On a CPU it takes a row of scores that are all NaN for a row without sources, and returns 0.
+    """
+    nodes = call.query, call.key
+    return _may_look(*nodes) and not all(_finite(x) for x in nodes)
+
+
 def _may_look(*nodes: Tensor) -> bool:
     """Whether the host may read numbers of these tensors."""
     return nodes[0].device.type == "cpu" and not watched(nodes)
@@ -262,7 +274,7 @@ def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
         return True
     if or_dropped:
         return bool(x.amax() < torch.inf)
-    return bool(x.sum(dtype=accumulator(x)).isfinite())
+    return math.isfinite(x.sum(dtype=accumulator(x)).item())
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
