@@ -149,6 +149,7 @@ def checked_call(
         )
         return call, graph
     edges = graph.num_edges
+    checked_gain = checked_term("gain", gain, edges, query)
     call = AttentionCall(
         query,
         key,
@@ -156,7 +157,7 @@ def checked_call(
         batch,
         score,
         bias=checked_term("bias", bias, edges, query),
-        gain=checked_term("gain", gain, edges, query),
+        gain=None if score is None else checked_gain,  # there is no score to multiply
         edge_key=_checked_vector("edge_key", edge_key, edges, query),
         edge_value=_checked_vector("edge_value", edge_value, edges, value),
         dropout=dropout,

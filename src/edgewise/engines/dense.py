@@ -20,7 +20,7 @@ from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
-from edgewise.scores import Dot
+from edgewise.scores import Additive, Dot
 
 HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
@@ -173,6 +173,7 @@ class Dense:
             weights = F.dropout(weights, call.dropout)
         out = weights @ wide(_columns(call.value, layout))
         lse = lse.expand(*call.batch, *lse.shape[-3:])
+        out = out.expand(*call.batch, *out.shape[-4:])
         return _nodes(out.to(call.value.dtype), layout), _nodes(lse[..., None], layout).squeeze(-1)
 
     def aggregate(
@@ -249,7 +250,8 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
-    given = (call.query, call.key, call.value, call.gain)
+    weight = call.score.weight if isinstance(call.score, Additive) else None
+    given = (call.query, call.key, call.value, call.gain, weight)
     return not all(x is None or _finite(x) for x in given)
 
 
