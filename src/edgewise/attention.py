@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
+import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
@@ -129,11 +130,10 @@ def attend(
 
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
-    with without_autocast(call.query.device):
-        return _attend_in_given_types(call, graph, engine)
-
-
-def _attend_in_given_types(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
+    device = call.query.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):  # asked here to save a call
+        with without_autocast(call.query.device):
+            return _attend(call, graph, engine)
     whole = _choose(call, graph, engine)
     # A single pass of ``tiles`` was always faster than parts that are merged. Only softmax has the
     # log-sum-exp that merging needs.
