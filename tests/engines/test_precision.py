@@ -186,3 +186,36 @@ def test_autocast_changes_no_step_and_no_sum() -> None:
         found = run()
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_the_bias_gradient_of_tiles_is_off_by_the_rounding_of_its_output(dropout: float) -> None:
+    """Its error is at most weight · sum of abs(grad · out) times the rounding of bfloat16."""
+    graph = graphs.batch(graphs.hubs([0]), [5, 40, 12, 30])
+    shape = (graph.num_targets, HEADS, WIDTH)
+    query, key, value = (torch.randn(shape, dtype=torch.bfloat16) for _ in range(3))
+    bias = torch.randn(graph.num_edges, HEADS)
+    grad = torch.randn(shape, dtype=torch.bfloat16)
+
+    def run(engine: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(1)
+        given = bias.to(torch.float64 if dtype == torch.float64 else torch.float32)
+        given.requires_grad_()
+        nodes = (x.to(dtype) for x in (query, key, value))
+        out = ew.attend(*nodes, graph, bias=given, dropout=dropout, engine=engine)
+        (found,) = torch.autograd.grad(out, given, grad.to(dtype))
+        return out.detach().double(), found.double()
+
+    try:
+        _, found = run("tiles", torch.bfloat16)
+    except ArgumentError as error:
+        pytest.skip(str(error))
+    out, exact = run("reference", torch.float64)
+    wide = query.double(), key.double()
+    weights = ew.attention_weights(*wide, graph, bias=bias.double())
+    bound = weights * (2.0**-8 * (grad.double() * out).abs().sum(-1))[graph.target]
+    away = (found - exact).abs()
+    assert (away <= bound + 1e-4).all()
+    assert away.max() > 1e-3  # the output is what loses digits
+    _, by_rows = run("rows", torch.bfloat16)
+    torch.testing.assert_close(by_rows, exact, rtol=0, atol=1e-4)
