@@ -95,7 +95,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
         {"bias": zeros(N, N, 1, 1)},
         ("bias", "(edges, heads)", "[4, 4, 1, 1]", "graph.edge_index"),
     ),
-    "bias without heads": ({"bias": zeros(E)}, ("bias", "[..., 4, 1]", "[4]", "one row an edge")),
+    "bias without heads": ({"bias": zeros(E)}, ("bias", "[..., 4, 1]", "[4]", "one row per edge")),
     "bias of other heads": ({"bias": zeros(E, 3)}, ("bias", "[..., 4, 2]", "[4, 3]", "one row")),
     "bias of integers": (
         {"bias": zeros(E, H, dtype=torch.long)},
@@ -103,11 +103,11 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "table of another length": (
         {"bias": ew.TableBias(torch.zeros(3, dtype=torch.long), zeros(2, H))},
-        ("bias", "[..., 4, 2]", "[3, 2]", "one row an edge"),
+        ("bias", "[..., 4, 2]", "[3, 2]", "one row per edge"),
     ),
     "table of other heads": (
         {"bias": ew.TableBias(torch.zeros(E, dtype=torch.long), zeros(2, 5))},
-        ("bias", "[..., 4, 2]", "[4, 5]", "one row an edge"),
+        ("bias", "[..., 4, 2]", "[4, 5]", "one row per edge"),
     ),
     "gain of another length": ({"gain": zeros(3, 1)}, ("gain", "4", "[3, 1]", "edge_index")),
     "edge keys": ({"edge_key": zeros(E, H, 5)}, ("edge_key", "[4, 2, 3]", "[4, 2, 5]", "one row")),
@@ -117,7 +117,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "projected edge keys": (
         {"edge_key": ew.Projected(zeros(3, 6), zeros(H, D, 6))},
-        ("edge_key", "[4, 2, 3]", "[3, 2, 3]", "one row an edge"),
+        ("edge_key", "[4, 2, 3]", "[3, 2, 3]", "one row per edge"),
     ),
     "Additive without a weight": (
         {"score": ew.Additive()},
@@ -125,7 +125,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     ),
     "Additive with another weight": (
         {"score": ew.Additive(weight=zeros(2, 4))},
-        ("score.weight", "[2, 3] (heads, width)", "[2, 4]", "one vector a head"),
+        ("score.weight", "[2, 3] (heads, width)", "[2, 4]", "one vector per head"),
     ),
     "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.scores")),
     "dropout in percent": (
@@ -189,7 +189,7 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "weight": (
         lambda: ew.aggregate(zeros(N, D), GRAPH, weight=zeros(3)),
-        ("weight", "[..., 4, 1]", "[3, 1]", "one row an edge"),
+        ("weight", "[..., 4, 1]", "[3, 1]", "one row per edge"),
     ),
     "weight of integers": (
         lambda: ew.aggregate(zeros(N, D), GRAPH, weight=zeros(E, dtype=torch.long)),
@@ -197,11 +197,11 @@ AGGREGATE: dict[str, tuple[Callable[[], Any], tuple[str, str, str, str]]] = {
     ),
     "scores": (
         lambda: ew.edge_softmax(zeros(3, H), GRAPH),
-        ("scores", "[..., 4, 2]", "[3, 2]", "one row an edge"),
+        ("scores", "[..., 4, 2]", "[3, 2]", "one row per edge"),
     ),
     "scores without heads": (
         lambda: ew.edge_softmax(zeros(E), GRAPH),
-        ("scores", "(edges, heads)", "[4]", "one row an edge"),
+        ("scores", "(edges, heads)", "[4]", "one row per edge"),
     ),
     "scores without a size": (
         lambda: ew.edge_softmax(zeros(E, H), graphs.complete()),  # type: ignore[arg-type]

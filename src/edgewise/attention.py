@@ -1,17 +1,17 @@
-r"""The primitive: attention over a graph.
+r"""Attention over a graph: the one primitive of the library.
 
-For each target i and head h, over its neighbours :math:`j \in N(i)`:
+For each target i and head h, over the sources :math:`j \in N(i)` that it attends to:
 
 .. math::
     s_{ij} = \mathrm{score}(q_i, k_j) \cdot \mathrm{gain}_{ij} + \mathrm{bias}_{ij}, \qquad
     w_{ij} = \mathrm{softmax}_j(s_{ij}), \qquad
     o_i = \sum_j w_{ij} v_j
 
-α-entmax, whose weights may be 0, can take the place of softmax: ``edgewise.normalisers``.
+α-entmax (:mod:`edgewise.normalisers`) can replace softmax.
 
-Facts that hold everywhere: ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i;
-edge tensors are in the order of ``graph.edge_index``; a target that reads nothing gets zeros,
-forward and backward; every differentiable argument has a gradient.
+On every engine, ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i. Edge tensors
+are in the order of ``graph.edge_index``. A target without sources gets zeros, forward and backward.
+Every differentiable argument has a gradient.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
+import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
@@ -31,7 +32,7 @@ from edgewise.checks import (
     checked_term,
 )
 from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import remembered, transformed, watched
@@ -61,32 +62,51 @@ def attend(
     layout: NodeLayout | None = None,
     engine: str = "auto",
 ) -> Tensor:
-    """Attention of every target over the sources that it reads, ``[..., N_dst, H, Dv]``.
+    """Compute attention of every target over its sources.
 
     Args:
-        query: ``[..., N_dst, H, D]``. Leading batch dimensions share one graph; a ragged batch is
-            one packed node axis with :func:`edgewise.graphs.batch`.
-        key: ``[..., N_src, H, D]``; or of fewer heads, a divisor of H, each for a group of queries.
+        query: ``[..., N_dst, H, D]``. All members of the leading batch dimensions share one graph.
+            A ragged batch is one packed node axis with :func:`edgewise.graphs.batch`.
+        key: ``[..., N_src, H, D]``. The number of heads may also be a divisor of H (grouped-query
+            attention).
         value: ``[..., N_src, H, Dv]``, with as many heads as the key.
-        graph: who reads whom; a pattern is bound to the sizes at hand.
-        score: ``Dot()``, ``Additive(...)``, any callable of their form, or ``None``: bias alone.
-        bias: added to the score, ``[..., E, H]``, ``[..., E, 1]``, a ``TableBias`` or an
-            ``OffsetBias``; -inf drops an edge (in most engines its weight 0 times a value that is
-            NaN or inf is still NaN).
-        gain: multiplies the score, likewise.
-        edge_key: added to the key on the edge, ``[..., E, H, D]`` or ``Projected``.
-        edge_value: added to the value on the edge, ``[..., E, H, Dv]`` or ``Projected``.
-        dropout: probability with which a normalised weight is set to zero; the others grow.
-        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5), or ``Entmax(alpha)``,
-            with an α for each head if it is a tensor.
-        layout: ``"HND"`` where query, key, value and output are ``[..., H, N, D]``, as in PyTorch's
-            and Hugging Face's attention; ``"NHD"`` is what is said above. Without a word it is
-            that, with a warning where the shapes look like the other.
-        engine: ``"auto"`` chooses; a named engine runs or raises.
+        graph: the edges from sources to targets. A pattern is bound to the sizes of query and key.
+        score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
+            scores of 0, to which the bias is added.
+        bias: added to the score: ``[..., E, H]``, ``[..., E, 1]``, a ``TableBias`` or an
+            ``OffsetBias``. A bias of -inf masks an edge: its weight is 0.
+        gain: multiplies the score, in the same forms. It has no effect if ``score`` is ``None``.
+        edge_key: added to the key on each edge: ``[..., E, H, D]`` or ``Projected``.
+        edge_value: added to the value on each edge: ``[..., E, H, Dv]`` or ``Projected``.
+        dropout: probability of setting a weight to 0. The others are divided by 1 - ``dropout``.
+        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"`` (α = 1.5) or ``Entmax(alpha)``. A
+            tensor ``alpha`` has one number for each head.
+        layout: ``"NHD"`` for nodes before heads, as above, or ``"HND"`` for ``[..., H, N, D]`` in
+            query, key, value and output, as in PyTorch's and Hugging Face's attention. Defaults to
+            ``"NHD"`` and warns if the shapes look like ``"HND"``.
+        engine: ``"auto"`` for the engine with the lowest estimated time, or the name of an engine,
+            which raises if it cannot serve the call.
+
+    Returns:
+        ``[..., N_dst, H, Dv]``, in the dtype of the inputs.
 
     Raises:
-        ArgumentError: shapes, heads, types or devices that disagree, an edge tensor of another
-            length than the edges, a pattern that cannot bind, an engine that cannot serve.
+        ArgumentError: if shapes, heads, dtypes or devices do not match, if an edge tensor has
+            another length than the edges, if the pattern cannot be bound to these sizes, or if the
+            named engine cannot serve the call.
+
+    NaN and infinity follow IEEE arithmetic on each edge of the graph, on every engine: 0 times NaN
+    is NaN. A NaN in a query, a key or a score makes the output of the target NaN. A NaN or an
+    infinity in a value does so for every target with an edge from that source, also where the
+    weight underflows to 0, is dropped, or is masked by a bias of -inf. A pair that is not an edge
+    contributes nothing. To exclude a source with NaN, remove its edges. There are three exceptions.
+    On a GPU, ``dense`` and ``tiles`` do not check for such numbers: they may also reach targets
+    without an edge from the source. In code that is compiled, ``dense`` does not check, either. In
+    the backward pass, ``dense`` does not check the gradient of the output.
+
+    ``torch.autocast`` has no effect inside: attention is computed in the dtype of its inputs, which
+    is 16 bits where autocast has made the projections. Sums over 16-bit numbers are held in float32
+    by ``reference``, ``rows`` and ``tiles``.
 
     Papers: Vaswani et al. 2017 (Dot, complete graph); Veličković et al. 2018 (Additive, any graph).
 
@@ -110,9 +130,13 @@ def attend(
 
 
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
+    device = call.query.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):  # asked here to save a call
+        with without_autocast(call.query.device):
+            return _attend(call, graph, engine)
     whole = _choose(call, graph, engine)
-    # Nothing that is merged is faster than one pass over runs of sources.
-    # Parts are merged by their log-sum-exp, which softmax alone has.
+    # A single pass of ``tiles`` was always faster than parts that are merged. Only softmax has the
+    # log-sum-exp that merging needs.
     splits = engine == "auto" and call.normaliser is None
     if splits and len(graph.parts) > 1 and whole.engine != "tiles":
         parts = _split(call, graph)
@@ -151,21 +175,24 @@ def attend_with_lse(
     engine: str = "auto",
     **options: Unpack[AttendOptions],
 ) -> tuple[Tensor, Tensor]:
-    """:func:`attend`, and the log-sum-exp of the scores ``[..., N_dst, H]`` (-inf: reads nothing).
+    """Compute :func:`attend` and the log-sum-exp of the scores.
 
-    Attention over disjoint graphs, each with projections of its own if need be, becomes attention
-    over their union with :func:`merge_attention`.
+    :func:`merge_attention` combines the results for disjoint graphs, which may have projections of
+    their own, into attention over the union.
+
+    Returns:
+        The output of :func:`attend` and the log-sum-exp ``[..., N_dst, H]``, which is -inf for a
+        target without sources.
 
     Raises:
-        ArgumentError: as :func:`attend` does; a normaliser that is not softmax, whose weights no
-            log-sum-exp gives.
+        ArgumentError: as in :func:`attend`, or if ``normaliser`` is not softmax.
 
     """
     call, graph = checked_call(query, key, value, graph, **options)
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
-            expected="softmax, whose parts are merged by their log-sum-exp",
+            expected="softmax, as other normalisers have no log-sum-exp",
             got=repr(options["normaliser"]),
             remedy="call attend on the union of the graphs",
         )
@@ -176,10 +203,11 @@ def attend_with_lse(
 def explain_plan(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> Plan:
-    """What :func:`attend` would run for these arguments: each engine's estimate, or its reasons.
+    """Return the estimated time of each engine for a call of :func:`attend`.
 
-    ``print`` it. For a union of patterns this is the plan for the whole; ``attend`` runs the parts
-    on their best engines where that is estimated to be faster.
+    The result prints as a table, with reasons for each engine that cannot serve the call. For a
+    union of patterns it describes the whole union. ``attend`` runs the parts on an engine each and
+    merges them if that is estimated to be faster.
     """
     call, graph = checked_call(query, key, value, graph, **options)
     return plan(_problem(call, graph), ENGINES)
@@ -193,18 +221,18 @@ def aggregate(
     reduce: Reduce = "sum",
     engine: str = "auto",
 ) -> Tensor:
-    r"""Each target's sum, mean, max or min of :math:`\text{weight}_{ij} \cdot v_j`.
+    r"""Compute the sum, mean, max or min of :math:`\text{weight}_{ij} \cdot v_j` of each target.
 
     Args:
         value: ``[..., N_src, H, D]``, or plain features ``[N_src, F]``.
-        graph: who reads whom. A pattern is bound with as many targets as sources.
-        weight: ``[E]``, or ``[..., E, H]`` for a weight a head.
-        reduce: ``"mean"`` divides the weighted sum by the number of edges. Ties of an extreme
-            share the gradient evenly.
-        engine: ``"auto"`` chooses; a named engine runs or raises.
+        graph: the edges. A pattern is bound with as many targets as sources.
+        weight: ``[E]``, or ``[..., E, H]`` for a weight for each head.
+        reduce: ``"sum"``, ``"mean"`` (the weighted sum divided by the number of edges), ``"max"``
+            or ``"min"``. Equal extremes share the gradient evenly.
+        engine: as in :func:`attend`. NaN, infinity and autocast are treated as there.
 
     Returns:
-        ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), zero for a target that reads nothing.
+        ``[..., N_dst, H, D]`` (or ``[N_dst, F]``), 0 for a target without sources.
 
     """
     check_choice("reduce", reduce, get_args(Reduce))
@@ -232,12 +260,14 @@ def aggregate(
     )
     engine = engine_for(engine)
     chosen = ENGINES[choose(problem, ENGINES, engine).engine]
-    return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
+    with without_autocast(value.device):
+        return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """The engine for a call; chosen once for all that are alike, as it takes a while."""
-    # Sizes may be symbols, or an engine that is named may refuse; "auto" would be "reference".
+    """Return the engine for a call, from a cache on the graph, as planning takes time."""
+    # While compiling, sizes may be symbols. Under torch.func, a named engine may refuse, and
+    # "auto" would remember the reference.
     if watched() or (engine != "auto" and transformed()):
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
@@ -283,7 +313,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 
 def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
-    """The call for shares of the graph that have no edge in common, with their edge tensors."""
+    """Return a call, with its edge tensors, for each part of a union of disjoint graphs."""
     shares = shares_of(graph)
     stops = list(itertools.accumulate(share.num_edges for share in shares))
     starts = [0, *stops[:-1]]
@@ -297,4 +327,5 @@ def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, T
     chosen = ENGINES[engine]
     if not chosen.grouped_heads:
         call = call.ungrouped()
-    return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))
+    with without_autocast(call.query.device):
+        return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))

@@ -1,6 +1,6 @@
-"""Checks of a call of the primitive: its tensors, its edge terms and the graph fit together.
+"""Checks that the tensors, the edge terms and the graph of a call match each other.
 
-What can be said of one argument alone is checked in ``arguments.py``.
+Checks of a single argument are in ``arguments.py``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from edgewise.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_r
 from edgewise.scores import DOT, Additive, Dot, Score
 
 NodeLayout = Literal["NHD", "HND"]
-"""Which axes come last: nodes, heads and width, or (as in PyTorch's attention) heads first."""
+"""Order of the last three axes: nodes first, or heads first as in PyTorch's attention."""
 
 NO_BATCH = torch.Size()
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """The graph on this device, a pattern bound to these sizes; refused where it is neither."""
+    """Bind a graph or pattern to these sizes and move it to this device."""
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets
@@ -39,10 +39,10 @@ def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch
 
 
 def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
-    """The graph of the nodes x ``[..., N, width]``, each of which may read and be read.
+    """Bind a graph whose sources and targets are the nodes of x ``[..., N, width]``.
 
     Raises:
-        ArgumentError: x has no axis of nodes; or a graph of other sizes.
+        ArgumentError: if x has no node axis, or if the graph has other sizes.
 
     """
     if x.dim() < 2:
@@ -56,7 +56,7 @@ def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
 
 
 def check_nodes(**nodes: Tensor) -> None:
-    """Node features, by the names of their arguments, are ``[..., N, H, D]`` floats."""
+    """Check that node features, by argument name, are floats ``[..., N, H, D]``."""
     for name, x in nodes.items():
         if not isinstance(x, Tensor) or x.dim() < 3 or not x.dtype.is_floating_point:
             raise ArgumentError(
@@ -68,7 +68,7 @@ def check_nodes(**nodes: Tensor) -> None:
 
 
 def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
-    """Warn of what looks like ``[B, H, N, D]``, where a pattern would bind to the heads."""
+    """Warn if the shapes look like ``[B, H, N, D]``, as a pattern would bind to the heads."""
     if query.dim() < 4:
         return
     nodes, heads = query.shape[-3:-1]
@@ -77,7 +77,7 @@ def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
             f"query {list(query.shape)} is read as [..., nodes, heads, width]: {nodes} nodes with "
             f"{heads} heads each. Pass layout='HND' if the heads come first, as in PyTorch's "
             "scaled_dot_product_attention, or layout='NHD' to say that this is meant.",
-            stacklevel=4,  # who called attend
+            stacklevel=4,  # the caller of attend
         )
 
 
@@ -97,9 +97,10 @@ def checked_call(
     dropout: float = 0.0,
     normaliser: Normaliser = "softmax",
 ) -> tuple[AttentionCall, Graph]:
-    """A call and its bound graph, whose shapes, types and devices agree with each other.
+    """Check the arguments of ``attend`` and return them with the bound graph.
 
-    Draws a seed where weights are dropped. Whatever the layout, nodes come first in the call.
+    In the call, nodes come before heads, whatever ``layout`` is. With dropout, this takes a seed
+    from PyTorch's generator.
     """
     check_nodes(query=query, key=key, value=value)
     if layout is not None:
@@ -127,7 +128,7 @@ def checked_call(
             remedy="pass 0.0 outside of training",
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
-    if not (edge_key is None and edge_value is None):  # which are of the queries' heads
+    if not (edge_key is None and edge_value is None):  # which have all heads
         key, value = for_each_query(query, key), for_each_query(query, value)
     alone = query.dim() == key.dim() == value.dim() == 3
     batch = NO_BATCH if alone else query.shape[:-3]
@@ -149,6 +150,7 @@ def checked_call(
         )
         return call, graph
     edges = graph.num_edges
+    checked_gain = checked_term("gain", gain, edges, query)
     call = AttentionCall(
         query,
         key,
@@ -156,7 +158,7 @@ def checked_call(
         batch,
         score,
         bias=checked_term("bias", bias, edges, query),
-        gain=checked_term("gain", gain, edges, query),
+        gain=None if score is None else checked_gain,  # there is no score to multiply
         edge_key=_checked_vector("edge_key", edge_key, edges, query),
         edge_value=_checked_vector("edge_value", edge_value, edges, value),
         dropout=dropout,
@@ -167,7 +169,7 @@ def checked_call(
 
 
 def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
-    """The α-entmax that is meant, its α in the type of sums over nodes; ``None`` for softmax."""
+    """Return the entmax with α in the accumulation dtype; ``None`` for softmax."""
     if isinstance(normaliser, str):
         check_choice("normaliser", normaliser, NORMALISERS)
         return NORMALISERS[normaliser]
@@ -187,9 +189,9 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
     if tuple(alpha.shape) not in ((heads,), (1,), ()):
         raise ArgumentError(
             "normaliser.alpha",
-            expected=f"shape [{heads}], a number a head, or one number",
+            expected=f"shape [{heads}], one number per head, or a single number",
             got=f"shape {list(alpha.shape)}",
-            remedy="give as many as the query has heads",
+            remedy="pass as many numbers as the query has heads",
         )
     plain = not (watched((alpha,)) or transformed() or alpha.is_meta)
     if plain and not bool(((alpha >= 1) & (alpha <= 2)).all()):
@@ -200,10 +202,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
 def checked_term(
     name: str, term: EdgeTerm | None, num_edges: int, nodes: Tensor
 ) -> EdgeTerm | None:
-    """A bias, gain or weight, one number an edge and head of ``nodes [..., N, H, D]``.
-
-    In the graph's edge order, in the type in which sums over nodes are held.
-    """
+    """Check a bias, gain or weight ``[..., E, H]`` and convert it to the accumulation dtype."""
     if term is None:
         return None
     shape, numbers = term.shape, term.table if isinstance(term, TableBias) else term
@@ -214,7 +213,7 @@ def checked_term(
             name,
             expected=f"shape [..., {num_edges}, {heads}] or [..., {num_edges}, 1] (edges, heads)",
             got=f"shape {list(shape)}",
-            remedy="give one row an edge, in the order of graph.edge_index",
+            remedy="give one row per edge, in the order of graph.edge_index",
         )
     _same_device(name, numbers, nodes)
     return term.to(accumulator(nodes))
@@ -223,7 +222,7 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Edge vectors in the type of sums over nodes; beside 16-bit nodes they may stay as short."""
+    """Check edge vectors and convert them, unless they and the nodes are 16-bit."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -240,7 +239,7 @@ def _checked_vector(
             name,
             expected=f"shape [{num_edges}, {heads}, {width}] (edges, heads, width)",
             got=f"shape {list(shape)}",
-            remedy="give one row an edge, in the order of graph.edge_index",
+            remedy="give one row per edge, in the order of graph.edge_index",
         )
     if isinstance(vector, Tensor) and max(vector.dtype.itemsize, nodes.dtype.itemsize) <= 2:
         return vector
@@ -248,7 +247,7 @@ def _checked_vector(
 
 
 def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
-    """The leading dimensions of all arguments, broadcast together."""
+    """Broadcast the leading dimensions of all arguments."""
     own = {"bias": 2, "gain": 2}
     batches = {
         name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
@@ -269,7 +268,7 @@ def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
 
 
 def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
-    """Query, key and value have the same heads, sources, type and device."""
+    """Check that query, key and value match in heads, sources, width, dtype and device."""
     shape, key_shape, value_shape = query.shape, key.shape, value.shape
     heads, width, sources = shape[-2], shape[-1], key_shape[-3]
     if (
@@ -302,7 +301,7 @@ def _check_additive(score: Additive, query: Tensor) -> None:
             "score",
             expected=f"Additive with a weight of shape [{heads}, {width}]",
             got="no weight",
-            remedy="only heads of width 1 (as in GAT) need none",
+            remedy="only heads of width 1 (as in GAT) need no weight",
         )
     if score.weight is None:
         return
@@ -311,7 +310,7 @@ def _check_additive(score: Additive, query: Tensor) -> None:
             "score.weight",
             expected=f"shape [{heads}, {width}] (heads, width), as the query has",
             got=f"shape {list(score.weight.shape)}",
-            remedy="one vector a head",
+            remedy="give one vector per head",
         )
     _same_device("score.weight", score.weight, query)
 

@@ -1,7 +1,7 @@
-"""The three steps of attention one by one, for layers that need them apart.
+"""The three steps of attention as separate functions.
 
-MAGNA diffuses the same weights several times; GatedGCN scores edges with vectors; a picture of
-attention wants the weights alone. The third step is :func:`edgewise.aggregate` with ``weight``.
+MAGNA diffuses the same weights several times, GatedGCN scores edges with vectors, and a plot of
+attention needs the weights only. The third step is :func:`edgewise.aggregate` with ``weight``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from edgewise.attention import AttendOptions, attend_with_lse
 from edgewise.checks import bind_graph, checked_call, checked_term
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
-from edgewise.engines.call import AttentionCall, Problem
+from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.reference import EdgeLayout
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_sized
@@ -25,38 +25,38 @@ from edgewise.scores import Score
 def edge_scores(
     query: Tensor, key: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> Tensor:
-    r"""Scores :math:`s_{ij} = \mathrm{score}(q_i, k_j + e_{ij}) \cdot g_{ij} + b_{ij}`.
+    r"""Compute the scores :math:`s_{ij} = \mathrm{score}(q_i, k_j + e_{ij}) \cdot g_{ij} + b_{ij}`.
 
     Args:
         query: ``[..., N_dst, H, D]``.
         key: ``[..., N_src, H, D]``.
-        graph: who reads whom.
+        graph: the edges. A pattern is bound to the sizes of query and key.
         options: ``score``, ``bias``, ``gain`` and ``edge_key`` of :func:`edgewise.attend`.
 
     Returns:
         ``[..., E, H]`` in the order of ``graph.edge_index``.
 
     Raises:
-        ArgumentError: as :func:`edgewise.attend` does; a normaliser that is not softmax, as scores
-            are the same whatever normalises them.
+        ArgumentError: as in :func:`edgewise.attend`, or if ``normaliser`` is not softmax, as it
+            would have no effect on scores.
 
     """
     call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
         raise ArgumentError(
             "normaliser",
-            expected="none, as scores are what is normalised",
+            expected="softmax, the default, as scores are not normalised",
             got=repr(options["normaliser"]),
-            remedy="leave it out, or call attention_weights for the weights that it makes of them",
+            remedy="omit it, or call attention_weights for normalised scores",
         )
     return _scores(call, graph)
 
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
-    r"""Weights :math:`w_{ij} = e^{s_{ij}} / \sum_{k \in N(i)} e^{s_{ik}}`.
+    r"""Compute the weights :math:`w_{ij} = e^{s_{ij}} / \sum_{k \in N(i)} e^{s_{ik}}`.
 
     Args:
-        scores: ``[..., E, H]`` in the order of ``graph.edge_index``; -inf drops an edge.
+        scores: ``[..., E, H]`` in the order of ``graph.edge_index``; -inf masks an edge.
         graph: a graph with sizes (``pattern.bind(n)``).
 
     Returns:
@@ -77,11 +77,19 @@ def attention_weights(
     edges: Tensor | None = None,
     **options: Unpack[AttendOptions],
 ) -> Tensor:
-    """The weights ``[..., E, H]`` that :func:`edgewise.attend` would give the values.
+    """Compute the weights by which :func:`edgewise.attend` multiplies the values.
 
-    Takes the arguments of :func:`edge_scores`, and ``edges``, the numbers ``[K]`` of the edges
-    that are wanted: their weights ``[..., K, H]`` come from the log-sum-exp of their targets,
-    without scores or weights of the other edges in memory, where the normaliser is softmax.
+    Args:
+        query: ``[..., N_dst, H, D]``.
+        key: ``[..., N_src, H, D]``.
+        graph: the edges. A pattern is bound to the sizes of query and key.
+        edges: indices ``[K]`` of selected edges; all edges by default. With softmax, scores and
+            weights of other edges are not held in memory.
+        options: as in :func:`edge_scores`, and ``normaliser``.
+
+    Returns:
+        ``[..., E, H]`` in the order of ``graph.edge_index``, or ``[..., K, H]``.
+
     """
     call, graph = _prepared(query, key, graph, options)
     if call.normaliser is not None:
@@ -103,7 +111,8 @@ def _prepared(
 
 def _scores(call: AttentionCall, graph: Graph) -> Tensor:
     engine = _engine(call.query, graph, call.score)
-    return engine.edge_scores(call, layout_of(graph, engine.layout))
+    with without_autocast(call.query.device):
+        return engine.edge_scores(call, layout_of(graph, engine.layout))
 
 
 def _softmax(scores: Tensor, graph: Graph) -> Tensor:
@@ -119,14 +128,15 @@ def _chosen_weights(
     _, lse = attend_with_lse(call.query, call.key, nothing, graph, **without)
     target = graph.target[edges]
     layout = EdgeLayout(graph.source[edges], target, graph.num_targets, graph.num_sources)
-    scores = REFERENCE.edge_scores(call.chosen(edges), layout)
+    with without_autocast(call.query.device):
+        scores = REFERENCE.edge_scores(call.chosen(edges), layout)
     reached = lse.index_select(-2, target)
-    masked = reached == -torch.inf  # a target all of whose edges are masked
+    masked = reached == -torch.inf  # all edges of the target are masked
     return (scores - reached.masked_fill(masked, 0.0)).exp()
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """The first engine that has kernels for this device, type and score."""
+    """Return the first engine that supports this device, dtype and score."""
     problem = Problem(
         operation="edges",
         batch=1,

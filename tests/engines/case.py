@@ -44,7 +44,7 @@ class GivenGraph:
 class Case:
     """One call. ``leaves`` are the float tensors in it by name; gradients are asked of ``wanted``.
 
-    ``poison`` names a leaf and a number that is put at one of its nodes, as (leaf, number, place).
+    ``poison`` names a leaf and a number that is put at one of its places: (leaf, number, place).
     """
 
     seed: int
@@ -66,7 +66,11 @@ class Case:
     leaves: dict[str, Leaf] = field(default_factory=dict)
     indices: dict[str, Tensor] = field(default_factory=dict)
     alpha: tuple[float, ...] = ()
-    """Of α-entmax in the place of softmax, one number or one a head."""
+    """Of α-entmax in the place of softmax, one number or one a head; a leaf "alpha" is learned."""
+    heads_first: bool = False
+    """Whether nodes are given, and returned, with ``layout="HND"``."""
+    context: str = ""
+    """``"autocast"`` or ``"inference"``, in which the call is made once more."""
     places: tuple[Tensor, Tensor] | None = None
     """Of targets and sources, where the bias is by offset and its index is of offsets."""
     wanted: tuple[str, ...] = ()
@@ -94,6 +98,8 @@ class Case:
         more = ["dropout"] * bool(self.dropout) + ["lse"] * self.lse
         more += ["table"] * bool(self.indices) + ["batch"] * bool(self.batch)
         more += ["entmax"] * bool(self.alpha)
+        more += ["HND"] * self.heads_first + [self.context] * bool(self.context)
+        more += [f"{self.poison[1]} in {self.poison[0]}"] if self.poison else []
         more += ["offsets"] * bool(self.places) + ["grouped"] * self.is_grouped
         more += ["projected"] * any(name.endswith(".features") for name in self.leaves)
         return sorted(given) + more + [f"score {self.score.name}"]
@@ -117,6 +123,8 @@ class Case:
             "gradients": self.wanted,
             "index": {k: str(v.dtype) for k, v in self.indices.items()} or None,
             "alpha": self.alpha or None,
+            "layout": "HND" if self.heads_first else None,
+            "context": self.context or None,
             "notes": self.notes or None,
         }
         shown = ", ".join(f"{k}={v}" for k, v in rest.items() if v is not None)
@@ -145,6 +153,9 @@ class Case:
             made["dropout"] = self.dropout
         if self.alpha:
             query = leaves["query"]
+            one: Any = leaves.get("alpha")
+            if one is not None:
+                return {**made, "normaliser": ew.Entmax(one)}
             one = (
                 self.alpha[0]
                 if len(self.alpha) == 1
@@ -164,9 +175,11 @@ class Case:
         slope = self.score.slope
         return ew.Additive(self.score.name, leaves.get("score.weight"), negative_slope=slope)
 
-    def call(self, kept: Array | None = None) -> oracle.Call:
-        """The same for the oracle."""
-        exact = {name: x.exact for name, x in self.leaves.items()}
+    def call(
+        self, kept: Array | None = None, changed: dict[str, Array] | None = None
+    ) -> oracle.Call:
+        """The same for the oracle, with other numbers for the leaves in ``changed``."""
+        exact = {name: x.exact for name, x in self.leaves.items()} | (changed or {})
         graph = self.over.graph
         source, target = graph.edge_index.numpy()
         given: dict[str, Any] = {name: exact.get(name) for name in ("query", "key", "value")}
@@ -193,7 +206,9 @@ class Case:
             self.heads,
             self.batch,
             oracle.Score(score.name, score.scale, score.slope, weight),
-            alpha=np.broadcast_to(self.alpha, self.heads) if self.alpha else None,
+            alpha=np.broadcast_to(exact.get("alpha", self.alpha), self.heads)
+            if self.alpha
+            else None,
             kept=kept,
             **given,
         )

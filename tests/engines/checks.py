@@ -21,7 +21,7 @@ from edgewise.engines.native import operator
 from edgewise.errors import ArgumentError
 from tests.engines import oracle
 from tests.engines.arithmetic import Array, Bounded, Rounding
-from tests.engines.case import Case, laid_out
+from tests.engines.case import Case, Leaf, laid_out
 from tests.graphs.views import check_graph
 from tests.seeds import seed
 
@@ -78,10 +78,12 @@ def check_case(case: Case, engines: Sequence[str] = (*ENGINES, "auto", "merge"))
 
 def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
     clean = {name: leaf.tensor for name, leaf in case.leaves.items()}
+    first = _in_inference_mode(case, clean, report) if case.context == "inference" else None
     refusals = _refusals(case, clean, report)
     if refusals is None:
         return
     grads = _cotangents(case)
+    poisoned: dict[str, Result] = {}
     given = grads if case.lse else {"out": grads["out"]}
     known: dict[tuple[object, ...], _Wanted] = {}
     for engine in [name for name in engines if name != "merge" and not refusals.get(name)]:
@@ -103,8 +105,14 @@ def _check_attend(case: Case, report: Report, engines: Sequence[str]) -> None:
             _judge_attention(engine, result, wanted, report)
             if case.threads:
                 _check_repeats(engine, result, lambda e: _run_attend(case, e, clean, grads), report)
+            if case.context == "autocast":
+                with torch.autocast("cpu", torch.bfloat16):
+                    outputs = _outputs(case, engine, _differentiable(case, clean))
+                _check_same(f"{engine} under autocast", result.outputs, outputs, report)
+            if engine == "auto" and first is not None:
+                _check_same("inference mode", result.outputs, first, report)
             if case.poison is not None:
-                _check_poison(engine, wanted, report)
+                _check_poison(engine, wanted, poisoned, report)
     if "merge" in engines and not (case.dropout or case.alpha) and len(case.over.graph.parts) > 1:
         with _Watch(report, "merge"):
             _check_merge(case, clean, grads, report)
@@ -148,15 +156,47 @@ def _run_attend(
 ) -> Result:
     """Output, log-sum-exp where it is asked for, and gradients."""
     given = _differentiable(case, leaves)
+    outputs = _outputs(case, engine, given)
+    return Result(outputs, _gradients(case, outputs, grads, given))
+
+
+def _outputs(case: Case, engine: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
     options = case.options(given)
     seed(case.number)
+    nodes = tuple(_nodes(given))
     if case.lse:
-        pair = ew.attend_with_lse(*_nodes(given), case.over.given, engine=engine, **options)
-        outputs = dict(zip(("out", "lse"), pair, strict=True))
-    else:
-        out = ew.attend(*_nodes(given), case.over.given, engine=engine, **options)
-        outputs = {"out": out}
-    return Result(outputs, _gradients(case, outputs, grads, given))
+        pair = ew.attend_with_lse(*nodes, case.over.given, engine=engine, **options)
+        return dict(zip(("out", "lse"), pair, strict=True))
+    if case.heads_first:
+        query, key, value = (x.transpose(-2, -3) for x in nodes)
+        out = ew.attend(query, key, value, case.over.given, engine=engine, layout="HND", **options)
+        return {"out": out.transpose(-2, -3)}
+    return {"out": ew.attend(*nodes, case.over.given, engine=engine, **options)}
+
+
+def _in_inference_mode(
+    case: Case, leaves: dict[str, Tensor], report: Report
+) -> dict[str, Tensor] | None:
+    """What a first call under inference mode gives; later calls must not find its tensors."""
+    try:
+        with torch.inference_mode():
+            return _outputs(case, "auto", leaves)
+    except ArgumentError:  # which the other engines must refuse, too
+        return None
+    except Exception as error:  # whatever it is, it is a finding
+        report.failures.append(f"inference mode: {type(error).__name__}: {error}")
+        return None
+
+
+def _check_same(
+    what: str, wanted: dict[str, Tensor], got: dict[str, Tensor], report: Report
+) -> None:
+    """The same type and the same bits."""
+    for name, x in wanted.items():
+        other = got[name].detach()
+        if x.dtype != other.dtype or not _same_bits(x.detach(), other):
+            away = (x.detach().double() - other.double()).abs().nan_to_num().max()
+            report.failures.append(f"{what}: {name} is {other.dtype} and off by {float(away):.2g}")
 
 
 def _attention(case: Case, engine: str, kept: Array | None) -> oracle.Attention:
@@ -250,6 +290,9 @@ def _expected(
         if short:
             coarse = gradients(ROUNDINGS[torch.float32])
             expected |= {name: x for name, x in coarse.items() if name in short}
+    if "alpha" in expected and "alpha" in case.leaves:
+        shape = case.leaves["alpha"].exact.shape
+        expected["alpha"] = expected["alpha"].to_shape(shape)
     return expected
 
 
@@ -372,53 +415,60 @@ def _same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) and torch.equal(a.isnan(), b.isnan())
 
 
-def _check_poison(engine: str, wanted: _Wanted, report: Report) -> None:
-    """NaN or an infinity reaches the targets that read it, and nothing else."""
+def _check_poison(
+    engine: str, wanted: _Wanted, references: dict[str, Result], report: Report
+) -> None:
+    """NaN or an infinity does what it does in the formula, and reaches nothing else.
+
+    Outputs are finite at the same places as the formula's. A gradient that is NaN on the reference
+    is NaN on every engine. Infinities are not followed through activations and through sums that
+    an engine may split, as these may subtract infinities from each other.
+    """
     case = wanted.case
     assert case.poison is not None
     name, number, place = case.poison
     leaves = {name: leaf.tensor for name, leaf in case.leaves.items()}
     bad = leaves[name].clone()
     bad[place] = number
-    reached = _reached(case, name, place)
-    affected = _affected(case, reached)
+    what = f"{engine} with {number} in {name}"
     result = _run_attend(case, engine, {**leaves, name: bad}, wanted.grads)
-    _judge_attention(f"{engine} with {number} in {name}", result, wanted, report, affected)
-    read = (
-        _read_strongly(case, wanted.attention, place)
-        if name == "value" and np.isnan(number)
-        else None
-    )
-    if read is not None:
-        out = _exact(result.outputs["out"])[..., place[-1]]
-        if np.isfinite(out[read & reached]).any():
-            report.failures.append(f"{engine}: NaN in value is lost")
+    out, lse = _by_formula(case, np.nan)
+    reached = np.isnan(lse) | np.isnan(out).any(-1)
+    _judge_attention(what, result, wanted, report, _affected(case, reached))
+    sums = any(leaf == "edge_key" or "." in leaf for leaf in case.leaves)
+    safe = case.score.name in ("dot", "none") and not sums
+    if not (np.isnan(number) or safe):
+        return
+    out, lse = _by_formula(case, number)
+    if case.dtype != torch.float16 or np.isnan(number):
+        wrong = np.isfinite(_exact(result.outputs["out"])) != np.isfinite(out)
+        _check_none(f"{what}: out is finite, or is not, unlike the formula's", wrong, report)
+    if "lse" in result.outputs and np.isnan(number):
+        wrong = np.isnan(_exact(result.outputs["lse"])) != np.isnan(lse)
+        _check_none(f"{what}: lse is NaN, or is not, unlike the formula's", wrong, report)
+    if not np.isnan(number) or case.score.name not in ("dot", "none"):
+        return  # the slope of an activation at NaN is a number in some libraries
+    if engine == "reference":
+        references["reference"] = result
+    elif "reference" in references:
+        for leaf, gradient in references["reference"].gradients.items():
+            lost = np.isnan(_exact(gradient)) & ~np.isnan(_exact(result.gradients[leaf]))
+            _check_none(f"{what}: gradient of {leaf} is a number", lost, report)
 
 
-def _reached(case: Case, name: str, place: tuple[int, ...]) -> Flags:
-    """``[*batch, N_dst, H]``: the targets and heads that read what is at the place."""
-    graph = case.over.graph
-    mark = np.zeros(case.leaves[name].exact.shape[:-1], dtype=bool)
-    mark[place[:-1]] = True
-    mark = np.repeat(mark, case.heads // mark.shape[-1], axis=-1)
-    mark = np.broadcast_to(mark, (*case.batch, *mark.shape[-2:]))
-    if name == "query":
-        return np.array(mark)
-    reached = np.zeros((*case.batch, graph.num_targets, case.heads), dtype=bool)
-    np.logical_or.at(
-        reached, (..., graph.target.numpy(), slice(None)), mark[..., graph.source.numpy(), :]
-    )
-    return reached
+def _by_formula(case: Case, number: float) -> tuple[Array, Array]:
+    """Output and log-sum-exp of a case in float64 where its poison is this number."""
+    assert case.poison is not None
+    name, _, place = case.poison
+    exact = case.leaves[name].exact.copy()
+    exact[place] = number
+    return oracle.in_ieee(case.call(changed={name: exact}))
 
 
-def _read_strongly(case: Case, wanted: oracle.Attention, place: tuple[int, ...]) -> Flags:
-    """``[*batch, N_dst, H]``: where the source at the place has a weight to speak of."""
-    graph = case.over.graph
-    strong = np.zeros((*case.batch, graph.num_targets, case.heads), dtype=bool)
-    given = (wanted.weights.value > 0.01) & (wanted.weights.error < 0.005)
-    given &= (graph.source.numpy() == place[-3])[:, None]
-    np.logical_or.at(strong, (..., graph.target.numpy(), slice(None)), given)
-    return strong
+def _check_none(what: str, wrong: Flags, report: Report) -> None:
+    if wrong.any():
+        first = [int(i) for i in np.unravel_index(np.argmax(wrong), wrong.shape)]
+        report.failures.append(f"{what} at {first} ({wrong.sum()} of {wrong.size} wrong)")
 
 
 def _affected(case: Case, reached: Flags) -> dict[str, Flags]:
@@ -509,6 +559,10 @@ def _check_aggregate(case: Case, report: Report, engines: Sequence[str]) -> None
     weight = case.leaves["weight"].exact if "weight" in case.leaves else None
     messages = _messages(case)
     refused = []
+    first = None
+    if case.context == "inference":
+        with _Watch(report, "inference mode"), torch.inference_mode():
+            first = _run_aggregate(case, "auto", leaves, {}).outputs
     for engine in [name for name in engines if name != "merge"]:
         with _Watch(report, engine):
             try:
@@ -533,8 +587,37 @@ def _check_aggregate(case: Case, report: Report, engines: Sequence[str]) -> None
                 _check_repeats(
                     engine, result, lambda e: _run_aggregate(case, e, leaves, grads), report
                 )
+            if case.context == "autocast":
+                with torch.autocast("cpu", torch.bfloat16):
+                    again = _run_aggregate(case, engine, leaves, {})
+                _check_same(f"{engine} under autocast", result.outputs, again.outputs, report)
+            if engine == "auto" and first is not None:
+                _check_same("inference mode", result.outputs, first, report)
+            if case.poison is not None:
+                _check_poisoned_sum(case, engine, leaves, out, report)
     if refused and set(refused) & set(report.ran):
         report.failures.append(f"{refused} refuse what {report.ran} compute")
+
+
+def _check_poisoned_sum(
+    case: Case, engine: str, leaves: dict[str, Tensor], clean: Bounded, report: Report
+) -> None:
+    """NaN or an infinity reaches the targets that read it, whatever its weight, and no other."""
+    assert case.poison is not None
+    name, number, place = case.poison
+    bad = leaves[name].clone()
+    bad[place] = number
+    out = _run_aggregate(case, engine, {**leaves, name: bad}, {}).outputs["out"]
+    exact = case.leaves[name].exact.copy()
+    exact[place] = number
+    changed = replace(case, leaves={**case.leaves, name: Leaf(bad, exact)})
+    target, rows = case.over.graph.target.numpy(), case.over.graph.num_targets
+    reached = oracle.sum_by(target, rows, (~np.isfinite(_messages(changed))).astype(float)) > 0
+    what = f"{engine} with {number} in {name}"
+    _judge(report, f"{what}: out", out, clean, reached)
+    if np.isnan(number) or case.reduce in ("sum", "mean"):
+        wrong = np.isfinite(_exact(out)) & reached
+        _check_none(f"{what}: out is finite, unlike the formula's", wrong, report)
 
 
 def _messages(case: Case) -> Array:

@@ -103,6 +103,8 @@ class Attention:
     raw: Bounded
     slopes: Bounded
     """How fast each weight grows with its score, the threshold held: softmax's are its weights."""
+    turns: Bounded | None = None
+    """Derivative of each weight of α-entmax by α, with score and threshold held."""
     parts: dict[str, Bounded] = field(default_factory=dict)
 
     def gradients(
@@ -133,6 +135,8 @@ class Attention:
             _vector("edge_value", call.edge_value, carried, found)
             share = share + given * (grad * value).sum(-1)
         slope = self.slopes.within(rounding)
+        if self.turns is not None:
+            found["alpha"] = self._alpha_gradient(share, rounding)
         mean = _by_node(slope * share, call.target, call.num_targets)
         if call.alpha is not None:  # whose slopes do not sum to 1
             whole = _by_node(slope, call.target, call.num_targets)
@@ -142,6 +146,18 @@ class Attention:
             change = change + _bounded(lse, rounding).at(-2, call.target)
         self._from_scores((slope * change).only(self.live), found, rounding)
         return found
+
+    def _alpha_gradient(self, share: Bounded, rounding: Rounding) -> Bounded:
+        """The gradient of α, one number a head; the threshold moves so that weights sum to 1."""
+        assert self.turns is not None
+        call = self.call
+        turn, slope = self.turns.within(rounding), self.slopes.within(rounding)
+        whole = _by_node(slope, call.target, call.num_targets)
+        whole = replace(whole, value=np.where(self.read, whole.value, 1.0))
+        moved = _by_node(turn, call.target, call.num_targets).ratio(whole)
+        change = (turn - slope * moved.at(-2, call.target)).only(self.live)
+        each = share * change
+        return each.sum(tuple(range(each.value.ndim - 1)))
 
     def gradients_by_lse(self, rounding: Rounding, *, weights: Bounded) -> dict[str, Bounded]:
         """The gradient of each argument where weights are made as ``exp(score - lse)``.
@@ -217,9 +233,9 @@ def attend(call: Call, rounding: Rounding) -> Attention:
     lost = weights.value * rounding.unit * np.abs(most[..., call.target, :])
     weights = replace(weights, error=np.minimum(weights.error + lost, 1.0))
     lse = total.log() + peak
-    slopes = weights
+    slopes, turns = weights, None
     if call.alpha is not None:
-        weights, slopes = _entmax(call, scores, live, peak)
+        weights, slopes, turns = _entmax(call, scores, live, peak)
     out = None
     if call.value is not None:
         value = Bounded.of(_for_each_query(call.value, call.heads), rounding)
@@ -229,13 +245,15 @@ def attend(call: Call, rounding: Rounding) -> Attention:
         parts["value"] = value
         given = weights if call.kept is None else weights * Bounded.of(call.kept, rounding)
         out = (given[..., None] * value).summed_by(call.target, call.num_targets)
-    return Attention(call, rounding, scores, live, weights, lse, read, out, raw, slopes, parts)
+    return Attention(
+        call, rounding, scores, live, weights, lse, read, out, raw, slopes, turns, parts
+    )
 
 
 def _entmax(
     call: Call, scores: Bounded, live: NDArray[np.bool_], peak: Bounded
-) -> tuple[Bounded, Bounded]:
-    """Weights of α-entmax and their slopes, by bisection of the threshold.
+) -> tuple[Bounded, Bounded, Bounded]:
+    """Weights of α-entmax, their slopes and their derivatives by α, by bisection of the threshold.
 
     Of y = s - c the weight is (1 + εy)^(1/ε) and its slope its power 2 - α, with ε = α - 1: both
     grow with y, so that what y may be off by bounds what they are. That is what the scores may be
@@ -285,7 +303,51 @@ def _entmax(
         error = error + ROUNDS * rounding.unit * value + rounding.tiny
         return Bounded(value, error, rounding).only(live)
 
-    return bounded(weights), bounded(slopes)
+    def turns(y: Array) -> Array:
+        """w · ∂L/∂ε = w ((t - 1) / t - log t) / ε² where w = t^(1/ε); -w y² / 2 for ε = 0."""
+        t = np.where(1 + safe * y > 0, 1 + safe * y, 1.0)
+        found: Array = np.where(1 + safe * y > 0, weights(y), 0.0) * (1 - 1 / t - np.log(t))
+        return np.where(softmax, -np.exp(y) * y * y / 2, found / safe**2)
+
+    value = turns(y)
+    near = [
+        np.abs(turns(y + sign * part * unsure) - value) for sign in (-1, 1) for part in (0.5, 1)
+    ]
+    digits = ROUNDS * rounding.unit * (1 + np.abs(y)) ** 2 * (weights(y) + slopes(y)) / safe**2
+    turned = Bounded(value, 2 * np.max(near, axis=0) + digits + rounding.tiny, rounding)
+    return bounded(weights), bounded(slopes), turned.only(live)
+
+
+def in_ieee(call: Call) -> tuple[Array, Array]:
+    """Output and log-sum-exp of softmax by the bare formula, NaN and infinities included.
+
+    An edge whose score is -inf has weight 0, which times NaN is NaN. For α-entmax the output is
+    NaN at the same places.
+    """
+    shape = (*call.batch, len(call.source), call.heads)
+    scores = np.zeros(shape)
+    if call.score.name != "none":
+        assert call.query is not None
+        key = _for_each_query(call.key, call.heads)[..., call.source, :, :]
+        if call.edge_key is not None:
+            key = key + call.term("edge_key", EXACT).value
+        query = Bounded.of(call.query[..., call.target, :, :], EXACT)
+        scores = scores + _score(query, Bounded.of(key, EXACT), call).value
+    if call.gain is not None and call.score.name != "none":
+        scores = scores * call.term("gain", EXACT).value
+    if call.bias is not None:
+        scores = scores + call.term("bias", EXACT).value
+    most = np.full((*call.batch, call.num_targets, call.heads), -np.inf)
+    np.maximum.at(most, (..., call.target, slice(None)), scores)
+    most[most == -np.inf] = 0.0
+    power = np.exp(scores - most[..., call.target, :])
+    total = sum_by(call.target, call.num_targets, power[..., None])[..., 0]
+    lse = np.log(total) + most
+    weights = power / np.where(total == 0, 1.0, total)[..., call.target, :]
+    value = _for_each_query(call.value, call.heads)[..., call.source, :, :]
+    if call.edge_value is not None:
+        value = value + call.term("edge_value", EXACT).value
+    return sum_by(call.target, call.num_targets, weights[..., None] * value), lse
 
 
 def aggregate(

@@ -266,7 +266,7 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
         ({"dropout": 0.5}, "drops no weights"),
         ({"bias": torch.zeros(2088, 1)}, "in no fixed order"),
         ({"gain": torch.zeros(2088, 1)}, "gain and edge vectors"),
-        ({"score": None}, "its scores are products"),
+        ({"score": None}, "Dot scores only"),
         ({"normaliser": "sparsemax"}, "by softmax alone"),
         ({"width": 8}, "at least 16 wide"),
         ({"dtype": torch.float64}, "32 bits at most"),

@@ -165,6 +165,32 @@ def test_a_union_is_split_only_where_that_pays_for_the_merge(
     ew.attend(x, x, x, graphs.window(1) | graphs.hubs([0]))  # without what was forgotten
 
 
+@pytest.mark.parametrize("kind", ["table", "offsets", "full"])
+def test_each_part_of_a_split_union_gets_the_terms_of_its_own_edges(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bias and a gain that differ on every edge, so that those of other edges give other sums."""
+    monkeypatch.setattr(
+        planner, "estimates", lambda problem, engines: dict.fromkeys(engines, 1.0 - problem.lse)
+    )
+    graph = (graphs.window(1) | graphs.hubs([0]) | graphs.random(2)).bind(12)
+    assert len(graph.parts) == 3
+    edges, x = graph.num_edges, torch.randn(12, 2, 4, dtype=torch.float64)
+    table = torch.randn(edges, 2, dtype=torch.float64)
+    order = torch.randperm(edges)
+    bias: Any = table[order]
+    if kind == "table":
+        bias = ew.TableBias(order, table)
+    elif kind == "offsets":
+        place = torch.arange(12)
+        bias = ew.OffsetBias(ew.Offsets(place - 11, place, torch.arange(23), graph), table[:23])
+    gain = ew.TableBias(order.flip(0), table) if kind == "table" else table
+    terms = {"bias": bias, "gain": gain}
+    split = ew.attend(x, x, x, graph, **terms)
+    whole = ew.attend(x, x, x, graph, **terms, engine="reference")
+    torch.testing.assert_close(split, whole)
+
+
 def test_it_says_where_estimates_were_not_measured() -> None:
     graph = graphs.complete()
     x = torch.randn(4, 2, 8)

@@ -6,6 +6,8 @@ computation is the textbook formula on dense matrices in that precision, rounded
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES
+from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph
 
 GRAPHS: dict[str, Graph] = {
@@ -120,3 +123,99 @@ def test_results_have_the_type_of_the_inputs(dtype: torch.dtype, engine: str) ->
     if engine != "tiles":
         assert ew.aggregate(x, graph, engine=engine).dtype == dtype
     assert ew.attention_weights(x, x, graph).dtype in (dtype, torch.float32)
+
+
+AUTOCAST: dict[str, dict[str, Any]] = {
+    "dot": {},
+    "edge vectors": {"edge_key": "full", "edge_value": "full"},
+    "projected edge vectors": {"edge_key": "projected", "edge_value": "projected"},
+    "additive": {"score": ew.Additive("tanh", torch.ones(HEADS, WIDTH))},
+    "entmax": {"normaliser": "entmax"},
+    "own": {"score": lambda query, key: torch.einsum("...d,...d->...", query, key)},
+}
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("kind", AUTOCAST)
+@pytest.mark.parametrize("name", ["complete", "window", "union"])
+def test_autocast_changes_nothing(name: str, kind: str, engine: str) -> None:
+    """Attention is computed in the type of its inputs, in edge vectors and scores of any size."""
+    graph = GRAPHS[name]
+    query, key, value = 10 * torch.randn(3, graph.num_targets, HEADS, WIDTH)
+    vectors = {
+        "full": torch.randn(graph.num_edges, HEADS, WIDTH),
+        "projected": ew.Projected(torch.randn(graph.num_edges, 5), torch.randn(HEADS, WIDTH, 5)),
+    }
+    options = {k: vectors[v] if k.startswith("edge") else v for k, v in AUTOCAST[kind].items()}
+
+    def run() -> list[Tensor]:
+        found = [ew.attend(query, key, value, graph, engine=engine, **options)]
+        if kind != "entmax":
+            found += ew.attend_with_lse(query, key, value, graph, engine=engine, **options)
+        return found
+
+    try:
+        wanted = run()
+    except ArgumentError as error:
+        pytest.skip(str(error))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_autocast_changes_no_step_and_no_sum() -> None:
+    graph = GRAPHS["union"]
+    query, key = torch.randn(2, graph.num_targets, HEADS, WIDTH)
+    edge_key = ew.Projected(torch.randn(graph.num_edges, 5), torch.randn(HEADS, WIDTH, 5))
+    few = torch.arange(0, graph.num_edges, 7)
+
+    def run() -> list[Tensor]:
+        options: dict[str, Any] = {"edge_key": edge_key, "score": AUTOCAST["own"]["score"]}
+        scores = ew.edge_scores(query, key, graph, **options)
+        return [
+            scores,
+            ew.edge_softmax(scores, graph),
+            ew.attention_weights(query, key, graph, **options),
+            ew.attention_weights(query, key, graph, edges=few, **options),
+            ew.aggregate(key, graph, weight=scores, engine="dense"),
+        ]
+
+    wanted = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.9])
+def test_the_bias_gradient_of_tiles_is_off_by_the_rounding_of_its_output(dropout: float) -> None:
+    """Its error is at most weight · sum of abs(grad · out) times the rounding of bfloat16."""
+    graph = graphs.batch(graphs.hubs([0]), [5, 40, 12, 30])
+    shape = (graph.num_targets, HEADS, WIDTH)
+    query, key, value = (torch.randn(shape, dtype=torch.bfloat16) for _ in range(3))
+    bias = torch.randn(graph.num_edges, HEADS)
+    grad = torch.randn(shape, dtype=torch.bfloat16)
+
+    def run(engine: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        torch.manual_seed(1)
+        given = bias.to(torch.float64 if dtype == torch.float64 else torch.float32)
+        given.requires_grad_()
+        nodes = (x.to(dtype) for x in (query, key, value))
+        out = ew.attend(*nodes, graph, bias=given, dropout=dropout, engine=engine)
+        (found,) = torch.autograd.grad(out, given, grad.to(dtype))
+        return out.detach().double(), found.double()
+
+    try:
+        _, found = run("tiles", torch.bfloat16)
+    except ArgumentError as error:
+        pytest.skip(str(error))
+    out, exact = run("reference", torch.float64)
+    wide = query.double(), key.double()
+    weights = ew.attention_weights(*wide, graph, bias=bias.double())
+    bound = weights * (2.0**-8 * (grad.double() * out).abs().sum(-1))[graph.target]
+    away = (found - exact).abs()
+    assert (away <= bound + 1e-4).all()
+    assert away.max() > 1e-3  # the output is what loses digits
+    _, by_rows = run("rows", torch.bfloat16)
+    torch.testing.assert_close(by_rows, exact, rtol=0, atol=1e-4)

@@ -25,7 +25,10 @@ SCORES = {
 SCALES = [None, None, None, None, 1.0, 0.3, -1.0, 0.0, -0.4, 3.0]
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 8, 16, 17, 33]
 INDEX_TYPES = [torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
-LAYOUTS = ["plain", "plain", "plain", "heads first", "strided", "negative", "reversed", "shifted"]
+LAYOUTS = [
+    *("plain", "plain", "plain", "plain"),
+    *("heads first", "strided", "negative", "reversed", "shifted", "expanded"),
+]
 LARGEST = 20_000
 """Elements of the largest tensor of edges, so that a case takes milliseconds."""
 MOST_EDGES = 3_000
@@ -57,8 +60,8 @@ def draw_case(seed: int, number: int) -> Case:
         _draw_attention(rng, case, width, value_width)
         if not bare:
             _draw_terms(rng, case, value_width)
-        _draw_poison(rng, case)
         case.batch = _broadcast(case)
+    _draw_poison(rng, case)
     _draw_rest(rng, case)
     return case
 
@@ -135,7 +138,7 @@ def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
     graph, additive = case.over.graph, case.score.name not in ("dot", "none", "own")
     if additive and rng.random() < 0.5:
         width = 1
-    loud = float(rng.choice([1.0, 1.0, 1.0, 0.1, 3.0]))
+    loud = float(rng.choice([1.0, 1.0, 1.0, 0.1, 3.0, 10.0]))
     if case.score.name == "dot":
         scale = SCALES[rng.integers(len(SCALES))]
         case.default_score = scale is None and rng.random() < 0.5
@@ -165,8 +168,20 @@ def _draw_attention(rng: Rng, case: Case, width: int, value_width: int) -> None:
     if plain and rng.random() < 0.12:
         heads = 1 if rng.random() < 0.6 else case.heads
         case.alpha = tuple(float(x) for x in rng.choice([1.1, 1.25, 1.5, 1.5, 1.75, 2.0], heads))
+        if rng.random() < 0.5:
+            _draw_learned_alpha(rng, case)
     if case.operation == "weights" and not case.alpha and rng.random() < 0.5:
         case.chosen = rng.integers(0, max(graph.num_edges, 1), 5 if graph.num_edges else 0)
+
+
+def _draw_learned_alpha(rng: Rng, case: Case) -> None:
+    """α as a tensor with a gradient: one number, of shape [] or [1], or one a head."""
+    numbers = np.array(case.alpha) + rng.uniform(-0.05, 0.0, len(case.alpha))
+    dtype = torch.float64 if case.dtype == torch.float64 else torch.float32
+    tensor = torch.from_numpy(numbers).to(dtype)
+    if len(numbers) == 1 and rng.random() < 0.5:
+        tensor = tensor[0]
+    case.leaves["alpha"] = Leaf(tensor, tensor.double().numpy())
 
 
 def _draw_terms(rng: Rng, case: Case, value_width: int) -> None:
@@ -233,12 +248,14 @@ def _draw_vector(rng: Rng, case: Case, name: str, width: int) -> None:
 
 
 def _draw_poison(rng: Rng, case: Case) -> None:
-    """NaN or an infinity at one node of one member, in one head."""
-    if case.operation != "attend" or rng.random() > 0.12 or case.dropout:
+    """NaN or an infinity at one place of an argument: nodes, edge terms, tables, projections."""
+    if case.operation not in ("attend", "aggregate") or rng.random() > 0.2 or case.dropout:
         return
     if 0 in case.batch:  # members that nobody has read nothing, and 0 times NaN is NaN
         return
-    name = str(rng.choice(["query", "key", "value", "value"]))
+    names = [name for name in case.leaves if name != "alpha"]
+    names += ["query", "key", "value", "value"] if case.operation == "attend" else []
+    name = str(rng.choice(names))
     shape = case.leaves[name].tensor.shape
     if 0 in shape:
         return
@@ -254,6 +271,10 @@ def _draw_rest(rng: Rng, case: Case) -> None:
         case.wanted = tuple(name for name in names if rng.random() < 0.5)
     case.threads = rng.random() < 0.1
     case.meta = rng.random() < 0.04
+    if case.operation in ("attend", "aggregate"):
+        draw = rng.random()
+        case.context = "autocast" if draw < 0.1 else "inference" if draw < 0.2 else ""
+    case.heads_first = case.operation == "attend" and not case.lse and rng.random() < 0.15
 
 
 def _part_of(rng: Rng, batch: tuple[int, ...]) -> tuple[int, ...]:
@@ -294,11 +315,13 @@ def _leaf(
     elif term and rng.random() < 0.02:
         dtype = torch.float64
     tensor = torch.from_numpy(np.asarray(numbers, dtype=np.float64)).to(dtype)
-    exact = tensor.double().numpy()
     how = LAYOUTS[rng.integers(len(LAYOUTS))]
     if how != "plain":
         case.notes.append(how)
-    return Leaf(laid_out(tensor, how), exact)
+    if how == "expanded" and shape and 0 not in shape:
+        axis = int(rng.integers(len(shape)))
+        tensor = tensor.narrow(axis, 0, 1).expand(shape)
+    return Leaf(laid_out(tensor, how), tensor.double().numpy())
 
 
 def _choice(rng: Rng, weights: dict[Any, float]) -> Any:

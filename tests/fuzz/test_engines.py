@@ -85,6 +85,26 @@ def test_the_gradients_of_the_oracle_are_differences_of_its_output(
             np.testing.assert_allclose((high - low) / 2, given, rtol=1e-4, atol=1e-13)
 
 
+def test_the_gradient_of_alpha_in_the_oracle_is_a_difference_of_its_output() -> None:
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(0, 4, (2, 12))
+    nodes = {name: rng.standard_normal((4, 3, 3)) for name in ("query", "key", "value")}
+    grad = rng.standard_normal((4, 3, 3))
+
+    def run(alpha: np.ndarray) -> oracle.Attention:
+        score = oracle.Score("dot", 0.5)
+        return oracle.attend(
+            oracle.Call(source, target, 4, 4, 3, (), score, alpha=alpha, **nodes), EXACT
+        )
+
+    alpha = np.array([1.2, 1.5, 1.9])
+    found = run(alpha).gradients(EXACT, out=grad)["alpha"].value
+    for head in range(3):
+        step = 1e-6 * (np.arange(3) == head)
+        high, low = (run(alpha + sign * step).out.value for sign in (1, -1))
+        np.testing.assert_allclose((grad * (high - low)).sum() / 2e-6, found[head], rtol=1e-5)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
 def test_the_gradients_of_an_aggregation_are_differences_of_its_output(reduce: str) -> None:
     rng = np.random.default_rng(0)

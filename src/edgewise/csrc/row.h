@@ -87,8 +87,9 @@ inline void merge_softmax(A* to, Parts parts, int heads, int width) {
     if (most == -kInf<A>) most = 0;
     for (int k = 0; k < parts.count; ++k) {
       const A* part = parts[k];
-      if (part[total + h] == 0) continue;
-      const A fade = exp_vec<kWidth>(splat<A, kWidth>(part[greatest + h] - most))[0];
+      // A piece without weight is added with factor 0, as its sum may be NaN.
+      const bool empty = part[total + h] == 0;
+      const A fade = empty ? 0 : exp_vec<kWidth>(splat<A, kWidth>(part[greatest + h] - most))[0];
       to[total + h] += part[total + h] * fade;
       add_scaled(to + h * width, part + h * width, fade, width);
     }

@@ -71,21 +71,23 @@ EW_INLINE void product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int 
   if (columns) product_of<Add, 1>(a, b, c, depth);
 }
 
-// c += a b without the terms whose a is 0, where b is not finite: what is not read must not matter.
-template <class Left>
-EW_OUTLINE void product_of_some(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth) {
+// c += a b for the terms that `holds(r, k)` names, where b is not finite: 0 times NaN or infinity is
+// NaN, which must reach each target that reads it, however small the weight, and no other.
+template <class Left, class Holds>
+EW_OUTLINE void product_of_some(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth,
+                                Holds holds) {
   for (int r = 0; r < kGroup; ++r)
     for (int k = 0; k < depth; ++k) {
+      if (!holds(r, k)) continue;
       const A x = a(r, k);
-      for (int j = 0; x != 0 && j < columns; ++j)
-        c.first[r * c.row + j] += x * b.first[k * b.row + j];
+      for (int j = 0; j < columns; ++j) c.first[r * c.row + j] += x * b.first[k * b.row + j];
     }
 }
-template <class Left>
+template <class Left, class Holds>
 EW_INLINE void add_product(Left a, Matrix<const A> b, Matrix<A> c, int columns, int depth,
-                           bool finite) {
+                           bool finite, Holds holds) {
   if (finite) product<true>(a, b, c, columns, depth);
-  else product_of_some(a, b, c, columns, depth);
+  else product_of_some(a, b, c, columns, depth, holds);
 }
 
 // ---- packing ----
@@ -216,6 +218,12 @@ struct Reads {
   bool all[kGroup];
   int spans;
   Range span[kTile / kWidth];
+
+  // whether a target reads a column of the spans
+  EW_INLINE bool holds(int row, int column) const {
+    const Columns& of = all[row] ? any : own[row];
+    return of.word[column / 64] >> column % 64 & 1;
+  }
 };
 
 // The bias by offset of a group of rows and a tile that is kept from one block to the next, as of all
@@ -581,8 +589,9 @@ struct TilesForward : Tiles {
     }
     for (int i = 0; i < read.spans; ++i) {
       const Range own = read.span[i];
+      const auto holds = [&](int r, int k) { return r < count && read.holds(r, own.begin + k); };
       add_product(TileRows{s + own.begin}, {value + own.begin * Vp, Vp}, {out + g * Vp, Vp}, Vp,
-                  own.end - own.begin, finite_value);
+                  own.end - own.begin, finite_value, holds);
     }
   }
   void drop(i64 b, int h, int row, int count, const Reads& read, A* s) {
@@ -735,10 +744,13 @@ struct TilesBackward : Tiles {
         }
         if (!reads_some(g)) continue;
         const int depth = (run < in.end ? run : in.end) - g;
+        const auto holds = [&](int r, int k) {
+          return reads[(g + k) / kGroup].holds((g + k) % kGroup, j + r);
+        };
         add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
-                    {grad_value + j * Vp, Vp}, Vp, depth, finite_grad);
+                    {grad_value + j * Vp, Vp}, Vp, depth, finite_grad, holds);
         add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
-                    {grad_key + j * Dp, Dp}, Dp, depth, finite_query);
+                    {grad_key + j * Dp, Dp}, Dp, depth, finite_query, holds);
       }
     }
   }
@@ -775,7 +787,6 @@ struct TilesBackward : Tiles {
             after *= keep;
           }
           by = w * (by - mean);
-          if (a.bias.data) by = w == 0 ? Vector{} : by;  // dropped by -inf, whatever its value
           if (!read.all[r] && !read.own[r].covers(j)) {
             const auto own = read.own[r].holds(j);
             after = own ? after : Vector{};
@@ -792,8 +803,10 @@ struct TilesBackward : Tiles {
       const Range own = read.span[i];
       for (int r = count; r < kGroup; ++r)  // these are in the place of the next block's
         zero(ds + r * kTile + own.begin, own.end - own.begin);
+      const auto holds = [&](int r, int k) { return r < count && read.holds(r, own.begin + k); };
       add_product(TileRows{ds + own.begin}, {key + own.begin * Dp, Dp},
-                  {grad_query + (ahead + begin + g) * Dp, Dp}, Dp, own.end - own.begin, finite_key);
+                  {grad_query + (ahead + begin + g) * Dp, Dp}, Dp, own.end - own.begin, finite_key,
+                  holds);
     }
   }
 };

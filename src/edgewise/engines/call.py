@@ -1,8 +1,9 @@
-"""What an engine is asked to compute: the tensors of a call, and the facts a choice depends on."""
+"""Input of an engine: the tensors of a call, and the facts on which the choice depends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +15,15 @@ from edgewise.normalisers import Entmax
 from edgewise.scores import Score
 
 
-@dataclass(eq=False)  # frozen takes twice as long to make
+@dataclass(eq=False)  # frozen dataclasses take twice as long to create
 class AttentionCall:
-    """Arguments of ``attend``, checked.
+    """Checked arguments of ``attend``.
 
-    Terms and edge vectors have the type of accumulation (:func:`accumulator`); beside 16-bit nodes
-    edge vectors may also be of 16 bits. ``batch`` holds the leading dimensions of all arguments,
+    Edge terms and edge vectors are in the accumulation dtype (:func:`accumulator`). If nodes are
+    16-bit, edge vectors may be, too. ``batch`` holds the leading dimensions of all arguments,
     broadcast together. ``normaliser`` is ``None`` for softmax.
-    ``seed`` fixes the dropout mask; ``first_edge`` is the number of the first edge where the call
-    is for a part of a larger graph, so that every part draws its own share of one mask.
+    ``seed`` fixes the dropout mask. If the call covers a part of a larger graph, ``first_edge`` is
+    the index of its first edge there, so that the parts use different sections of one mask.
     """
 
     query: Tensor
@@ -40,7 +41,7 @@ class AttentionCall:
     normaliser: Entmax | None = None
 
     def part(self, start: int, stop: int) -> AttentionCall:
-        """The call for the edges ``start`` to ``stop`` alone."""
+        """Return the call for the edges ``start`` to ``stop`` only."""
         edges = slice(start, stop)
         return replace(
             self,
@@ -52,14 +53,14 @@ class AttentionCall:
         )
 
     def ungrouped(self) -> AttentionCall:
-        """The call with a head of keys and values for each head of queries, where it has fewer."""
+        """Return the call with keys and values repeated to as many heads as the queries have."""
         if self.key.shape[-2] == self.query.shape[-2]:
             return self
         key, value = (for_each_query(self.query, x) for x in (self.key, self.value))
         return replace(self, key=key, value=value)
 
     def chosen(self, edges: Tensor) -> AttentionCall:
-        """The call for the scores of these edges alone, in their order."""
+        """Return the call for the scores of the selected edges, in the order given."""
         return replace(
             self,
             bias=_of_edges(self.bias, edges, 2),
@@ -71,7 +72,7 @@ class AttentionCall:
 
 
 def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
-    """The share of these edges, which are the first of a tensor's last ``dims`` dimensions."""
+    """Select edges, the first of the last ``dims`` dimensions of a tensor."""
     if given is None:
         return None
     if isinstance(given, Tensor):
@@ -80,25 +81,34 @@ def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
 
 
 def for_each_query(query: Tensor, x: Tensor) -> Tensor:
-    """Keys or values ``[..., N, H, D]``, each head as often as heads of queries read it."""
+    """Repeat each head of keys or values ``[..., N, H, D]`` for its group of query heads."""
     group = query.shape[-2] // max(x.shape[-2], 1)
     return x if group == 1 else x.repeat_interleave(group, dim=-2)
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which ``torch.autocast`` does not round operands on this device."""
+    if device.type == "meta" or not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 def accumulator(x: Tensor) -> torch.dtype:
-    """The type in which sums over numbers of this tensor's type are held."""
+    """Return the dtype in which sums over this tensor are accumulated."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The facts about a call and its graph on which the choice of an engine depends.
+    """Facts about a call and its graph on which the choice of an engine depends.
 
-    ``grid`` counts the pairs of a dense layout (edges or not), ``full`` says that all of them are
-    edges or that the mask is causal, so that no mask is needed. ``tiled`` counts the pairs that
-    groups of neighbouring targets span, where each target reads runs of sources; else it is
-    ``None``. ``packed`` says that these runs are sequences for which GPUs have kernels (see
-    ``tiles/varlen.py``). ``duplicates()``, whether an edge is there twice, takes a sort.
+    Attributes:
+        grid: number of pairs in a dense layout, edges or not.
+        full: whether no mask is needed, as all pairs are edges or the mask is causal.
+        tiled: number of pairs that groups of neighbouring targets span, if each target attends to
+            runs of sources, else ``None``.
+        packed: whether these runs are sequences for which GPUs have kernels (``tiles/varlen.py``).
+        duplicates: function that returns whether an edge occurs twice, which takes a sort.
     """
 
     operation: str
@@ -118,11 +128,11 @@ class Problem:
     dtype: torch.dtype
     score: Score = None
     bias: bool = False
-    table: bool = False  # the bias is one
-    offsets: bool = False  # the bias is a table's by offset
+    table: bool = False  # the bias is a table
+    offsets: bool = False  # the bias is a table indexed by offset
     gain: bool = False
     edge_vectors: bool = False
     dropout: float = 0.0
     lse: bool = False
-    entmax: bool = False  # in the place of softmax
+    entmax: bool = False  # instead of softmax
     reduce: str = "sum"

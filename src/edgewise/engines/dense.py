@@ -1,7 +1,8 @@
-"""All pairs at matrix-product speed: complete, causal and masked graphs, packed batches of them."""
+"""The dense engine: attention over all pairs by matrix products, with a mask if needed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,27 +20,26 @@ from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
-from edgewise.scores import Dot
+from edgewise.scores import Additive, Dot
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
+MOST_MASKED_PLACES = 1 << 30  # a boolean mask of 1 GiB
 
 
 @dataclass(frozen=True, eq=False)
 class DenseLayout:
-    """``blocks`` blocks of ``rows × columns`` pairs; one block is the whole matrix.
+    """Blocks of ``rows × columns`` pairs; a single block is the whole matrix.
 
     Attributes:
-        row_node, column_node: ``[blocks, rows]`` and ``[blocks, columns]``, the node in each place
-            of a ragged batch (0 where there is none); ``None`` where the places, one block after
-            the other, are the nodes.
-        node_row: ``[num_targets]``, the place ``block * rows + row`` of each target, where
+        row_node, column_node: ``[blocks, rows]`` and ``[blocks, columns]``, the node at each
+            position of a ragged batch (0 for padding); ``None`` if positions are node indices.
+        node_row: ``[num_targets]``, the position ``block * rows + row`` of each target, if
             ``row_node`` is given.
         mask: boolean, broadcasts to ``[blocks, rows, columns]``; ``None`` if all pairs are edges.
-        causal: the mask would be the lower triangle, and is not made.
-        slot: ``[E]``, place ``(block * rows + row) * columns + column`` of each edge; ``None``
-            where edge e is in place e.
-        list_edges: gives the edges one by one, for what a matrix cannot do.
+        causal: whether the mask is the lower triangle, in which case it is not stored.
+        slot: ``[E]``, position ``(block * rows + row) * columns + column`` of each edge; ``None``
+            if edge e is at position e.
+        list_edges: returns the layout of the reference engine.
 
     """
 
@@ -56,25 +56,25 @@ class DenseLayout:
 
     @property
     def full(self) -> bool:
-        """Whether every pair is an edge, so that nothing can cross where there is none."""
+        """Whether every pair is an edge."""
         return self.mask is None and not self.causal
 
     @property
     def edges(self) -> EdgeLayout:
-        """The same graph, edge by edge."""
+        """The same graph as a list of edges."""
         return self.list_edges()
 
     @property
     def places(self) -> int:
-        """How many pairs there are, edges or not."""
+        """Number of pairs, edges or not."""
         return self.blocks * self.rows * self.columns
 
 
 class Dense:
-    """Attention over all pairs, by PyTorch's own where it applies, else scores and a softmax.
+    """Attention over all pairs: ``scaled_dot_product_attention``, or explicit scores and softmax.
 
-    Dropout follows PyTorch's generator: the same distribution as the other engines, another mask.
-    On a GPU a NaN or an infinity may cross where there is no edge: see ``_would_spread``.
+    The dropout mask comes from PyTorch's generator, so it differs from that of other engines.
+    On a GPU, a NaN or an infinity may reach targets without an edge: see ``_would_spread``.
     """
 
     name = "dense"
@@ -82,7 +82,7 @@ class Dense:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """The reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine cannot serve, none if it can."""
         reasons = []
         if problem.duplicates():
             reasons.append("an edge is there more than once, which a matrix cannot hold")
@@ -95,7 +95,7 @@ class Dense:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Each pair costs its passes through memory; the matrix products come almost free."""
+        """Return the amounts of work; pairs dominate, as they pass through memory."""
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
@@ -103,7 +103,7 @@ class Dense:
         masked = not problem.full
         if self._fused(problem):
             nodes = heads * (problem.num_targets + problem.num_sources)
-            pairs = heads * (problem.grid if masked else problem.num_edges)  # half, if causal
+            pairs = heads * (problem.grid if masked else problem.num_edges)  # half if causal
             return "dense fused", {
                 "call": 1,
                 "look": masked or problem.grid != problem.num_edges,
@@ -121,16 +121,18 @@ class Dense:
             "pair": pairs,
             "masked pair": masked * pairs,
             "term pair": (problem.gain + problem.bias) * pairs,
-            "own pair": own * pairs,  # a vector for every pair
+            "own pair": own * pairs,  # which makes a vector for each pair
             "own element": own * pairs * problem.width,
             "product": pairs * elements,
             "entmax pair": problem.entmax * pairs,
         }
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """Output ``[..., N_dst, H, Dv]``."""
+        """Return the output ``[..., N_dst, H, Dv]``."""
         own_sums = call.gain is not None or call.normaliser is not None
         if not isinstance(call.score, Dot) or own_sums or layout.places == 0:
+            return self.attend_with_lse(call, layout)[0]
+        if layout.full and _would_vanish(call):
             return self.attend_with_lse(call, layout)[0]
         if _would_spread(call, layout):
             return REFERENCE.attend(call, layout.edges)
@@ -159,23 +161,24 @@ class Dense:
         return _at(_shaped(out, shape), layout.node_row)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp ``[..., N_dst, H]``, with the scores of all pairs in memory."""
+        """Return output and log-sum-exp ``[..., N_dst, H]``, with all scores in memory."""
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
-        if call.dropout > 0:  # each member of the batch draws its own mask
+        if call.dropout > 0:  # the members of a batch have different masks
             scores = scores.expand(*call.batch, *scores.shape[-4:])
         weights, lse = _normalised(scores, call.normaliser)
         if call.dropout > 0:
             weights = F.dropout(weights, call.dropout)
         out = weights @ wide(_columns(call.value, layout))
         lse = lse.expand(*call.batch, *lse.shape[-3:])
+        out = out.expand(*call.batch, *out.shape[-4:])
         return _nodes(out.to(call.value.dtype), layout), _nodes(lse[..., None], layout).squeeze(-1)
 
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
-        """``[..., N_dst, H, D]``: the product with the matrix of the edges' weights."""
+        """Return ``[..., N_dst, H, D]``, the product with the matrix of edge weights."""
         if not layout.full and _may_look(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
@@ -197,7 +200,7 @@ class Dense:
         )
 
     def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """``[..., blocks, H, rows, columns]``, -inf where there is no edge."""
+        """Return ``[..., blocks, H, rows, columns]``, -inf at pairs that are not edges."""
         query, key = wide(_rows(call.query, layout)), wide(_columns(call.key, layout))
         heads = call.query.shape[-2]
         if isinstance(call.score, Dot):
@@ -205,7 +208,7 @@ class Dense:
         elif call.score is None:
             batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
             scores = query.new_zeros(*batch, layout.rows, layout.columns)
-        else:  # [blocks, rows, columns, H], as a score wants its heads last
+        else:  # a score has its heads last
             paired = call.score(query.transpose(-2, -3)[..., None, :, :], _pairs(key))
             scores = paired.movedim(-1, -3)
         if call.gain is not None:
@@ -220,7 +223,7 @@ class Dense:
 
 
 def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
-    """Weights of ``[..., H, rows, columns]``, and the log-sum-exp; 0 where it has no use."""
+    """Return weights and log-sum-exp of ``[..., H, rows, columns]``; 0 for entmax, unused."""
     if normaliser is None:
         return softmax_with_lse(scores, -1)
     lse = scores.detach().new_zeros(scores.shape[:-1])
@@ -236,39 +239,49 @@ def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tens
 
 
 def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
-    """Whether a matrix product would carry a NaN or an infinity over a pair that is no edge.
+    """Return whether a matrix product would spread NaN or infinity along pairs that are not edges.
 
-    There its weight is 0, and 0 times either is NaN. Such calls are left to the edges themselves;
-    the gradient of an output is not looked at. Code that is compiled or traced does not look, nor
-    does anyone on a GPU, where every look would wait for the device.
+    Such a pair has weight 0, and 0 times NaN is NaN. The reference then computes the call edge by
+    edge. The gradient of the output is not checked. Compiled code does not check, and neither does
+    a call on a GPU, as each check would wait for the device.
     """
     if layout.full or not _may_look(call.query, call.key, call.value):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
-    given = (call.query, call.key, call.value, call.gain)
+    weight = call.score.weight if isinstance(call.score, Additive) else None
+    given = (call.query, call.key, call.value, call.gain, weight)
     return not all(x is None or _finite(x) for x in given)
 
 
+def _would_vanish(call: AttentionCall) -> bool:
+    """Return whether PyTorch's fused kernel could lose a NaN of the query or the key.
+
+    On a CPU it takes a row of scores that are all NaN for a row without sources, and returns 0.
+    """
+    nodes = call.query, call.key
+    return _may_look(*nodes) and not all(_finite(x) for x in nodes)
+
+
 def _may_look(*nodes: Tensor) -> bool:
-    """Whether the host may read numbers of these tensors."""
+    """Return whether the values of these tensors can be read on the host without waiting."""
     return nodes[0].device.type == "cpu" and not watched(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
-    """Whether all numbers are finite, or are the -inf that drops an edge."""
+    """Return whether all values are finite, or -inf if ``or_dropped``."""
     x = (given.table if isinstance(given, TableBias) else given).detach()
     if x.is_meta or not x.numel():
         return True
     if or_dropped:
         return bool(x.amax() < torch.inf)
-    return bool(x.sum(dtype=accumulator(x)).isfinite())
+    return math.isfinite(x.sum(dtype=accumulator(x)).item())
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
-    """Without a mask: cuDNN's kernels first, from Hopper on, where they are the fastest.
+    """Prefer cuDNN's kernels, the fastest without a mask on Hopper and later GPUs.
 
-    PyTorch takes them last by itself. Whoever has switched some of its kernels off has the say.
+    PyTorch tries them last by default. Does nothing if the user has disabled any kernel.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -285,26 +298,26 @@ def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
 
 
 def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
-    """The same scores with a scale above 0, as PyTorch's causal kernel needs it."""
+    """Return query and scale for the same scores with scale > 0, as PyTorch's kernel requires."""
     if scale > 0:
         return query, scale
     return (-query, -scale) if scale < 0 else (query * 0.0, 1.0)
 
 
 def _centred(bias: Tensor) -> Tensor:
-    """Biases less each row's greatest, which changes no weight.
+    """Subtract the maximum of each row, which changes no weight.
 
-    PyTorch's kernel keeps maximum and log-sum in one number, in which a row of -1e9 loses the sum:
-    its gradients would be as many times too large as the row is long.
+    PyTorch's kernel saves maximum + log-sum as one number. In a row of -1e9 rounding removes the
+    log-sum, and gradients would be too large by a factor of the length of the row.
     """
     greatest = bias.detach().amax(-1, keepdim=True) if bias.shape[-1] else bias.detach()
     return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
 
 
 def _members(x: Tensor, node: Tensor | None, length: int, batch: torch.Size) -> Tensor:
-    """``[batch * blocks, H, length, D]``: one batch dimension, as the fused kernels want it.
+    """Return ``[batch * blocks, H, length, D]``, the layout of the fused kernels.
 
-    By the fewest views: in a small model each takes as long, forward and backward, as its numbers.
+    Uses few views, as in a small model each takes as long as the computation.
     """
     x = _at(x, node)
     if x.shape[:-3] != batch:
@@ -318,7 +331,7 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _at(x: Tensor, node: Tensor | None) -> Tensor:
-    """``[..., N, H, D]`` of these nodes, of all of them in their order where none are named."""
+    """Select nodes of ``[..., N, H, D]``; all if ``node`` is ``None``."""
     return x if node is None else x.index_select(-3, node.flatten())
 
 
@@ -339,19 +352,19 @@ def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
 
 
 def _blocks(x: Tensor, node: Tensor | None, blocks: int, length: int) -> Tensor:
-    """``[..., N, H, D]`` as ``[..., blocks, H, length, D]``."""
+    """Reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
     x = _at(x, node)
-    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # unflatten takes far longer
+    split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # faster than unflatten
     return split.transpose(-2, -3)
 
 
 def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
-    """``[..., blocks, H, rows, D]`` back as ``[..., N_dst, H, D]``."""
+    """Reshape ``[..., blocks, H, rows, D]`` to ``[..., N_dst, H, D]``."""
     return _at(x.transpose(-2, -3).flatten(-4, -3), layout.node_row)
 
 
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
-    """``[..., E, H]`` as ``[..., blocks, H, rows, columns]``, with ``fill`` off the edges."""
+    """Scatter ``[..., E, H]`` to ``[..., blocks, H, rows, columns]``, ``fill`` elsewhere."""
     edge = expand(term).movedim(-1, -2)  # [..., H or 1, E]
     if layout.slot is not None:
         empty = edge.new_full((*edge.shape[:-1], layout.places), fill)
@@ -361,7 +374,7 @@ def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tenso
 
 
 def _edge_counts(layout: DenseLayout, like: Tensor) -> Tensor:
-    """``[blocks, 1, rows, columns]``: 1 for an edge, 0 for none."""
+    """Return the adjacency matrix ``[blocks, 1, rows, columns]``."""
     shape = (layout.blocks, layout.rows, layout.columns)
     matrix = torch.ones(shape, dtype=wide(like).dtype, device=like.device)
     if layout.mask is not None:

@@ -1,4 +1,4 @@
-"""The tiles engine: attention over lists of runs of sources, in C++ or by FlexAttention."""
+"""The tiles engine: attention over runs of sources, in C++ or with FlexAttention."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from edgewise.scores import Dot
 class Tiles:
     """Attention over runs of sources, as small matrix products over tiles of them.
 
-    Its graphs are windows, hubs, blocks, dilated windows, what ``|``, ``&`` and ``-`` make of
-    these, and batches.
+    Serves windows, dilated windows, hubs, blocks, their unions, intersections and differences, and
+    batches.
 
-    One pass forward and one backward, without an n×n matrix and without a list of edges: memory
-    grows with the number of runs. A long text is divided between threads in both passes. Every
-    output belongs to one thread: results are bitwise the same for any number of threads.
-    16-bit inputs are accumulated in float32. Gradients are not differentiable again; the
-    reference's are.
+    Makes one pass forward and one backward, without an n×n matrix and without a list of edges, so
+    memory grows with the number of runs. A long text is divided between threads in both passes.
+    Each output is written by one thread: results are bitwise the same for any number of threads.
+    16-bit inputs are accumulated in float32. The gradients of the scores use the output as it was
+    rounded to 16 bits (grad · out, as in FlashAttention), so in 16 bits they are less exact than
+    those of ``rows``: see the page on engines. Use the reference for second derivatives.
     """
 
     name = "tiles"
@@ -36,14 +37,14 @@ class Tiles:
     grouped_heads = True
 
     def refuses(self, problem: Problem) -> list[str]:
-        """The reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine cannot serve, none if it can."""
         largest = max(problem.num_targets, problem.num_sources) + TilesLayout.TILE
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":
             reasons.append("it computes attention alone")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
-            reasons.append("its scores are products: Dot, and no other score")
+            reasons.append("it computes Dot scores only")
         if problem.gain or problem.edge_vectors:
             reasons.append("gain and edge vectors have no place in its products")
         if problem.bias and not problem.offsets and problem.num_edges >= LARGEST:
@@ -57,7 +58,7 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """A node costs its way into the tiles, a pair its products and its exponential."""
+        """Return the amounts of work: nodes are packed into tiles, pairs have products and exp."""
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
@@ -78,7 +79,7 @@ class Tiles:
         }
 
     def attend(self, call: AttentionCall, layout: TilesLayout | FlexLayout) -> Tensor:
-        """Output ``[..., N_dst, H, Dv]``."""
+        """Return the output ``[..., N_dst, H, Dv]``."""
         if isinstance(layout, FlexLayout):
             return flex_attend(call, layout)[0]
         results = tiles_attend(*_arguments(call, layout, with_lse=False))
@@ -87,7 +88,7 @@ class Tiles:
     def attend_with_lse(
         self, call: AttentionCall, layout: TilesLayout | FlexLayout
     ) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
         if isinstance(layout, FlexLayout):
             out, lse = flex_attend(call, layout, with_lse=True)
             assert lse is not None
@@ -98,14 +99,14 @@ class Tiles:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: TilesLayout
     ) -> Tensor:
-        """Refused: see :meth:`refuses`."""
+        """Not supported: see :meth:`refuses`."""
         raise NotImplementedError
 
 
 def _arguments(
     call: AttentionCall, layout: TilesLayout, *, with_lse: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The arguments of the operator: those with gradients, and the others."""
+    """Return the arguments of the operator: those with gradients, and the others."""
     assert isinstance(call.score, Dot)
     batch = call.batch
     query, key, value = call.query, call.key, call.value
