@@ -1,0 +1,70 @@
+"""Old names of arguments and recipe fields, with the names that replaced them.
+
+Old names raise an error that gives the new one; run folders that were written with old names are
+read as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+RENAMED: dict[str, tuple[str, ...]] = {
+    "accumulate": ("accumulate_grad_batches",),
+    "after": ("num_chunks_after",),
+    "average": ("ema_decay",),
+    "average_last": ("average_last_epochs",),
+    "beams": ("num_beams",),
+    "before": ("num_chunks_before",),
+    "better": ("mode",),
+    "both_ways": ("bidirectional",),
+    "buckets": ("num_buckets",),
+    "decoder_feed_forward": ("decoder_ffn_dim",),
+    "feed_forward": ("ffn_dim",),
+    "feed_forward_ratio": ("ffn_ratio",),
+    "hashes": ("num_hashes",),
+    "head_first": ("freeze_backbone_epochs",),
+    "hidden": ("width", "head_width"),
+    "least_rating": ("min_rating",),
+    "length": ("max_length", "walk_length"),
+    "longest": ("max_distance", "max_length"),
+    "masked": ("mask_fraction",),
+    "most": ("max_degree", "num_neighbours"),
+    "most_distant": ("max_distance",),
+    "one_way": ("causal",),
+    "path": ("max_path_length",),
+    "share": ("mask_fraction",),
+    "target_vocabulary": ("target_vocab_size",),
+    "vocabulary": ("vocab_size",),
+    "vocabulary_size": ("vocab_size",),
+    "waves": ("num_frequencies",),
+}
+"""Old name to new names; which one applies depends on the model or data set."""
+
+PARAMETERS = {"reader": "backbone", "preferences": "relative_bias"}
+"""Parts of the names of parameters in saved weights."""
+
+
+def new_name(old: str, known: Collection[str]) -> str | None:
+    """Return the known name that replaced ``old``, or ``None`` if there is none.
+
+    Both may be dotted: ``model.feed_forward`` gives ``model.ffn_dim``.
+    """
+    if old in known:
+        return None
+    part, dot, name = old.rpartition(".")
+    candidates = (f"{part}{dot}{new}" for new in RENAMED.get(name, ()))
+    return next((new for new in candidates if new in known), None)
+
+
+def with_new_names(values: Mapping[str, T], known: Collection[str]) -> dict[str, T]:
+    """Replace old names among the keys by the known names that replaced them."""
+    return {new_name(name, known) or name: value for name, value in values.items()}
+
+
+def new_parameter_name(name: str) -> str:
+    """Return the present name of a parameter of saved weights."""
+    return re.sub(r"\w+", lambda found: PARAMETERS.get(found[0], found[0]), name)
