@@ -122,7 +122,7 @@ def test_graphormers_bias_makes_mean_aggregation_and_by_degree_the_sum() -> None
 def test_path_edges_are_a_mean_along_the_way() -> None:
     graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)  # 3 reads 2 reads 1 reads 0
     edge_attr = torch.randn(3, EDGE, dtype=torch.double)
-    encoding = encodings.PathEdges(EDGE, HEADS, longest=2).double()
+    encoding = encodings.PathEdges(EDGE, HEADS, max_path_length=2).double()
     bias = encoding(encoding.code(graph), edge_attr).view(4, 4, HEADS)
     weight = encoding.weight
     torch.testing.assert_close(bias[1, 0], edge_attr[0] @ weight[0])
@@ -139,7 +139,7 @@ def test_graphormer_by_its_formula() -> None:
     """One layer on one graph, written with a dense matrix of scores."""
     torch.manual_seed(0)
     model = models.graphormer(
-        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, longest=3
+        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, max_distance=3
     )
     model = model.double().eval()
     for parameter in model.parameters():

@@ -32,7 +32,7 @@ from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.positions import offsets, packed_positions
 from edgewise.encodings.random_features import RandomFeatures
 from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities
-from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXL
+from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
@@ -54,7 +54,7 @@ RELATIVE: dict[str, type[nn.Module]] = {
     "buckets": Buckets,
     "alibi": ALiBi,
     "shaw": Shaw,
-    "transformer_xl": TransformerXL,
+    "transformer_xl": TransformerXLRelative,
 }
 """``encoding(graph)``: terms for the graph's edges, as ``layer(x, graph, **encoding(graph))``."""
 
@@ -104,7 +104,7 @@ __all__ = [
     "ShortestPath",
     "SignInvariant",
     "Sinusoidal",
-    "TransformerXL",
+    "TransformerXLRelative",
     "WeisfeilerLehman",
     "binary_positions",
     "degrees",

@@ -25,26 +25,29 @@ class Centrality(nn.Module):
 
     Args:
         width: of the features.
-        most: degrees beyond it count as it.
+        max_degree: degrees beyond it count as it.
 
     """
 
     compares_graphs = False
     of_pairs = False
 
-    def __init__(self, width: int, most: int = 64) -> None:
+    def __init__(self, width: int, max_degree: int = 64) -> None:
         super().__init__()
-        self.most = most
-        self.reads, self.read_by = nn.Embedding(most + 1, width), nn.Embedding(most + 1, width)
+        self.max_degree = max_degree
+        self.reads, self.read_by = (
+            nn.Embedding(max_degree + 1, width),
+            nn.Embedding(max_degree + 1, width),
+        )
 
     @property
     def settings(self) -> tuple[int, ...]:
         """What the code depends on besides the graph."""
-        return (self.most,)
+        return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[N, 2]``, what :meth:`forward` is given."""
-        return degrees(graph).clamp(max=self.most)
+        return degrees(graph).clamp(max=self.max_degree)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """``[N, width]`` from x of that shape and degrees ``[N, 2]``."""

@@ -77,8 +77,8 @@ def sparse_matrix(matrix: Tensor) -> Tensor:
         return matrix.to_sparse_csr()
 
 
-def path_edges(graph: Graph, longest: int) -> Tensor:
-    """``[P, longest]``, the edges of a shortest path to the target of each pair, the last first.
+def path_edges(graph: Graph, max_path_length: int) -> Tensor:
+    """``[P, max_path_length]``, the edges of a shortest path to the target of each pair, the last first.
 
     Numbers of edges of ``graph``; -1 where the path has ended. Of longer paths the part nearest to
     the target is kept. Of several shortest paths it is the one through the nodes of lowest number,
@@ -89,8 +89,8 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
         ArgumentError: a member of a packed batch has more than 8,192 nodes.
 
     """
-    check_least("longest", longest, 1, "choose for example 5")
-    found = torch.full((_pairs(graph), longest), FAR, dtype=torch.long, device=graph.device)
+    check_least("max_path_length", max_path_length, 1, "choose for example 5")
+    found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
     number = torch.arange(graph.num_edges, device=graph.device)
     for members in members_by_size(graph):
         count, n = members.nodes.shape
@@ -104,11 +104,11 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
         edge[place] = number[mine]
 
         before = _before(members, hops(members))
-        paths = torch.full((count, n, n, longest), FAR, device=graph.device)
+        paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
         at = source.mT.clone()  # walk from the target back to the source
-        for step in range(longest):
+        for step in range(max_path_length):
             last = before[batch, at, source]
             going = last >= 0
             if not bool(going.any()):
@@ -153,10 +153,10 @@ def resistance_distances(graph: Graph) -> Tensor:
     return found
 
 
-def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int = 0) -> Tensor:
-    """Where every node is, seen from a set of nodes (Li et al., 2020), ``[N, longest + 2 + walk]``.
+def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: int = 0) -> Tensor:
+    """Where every node is, seen from a set of nodes (Li et al., 2020), ``[N, max_distance + 2 + walk]``.
 
-    For each node the sum over the set of one-hot distances from 0 to ``longest``, with a last class
+    For each node the sum over the set of one-hot distances from 0 to ``max_distance``, with a last class
     for those further away or without a path; then the probabilities that a walk from the node is
     in the set after 1, …, ``walk`` steps. In a packed batch every graph has its own part of the
     set, and codes of 0 where none of its nodes is in it.
@@ -164,25 +164,25 @@ def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int =
     Args:
         graph: one graph, or a packed batch.
         nodes: ``[S]``, the set: two nodes for a link, one for a node.
-        longest: distances beyond it are one class.
+        max_distance: distances beyond it are one class.
         walk: steps of the random walk; 0 for none.
 
     Raises:
         ArgumentError: a graph has more than 8,192 nodes; ``nodes`` is empty, or not of the graph.
 
     """
-    check_from_zero("longest", longest, "choose for example 5")
+    check_from_zero("max_distance", max_distance, "choose for example 5")
     check_from_zero("walk", walk, "choose for example 4")
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
     times = torch.bincount(nodes, minlength=graph.num_targets)  # that each node is in the set
-    code = torch.zeros(graph.num_targets, longest + 2 + walk, device=graph.device)
+    code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
         own = times[members.nodes]
         of_set = own[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
         steps = hops(members, of_set > 0)
-        kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
-        counts = own.new_zeros(*own.shape, longest + 2).scatter_add(2, kinds, of_set)
+        kinds = torch.where((steps == FAR) | (steps > max_distance), max_distance + 1, steps)
+        counts = own.new_zeros(*own.shape, max_distance + 2).scatter_add(2, kinds, of_set)
         landing, at = [counts.float()], (own > 0).double()[..., None]
         for _ in range(walk):
             at = members.walk() @ at
@@ -217,29 +217,29 @@ class ShortestPath(nn.Module):
 
     Args:
         heads: H.
-        longest: distances beyond it count as it; pairs without a path have a class of their own.
+        max_distance: distances beyond it count as it; pairs without a path have a class of their own.
 
     """
 
     compares_graphs = False
     of_pairs = True
 
-    def __init__(self, heads: int, longest: int = 20) -> None:
+    def __init__(self, heads: int, max_distance: int = 20) -> None:
         super().__init__()
-        check_least("longest", longest, 1, "choose for example 20")
-        self.longest = longest
-        self.table = nn.Parameter(torch.empty(longest + 2, heads))
+        check_least("max_distance", max_distance, 1, "choose for example 20")
+        self.max_distance = max_distance
+        self.table = nn.Parameter(torch.empty(max_distance + 2, heads))
         nn.init.normal_(self.table, std=0.02)
 
     @property
     def settings(self) -> tuple[int, ...]:
         """What the code depends on besides the graph."""
-        return (self.longest,)
+        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P]``, the class of each pair: to be computed once for a data set."""
         steps = shortest_paths(graph)
-        return torch.where(steps == FAR, self.longest + 1, steps.clamp(max=self.longest))
+        return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
         """The bias of the pairs' edges."""
@@ -257,31 +257,31 @@ class PathEdges(nn.Module):
     Args:
         edge_width: of the edges' features e.
         heads: H.
-        longest: edges beyond it, counted from the target, do not count.
+        max_path_length: edges beyond it, counted from the target, do not count.
 
     """
 
     compares_graphs = False
     of_pairs = True
 
-    def __init__(self, edge_width: int, heads: int, longest: int = 5) -> None:
+    def __init__(self, edge_width: int, heads: int, max_path_length: int = 5) -> None:
         super().__init__()
-        self.longest = longest
-        self.weight = nn.Parameter(torch.empty(longest, edge_width, heads))
+        self.max_path_length = max_path_length
+        self.weight = nn.Parameter(torch.empty(max_path_length, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
 
     @property
     def settings(self) -> tuple[int, ...]:
         """What the code depends on besides the graph."""
-        return (self.longest,)
+        return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[P, longest]``, the edges of each pair's path: to be computed once for a data set."""
-        return path_edges(graph, self.longest)
+        """``[P, max_path_length]``, the edges of each pair's path: to be computed once for a data set."""
+        return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
         """The bias ``[P, H]`` of the pairs, from edges ``[E, edge_width]``."""
-        of_edges = edge_attr @ self.weight  # [longest, E, H]
+        of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
         for place, of_place in enumerate(of_edges):
             there = (code[:, place] >= 0).nonzero()[:, 0]

@@ -31,17 +31,17 @@ class Intimates(NamedTuple):
     hops: Tensor
 
 
-def intimate_nodes(graph: Graph, most: int, alpha: float = 0.15) -> Intimates:
+def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
     r"""The nodes that a walk from node i, which turns back to it with probability α, is most at.
 
     .. math:: S = α (I - (1 - α) D^{-1} A)^{-1}
 
-    Row i of S is personalised PageRank: how intimate i is with each node. The ``most`` greatest of
+    Row i of S is personalised PageRank: how intimate i is with each node. The ``num_neighbours`` greatest of
     it count, without those that no walk reaches; of equals it is the one of lower number.
 
     Args:
         graph: a walk goes from a node to one that it reads.
-        most: how many nodes at most, besides itself.
+        num_neighbours: how many nodes at most, besides itself.
         alpha: how likely a walk is to turn back in each step; above 0, below 1.
 
     Raises:
@@ -50,17 +50,17 @@ def intimate_nodes(graph: Graph, most: int, alpha: float = 0.15) -> Intimates:
 
     """
     check_square(graph, SQUARE)
-    check_from_zero("most", most, "choose for example 7")
+    check_from_zero("num_neighbours", num_neighbours, "choose for example 7")
     check_positive("alpha", alpha, "choose for example 0.15")
     check_share("alpha", alpha, "choose for example 0.15")
-    nodes = torch.full((graph.num_targets, most + 1), FAR, device=graph.device)
+    nodes = torch.full((graph.num_targets, num_neighbours + 1), FAR, device=graph.device)
     steps = torch.full_like(nodes, FAR)
     for members in members_by_size(graph):
         count, n = members.nodes.shape
         eye = torch.eye(n, dtype=torch.double, device=graph.device)
         intimacy = alpha * torch.linalg.inv(eye - (1 - alpha) * members.walk())
         intimacy.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-        chosen = intimacy.argsort(dim=2, descending=True, stable=True)[..., : most + 1]
+        chosen = intimacy.argsort(dim=2, descending=True, stable=True)[..., : num_neighbours + 1]
         wanted = torch.zeros(count, n, n, dtype=torch.bool, device=graph.device)
         wanted.scatter_(2, chosen, True)
         kept = chosen.shape[2]

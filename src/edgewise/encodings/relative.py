@@ -39,40 +39,45 @@ class Buckets(nn.Module):
     """A learned number a head for every bucket of distances (T5, Raffel et al., 2020).
 
     Half of the buckets are single distances, the other half grow logarithmically up to
-    ``most_distant``; the last holds all beyond.
+    ``max_distance``; the last holds all beyond.
 
     Args:
         heads: H.
-        buckets: how many there are.
-        most_distant: where the last bucket begins.
-        both_ways: whether half of the buckets are for sources after their target.
+        num_buckets: how many there are.
+        max_distance: where the last bucket begins.
+        bidirectional: whether half of the buckets are for sources after their target.
     """
 
     def __init__(
-        self, heads: int, buckets: int = 32, most_distant: int = 128, *, both_ways: bool = True
+        self,
+        heads: int,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        *,
+        bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        self.most_distant, self.both_ways = most_distant, both_ways
-        self.table = nn.Parameter(torch.empty(buckets, heads))
+        self.max_distance, self.bidirectional = max_distance, bidirectional
+        self.table = nn.Parameter(torch.empty(num_buckets, heads))
         nn.init.normal_(self.table, std=0.02)
 
     def forward(self, graph: Graph) -> EdgeTerms:
         """The bias, for the edges of ``graph``."""
         buckets = self.table.shape[0]
-        key = ("buckets", buckets, self.most_distant, self.both_ways)
+        key = ("buckets", buckets, self.max_distance, self.bidirectional)
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, behind: Tensor) -> Tensor:
         """The bucket of a source that is ``behind`` positions before its target."""
         count = self.table.shape[0]
         shift = torch.zeros_like(behind)
-        if self.both_ways:
+        if self.bidirectional:
             count //= 2
             shift = (behind < 0).long() * count
             behind = behind.abs()
         behind = behind.clamp(min=0)
         exact = count // 2
-        growth = (behind.clamp(min=1).float() / exact).log() / math.log(self.most_distant / exact)
+        growth = (behind.clamp(min=1).float() / exact).log() / math.log(self.max_distance / exact)
         far = (exact + (growth * (count - exact)).long()).clamp(max=count - 1)
         return shift + torch.where(behind < exact, behind, far)
 
@@ -138,7 +143,7 @@ class Shaw(nn.Module):
         }
 
 
-class TransformerXL(nn.Module):
+class TransformerXLRelative(nn.Module):
     r"""Projected waves of the distance, and a preference for distances (Dai et al., 2019).
 
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i - j}
@@ -150,19 +155,21 @@ class TransformerXL(nn.Module):
     Args:
         heads: H.
         width: D, of a head.
-        waves: width of R; an even number.
+        num_frequencies: width of R; an even number.
     """
 
-    def __init__(self, heads: int, width: int, waves: int = 64) -> None:
+    def __init__(self, heads: int, width: int, num_frequencies: int = 64) -> None:
         super().__init__()
-        if waves % 2:
+        if num_frequencies % 2:
             raise ArgumentError(
-                "waves",
+                "num_frequencies",
                 expected="an even number, for pairs of sine and cosine",
-                got=repr(waves),
+                got=repr(num_frequencies),
                 remedy="add one to it",
             )
-        self.weight = nn.Parameter(torch.randn(heads, width, waves) * waves**-0.5)
+        self.weight = nn.Parameter(
+            torch.randn(heads, width, num_frequencies) * num_frequencies**-0.5
+        )
         self.offset = nn.Parameter(torch.zeros(heads, width))
 
     def forward(self, graph: Graph) -> EdgeTerms:

@@ -43,7 +43,7 @@ class GraphBERT(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        most: int,
+        num_neighbours: int,
         alpha: float,
         rounds: int,
         raw: Raw,
@@ -54,7 +54,7 @@ class GraphBERT(GraphLayer):
     ) -> None:
         super().__init__()
         check_choice("raw", raw, get_args(Raw))
-        self.most, self.alpha, self.rounds, self.raw = most, alpha, rounds, raw
+        self.num_neighbours, self.alpha, self.rounds, self.raw = num_neighbours, alpha, rounds, raw
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.norm = nn.LayerNorm(width)
@@ -106,7 +106,7 @@ class GraphBERT(GraphLayer):
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:
-            near = intimate_nodes(graph, self.most, self.alpha)
+            near = intimate_nodes(graph, self.num_neighbours, self.alpha)
             rank = ranges(torch.zeros_like(near.sizes), near.sizes)
             color = wl_colors(graph, self.rounds)[near.nodes]
             codes = [sinusoidal_positions(p, width) for p in (color, rank, near.hops)]
@@ -115,15 +115,17 @@ class GraphBERT(GraphLayer):
             return near, lists, members, torch.stack(codes).sum(0)
 
         width = self.norm.normalized_shape[0]
-        return graph.cached(("graph_bert", self.most, self.alpha, self.rounds, width), make)
+        return graph.cached(
+            ("graph_bert", self.num_neighbours, self.alpha, self.rounds, width), make
+        )
 
 
-@checked(most=0, rounds=0, depth=0)
+@checked(num_neighbours=0, rounds=0, depth=0)
 def graph_bert(
     in_width: int,
     out_width: int,
     *,
-    most: int = 7,
+    num_neighbours: int = 7,
     alpha: float = 0.15,
     rounds: int = 2,
     raw: Raw = "graph",
@@ -134,7 +136,7 @@ def graph_bert(
 ) -> GraphBERT:
     """Called ``model(x [..., N, in_width], graph)``.
 
-    ``most`` nodes by intimacy, a walk that turns back with probability ``alpha``, are all that a
+    ``num_neighbours`` nodes by intimacy, a walk that turns back with probability ``alpha``, are all that a
     node sees; ``rounds`` of Weisfeiler–Lehman colours say which part it has. ``raw`` says what is
     added to every layer: the mean of the neighbours' features and its own (the paper's
     "graph-raw"), its own, or nothing. What follows from the graph is computed once for each graph,
@@ -143,7 +145,7 @@ def graph_bert(
     return GraphBERT(
         in_width,
         out_width,
-        most=most,
+        num_neighbours=num_neighbours,
         alpha=alpha,
         rounds=rounds,
         raw=raw,

@@ -46,8 +46,8 @@ class Graphormer(GraphLayer):
         width: int,
         depth: int,
         heads: int,
-        longest: int,
-        path: int,
+        max_distance: int,
+        max_path_length: int,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -56,9 +56,9 @@ class Graphormer(GraphLayer):
         self.centrality = Centrality(width)
         self.special = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.special, std=0.02)
-        self.distance = ShortestPath(heads, longest)
+        self.distance = ShortestPath(heads, max_distance)
         self.special_bias = nn.Parameter(0.02 * torch.randn(1, heads))
-        self.path = PathEdges(edge_width, heads, path) if edge_width else None
+        self.path = PathEdges(edge_width, heads, max_path_length) if edge_width else None
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, width, act="gelu", order="pre", dropout=dropout)
             for _ in range(depth)
@@ -128,7 +128,7 @@ class Graphormer(GraphLayer):
         if self.path is None or edge_attr is None:
             return by_distance
         paths = self.path.code(graph) if paths is None else paths
-        check_code(paths, len(inner), self.path.longest, argument="paths")
+        check_code(paths, len(inner), self.path.max_path_length, argument="paths")
         of_edges = self.path(paths, edge_attr)
         return by_distance.expand().index_add(0, inner, of_edges.to(table))
 
@@ -164,13 +164,13 @@ def graphormer(
     width: int = 80,
     depth: int = 12,
     heads: int = 8,
-    longest: int = 20,
-    path: int = 5,
+    max_distance: int = 20,
+    max_path_length: int = 5,
     dropout: float = 0.1,
 ) -> Graphormer:
     """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
 
-    Distances beyond ``longest`` count as it, and the first ``path`` edges of a path count. The
+    Distances beyond ``max_distance`` count as it, and the first ``max_path_length`` edges of a path count. The
     defaults are those of Graphormer-slim, 0.5 million parameters.
     """
     return Graphormer(
@@ -180,7 +180,7 @@ def graphormer(
         width=width,
         depth=depth,
         heads=heads,
-        longest=longest,
-        path=path,
+        max_distance=max_distance,
+        max_path_length=max_path_length,
         dropout=dropout,
     )

@@ -46,7 +46,7 @@ from edgewise.ragged import runs_and_positions, starts
 KINDS = ("local", "lsh")
 
 
-@checked(depth=0, before=0, after=0, hash_seed=0)
+@checked(depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
 def reformer(
     vocabulary: int,
     *,
@@ -58,12 +58,12 @@ def reformer(
     kinds: tuple[str, ...] = KINDS,
     chunk: int = 64,
     local_chunk: int = 64,
-    before: int = 1,
-    after: int = 0,
-    buckets: int | tuple[int, ...] | None = None,
-    hashes: int = 4,
+    num_chunks_before: int = 1,
+    num_chunks_after: int = 0,
+    num_buckets: int | tuple[int, ...] | None = None,
+    num_hashes: int = 4,
     hash_seed: int | None = None,
-    one_way: bool = True,
+    causal: bool = True,
     length: int = 4096,
     axial: tuple[int, ...] | None = None,
     axial_widths: tuple[int, ...] | None = None,
@@ -74,12 +74,12 @@ def reformer(
 ) -> TextModel:
     """States of tokens ``[..., 2 * width]``; ``model.logits(states)`` are the logits of tokens.
 
-    Layers are of the ``kinds`` in turn: ``"lsh"`` sorts by bucket, in ``hashes`` rounds, and
-    ``"local"`` does not. A token reads its chunk of ``chunk`` (``local_chunk``) tokens, ``before``
-    chunks before that and ``after`` after it, on a ring; a text of one chunk is read whole. There
-    are ``buckets``, or the product of several numbers, all even; by default twice as many as
+    Layers are of the ``kinds`` in turn: ``"lsh"`` sorts by bucket, in ``num_hashes`` rounds, and
+    ``"local"`` does not. A token reads its chunk of ``chunk`` (``local_chunk``) tokens, ``num_chunks_before``
+    chunks before that and ``num_chunks_after`` after it, on a ring; a text of one chunk is read whole. There
+    are ``num_buckets``, or the product of several numbers, all even; by default twice as many as
     chunks. Without a ``hash_seed`` each training step draws its hashes, and evaluation takes 0.
-    With ``one_way`` nobody reads a later token. ``axial`` are rows and columns of positions, with
+    With ``causal`` nobody reads a later token. ``axial`` are rows and columns of positions, with
     ``axial_widths`` that sum to the width, in place of ``length`` rows. ``init_std`` is how
     wide the weights begin.
     """
@@ -94,10 +94,12 @@ def reformer(
     norm = partial(nn.LayerNorm, eps=epsilon)
     chosen = [kinds[layer % len(kinds)] for layer in range(depth)]
     of_chunks = {
-        kind: Chunks(local_chunk if kind == "local" else chunk, before, after, one_way)
+        kind: Chunks(
+            local_chunk if kind == "local" else chunk, num_chunks_before, num_chunks_after, causal
+        )
         for kind in KINDS
     }
-    hashing = Hashing(buckets, hashes, hash_seed, length)
+    hashing = Hashing(num_buckets, num_hashes, hash_seed, length)
     layers = [
         ReversibleLayer(
             LSHAttention(width, heads, head_width, of_chunks["lsh"], hashing, dropout=dropout)
@@ -161,7 +163,7 @@ class Chunks:
     size: int
     before: int
     after: int
-    one_way: bool
+    causal: bool
 
     def read(self, count: int) -> list[int]:
         """How far from a chunk those that it reads are, of so many on the ring, each once."""
@@ -191,17 +193,17 @@ class Hashing:
         ArgumentError: an odd number of buckets, or none.
     """
 
-    buckets: int | tuple[int, ...] | None
+    num_buckets: int | tuple[int, ...] | None
     rounds: int
     seed: int | None
     most: int
 
     def __post_init__(self) -> None:
-        for factor in self.factors(1, 1) if self.buckets is not None else ():
-            check_count("buckets", factor, 2, "two are the fewest: a side each of one plane")
+        for factor in self.factors(1, 1) if self.num_buckets is not None else ():
+            check_count("num_buckets", factor, 2, "two are the fewest: a side each of one plane")
             if factor % 2:
                 raise ArgumentError(
-                    "buckets",
+                    "num_buckets",
                     expected="an even number, as each direction has an opposite",
                     got=str(factor),
                     remedy="add one",
@@ -209,10 +211,10 @@ class Hashing:
 
     def factors(self, length: int, chunk: int) -> tuple[int, ...]:
         """The numbers of buckets whose product there are, for a text of this length."""
-        if isinstance(self.buckets, int):
-            return (self.buckets,)
-        if self.buckets is not None:
-            return tuple(self.buckets)
+        if isinstance(self.num_buckets, int):
+            return (self.num_buckets,)
+        if self.num_buckets is not None:
+            return tuple(self.num_buckets)
         power = (2 * (length // chunk)).bit_length() - 1
         if 2**power > 2 * max(math.isqrt(self.most // chunk), chunk):
             return 2 ** (power // 2), 2 ** (power - power // 2)
@@ -249,7 +251,7 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
     return bucket
 
 
-class Places:
+class SortedSlots:
     """The places of each round, which are ranks in its order: texts and chunks have the same.
 
     Args:
@@ -291,7 +293,7 @@ class Places:
         """What places at the ends of a row read of other rounds, and around the ring.
 
         Returns:
-            Places as ``round * N + place``, and of each the stretches of such, by their rank.
+            SortedSlots as ``round * N + place``, and of each the stretches of such, by their rank.
         """
         count, chunk_count = len(self.text), self.chunk_count[self.text]
         near, far = self.chunk + self.steps[0] < 0, self.chunk + self.steps[-1] >= chunk_count
@@ -321,7 +323,7 @@ class Places:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    """Each place reads the others of its chunks, of a round that is by itself; see :class:`Places`.
+    """Each place reads the others of its chunks, of a round that is by itself; see :class:`SortedSlots`.
 
     It is the same in every round, and in every call with texts of these sizes.
     """
@@ -333,7 +335,7 @@ class OthersInLine(Pattern):
         return f"OthersInLine({len(self.texts)} texts, {self.chunks})"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        places = Places(self.texts, 1, self.chunks, torch.device("cpu"))
+        places = SortedSlots(self.texts, 1, self.chunks, torch.device("cpu"))
         ends = _joined(_to_others(places.in_line(), torch.arange(num_targets)))
         return Runs(*ends, num_targets, num_sources, segments=(places.size, places.size))
 
@@ -366,14 +368,14 @@ def sorted_graphs(
 
     Args:
         bucket: ``[rounds, N]``, of the tokens of all texts, one text after the other.
-        texts: as of :class:`Places`.
+        texts: as of :class:`SortedSlots`.
         chunks: which chunks read which.
 
     Returns:
         Sorting takes ``n log n``, and the graphs a few runs a token.
     """
     (rounds, count), device = bucket.shape, bucket.device
-    places = Places(texts, rounds, chunks, device)
+    places = SortedSlots(texts, rounds, chunks, device)
     most = int(bucket.max()) + 1 if bucket.numel() else 1
     key = places.text * most + bucket
     node = torch.stack([of_round.argsort(stable=True) for of_round in key])
@@ -381,7 +383,7 @@ def sorted_graphs(
     place = torch.arange(count, device=device)
     place_of = torch.empty_like(node).scatter_(1, node, place.expand_as(node))
     within: Sequence[Graph]
-    if chunks.one_way:
+    if chunks.causal:
         line, sizes = places.in_line(), (places.size, places.size)
         token, bucket = places.rank[node], bucket.gather(1, node)
         pieces = torch.ones_like(node, dtype=torch.bool)
@@ -578,7 +580,7 @@ class LocalAttention(MultiHeadAttention):
         """``[B, T, width]``, or ``[N, width]`` of a packed batch, from x of that shape."""
         members = [self._graph(*sizes) for sizes in zip(texts.lengths, texts.sizes, strict=True)]
         graph: Pattern = batch(members) if texts.packed else members[0] if members else complete()
-        if self.chunks.one_way:
+        if self.chunks.causal:
             graph = graph & (batch(causal(), texts.sizes) if texts.packed else causal())
         return super().forward(x, graph)
 

@@ -74,7 +74,9 @@ def transformer_xl(
     ]
     last = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     stack = TransformerStack(layers, last, graph)
-    reader = SegmentReader("transformer_xl", stack, Preferences(heads, width), Recent(memory))
+    reader = SegmentReader(
+        "transformer_xl", stack, GlobalRelativeBias(heads, width), Recent(memory)
+    )
     return init_normal(TextModel(embedding, reader, LanguageModelHead(vocabulary, width)))
 
 
@@ -89,7 +91,7 @@ def check_even(width: int) -> None:
         )
 
 
-class Preferences(nn.Module):
+class GlobalRelativeBias(nn.Module):
     """What is asked whoever asks: u of contents and v of distances, ``[H, D]`` each.
 
     Args:
@@ -134,7 +136,7 @@ class RelativeAttention(GraphLayer):
         x: Tensor,
         graph: Graph,
         *,
-        preferences: Preferences,
+        preferences: GlobalRelativeBias,
         memory: Recent | None = None,
         cache: Cache | None = None,
         bias: EdgeTerm | None = None,
@@ -246,7 +248,7 @@ class SegmentReader(nn.Module):
     """What the cache holds does not grow: a text may be read part by part for ever."""
 
     def __init__(
-        self, name: str, stack: TransformerStack, preferences: Preferences, memory: Recent
+        self, name: str, stack: TransformerStack, preferences: GlobalRelativeBias, memory: Recent
     ) -> None:
         super().__init__()
         self.name, self.stack, self.preferences, self.memory = name, stack, preferences, memory

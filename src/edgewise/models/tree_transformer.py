@@ -82,30 +82,32 @@ class TreeRelation(nn.Module):
 
     Args:
         heads: H.
-        longest: steps beyond it count as it; nodes of two trees have a class of their own.
+        max_distance: steps beyond it count as it; nodes of two trees have a class of their own.
 
     """
 
     of_pairs = True
     compares_graphs = False
 
-    def __init__(self, heads: int, longest: int = 4) -> None:
+    def __init__(self, heads: int, max_distance: int = 4) -> None:
         super().__init__()
-        check_least("longest", longest, 1, "choose for example 4")
-        self.longest = longest
-        self.table = nn.Parameter(torch.empty((longest + 1) ** 2 + 1, heads))
+        check_least("max_distance", max_distance, 1, "choose for example 4")
+        self.max_distance = max_distance
+        self.table = nn.Parameter(torch.empty((max_distance + 1) ** 2 + 1, heads))
         nn.init.normal_(self.table, std=0.02)
 
     @property
     def settings(self) -> tuple[int, ...]:
         """What the code depends on besides the graph."""
-        return (self.longest,)
+        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """``[P]``, the class of each pair: to be computed once for a data set."""
         steps = tree_relations(graph)
-        up, down = steps.clamp(max=self.longest).unbind(1)
-        return torch.where(up == NONE, (self.longest + 1) ** 2, up * (self.longest + 1) + down)
+        up, down = steps.clamp(max=self.max_distance).unbind(1)
+        return torch.where(
+            up == NONE, (self.max_distance + 1) ** 2, up * (self.max_distance + 1) + down
+        )
 
     def forward(self, code: Tensor) -> TableBias:
         """The bias of the pairs' edges."""
@@ -126,13 +128,13 @@ class TreeTransformer(GraphLayer):
         width: int,
         depth: int,
         heads: int,
-        longest: int,
+        max_distance: int,
         dropout: float,
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
         self.embed, self.dropout = Linear(in_width, width), nn.Dropout(dropout)
-        self.relation = TreeRelation(heads, longest)
+        self.relation = TreeRelation(heads, max_distance)
         self.labels = nn.Linear(edge_width, 2 * heads, bias=False) if edge_width else None
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
@@ -199,12 +201,12 @@ def tree_transformer(
     width: int = 64,
     depth: int = 3,
     heads: int = 4,
-    longest: int = 4,
+    max_distance: int = 4,
     dropout: float = 0.0,
 ) -> TreeTransformer:
     """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
 
-    In the graph nodes read their children. Steps up and down beyond ``longest`` count as it.
+    In the graph nodes read their children. Steps up and down beyond ``max_distance`` count as it.
     """
     return TreeTransformer(
         in_width,
@@ -213,6 +215,6 @@ def tree_transformer(
         width=width,
         depth=depth,
         heads=heads,
-        longest=longest,
+        max_distance=max_distance,
         dropout=dropout,
     )
