@@ -287,3 +287,38 @@ class PathEdges(nn.Module):
             there = (code[:, place] >= 0).nonzero()[:, 0]
             total = total.index_add(0, there, of_place[code[there, place]])
         return total / (code >= 0).sum(1, keepdim=True).clamp(min=1)
+
+
+def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
+    """Group pairs that have the same distance and the same edge features along their paths.
+
+    All pairs of a group have the same ``ShortestPath`` and ``PathEdges`` biases. Molecules have few
+    groups, as bonds are of few kinds. Edges that require a gradient are never treated as equal, so
+    that each receives its own.
+
+    Args:
+        distances: :meth:`ShortestPath.code`, ``[P]``.
+        paths: :meth:`PathEdges.code`, ``[P, max_path_length]``.
+        edge_attr: edge features ``[E, edge_width]``.
+
+    Returns:
+        The group of each pair, ``[P]``, and one pair of each group, ``[groups]``.
+
+    """
+    if edge_attr.requires_grad:
+        kind = torch.arange(len(edge_attr), device=edge_attr.device)
+    else:
+        kind = edge_attr.unique(dim=0, return_inverse=True)[1]
+    kind = torch.cat([kind + 1, kind.new_zeros(1)])  # the last one is for -1, the end of a path
+    num_kinds = int(kind.max()) + 1
+    group = distances.long()
+    num_groups = int(group.max()) + 1 if len(group) else 1
+    for edge in paths.long().unbind(1):
+        if num_groups > torch.iinfo(torch.long).max // num_kinds:
+            found, group = group.unique(return_inverse=True)
+            num_groups = len(found)
+        group, num_groups = group * num_kinds + kind[edge], num_groups * num_kinds
+    found, group = group.unique(return_inverse=True)
+    pair = torch.arange(len(group), device=group.device)
+    first = torch.full_like(found, len(group)).scatter_reduce_(0, group, pair, "amin")
+    return group, first
