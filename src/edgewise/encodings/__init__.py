@@ -23,6 +23,7 @@ from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scal
 from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
+    RepeatedEigenvalueWarning,
     SignInvariant,
     laplacian_eigenpairs,
     laplacian_eigenvectors,
@@ -98,6 +99,7 @@ __all__ = [
     "RandomFeatures",
     "RandomWalk",
     "RelativeTable",
+    "RepeatedEigenvalueWarning",
     "Rotary",
     "ScaledIndex",
     "Shaw",

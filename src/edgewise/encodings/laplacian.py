@@ -30,6 +30,8 @@ from edgewise.graphs import Graph
 
 CONNECTED = 1e-8
 """Eigenvalues below it are 0: there is one for each connected component."""
+SAME = 1e-6
+"""Eigenvalues that differ by less, in float32, are equal."""
 NOTHING = 1e-6
 """Numbers of an eigenvector below it are 0 but for rounding."""
 
@@ -89,6 +91,14 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     return values.float(), vectors.float()
 
 
+def has_repeated_eigenvalues(values: Tensor) -> Tensor:
+    """Return for each graph whether two of its eigenvalues ``[G, k]`` are equal, ``[G]``.
+
+    Zeros are padding. An eigenspace that the first k eigenvalues include only in part is not seen.
+    """
+    return ((values.diff(dim=1) < SAME) & (values[:, 1:] > 0)).any(1)
+
+
 def _with_sign(vectors: Tensor) -> Tensor:
     """``[..., n, k]`` with the first number of each column that is not 0 above 0."""
     first = (vectors.abs() > NOTHING).byte().argmax(-2, keepdim=True)
@@ -145,6 +155,10 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
 def random_signs(k: int, like: Tensor) -> Tensor:
     """``[k]``, 1 or -1 for each eigenvector, of which either sign is as good."""
     return (torch.randint(2, (k,), device=like.device) * 2 - 1).to(like)
+
+
+class RepeatedEigenvalueWarning(UserWarning):
+    """A model reads eigenvectors of repeated eigenvalues, whose basis depends on the node order."""
 
 
 class Laplacian(nn.Module):

@@ -12,6 +12,8 @@ Paper: Kreuzer et al., Rethinking graph transformers with spectral attention, 20
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +21,11 @@ from edgewise.arguments import check_divides, checked
 from edgewise.attention import attend
 from edgewise.encodings import laplacian_eigenpairs
 from edgewise.encodings.code import check_code
-from edgewise.encodings.laplacian import random_signs
+from edgewise.encodings.laplacian import (
+    RepeatedEigenvalueWarning,
+    has_repeated_eigenvalues,
+    random_signs,
+)
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Pattern, complete, empty, membership
 from edgewise.graphs import batch as batch_of
@@ -62,7 +68,7 @@ class LearnedSpectrum(nn.Module):
 
     def __init__(self, width: int, k: int, *, hidden: int, depth: int, heads: int) -> None:
         super().__init__()
-        self.k = k
+        self.k, self._has_warned = k, False
         self.embed = nn.Linear(2, hidden)
         self.layers = nn.ModuleList(
             TransformerLayer(hidden, heads, 2 * hidden) for _ in range(depth)
@@ -78,6 +84,19 @@ class LearnedSpectrum(nn.Module):
     def code(self, graph: Graph) -> Tensor:
         """``[N, k, 2]``: λ and the node's entry of its eigenvector; 0 where there is no other."""
         values, vectors = laplacian_eigenpairs(graph, self.k)
+        repeated = has_repeated_eigenvalues(values)
+        if not self._has_warned and bool(repeated.any()):
+            self._has_warned = True
+            which = repeated.nonzero()[:, 0].tolist()
+            shown = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
+            warnings.warn(
+                f"{len(which)} of {len(values)} graphs have repeated Laplacian eigenvalues (graphs "
+                f"{shown}): their eigenvectors are not unique, so the outputs of SAN for these "
+                "graphs change when the nodes are renumbered. Remedy: keep the order of the nodes, "
+                "or use an encoding without eigenvectors, such as RandomWalk",
+                RepeatedEigenvalueWarning,
+                stacklevel=2,
+            )
         member = run_of_each(member_sizes(graph), graph.num_targets)
         return torch.stack([values[member], vectors], dim=-1)
 
