@@ -199,6 +199,38 @@ def test_padding_changes_nothing_that_is_read() -> None:
     assert not model(text, mask)[1, 9:].any()
 
 
+def gradients(model: TextModel, out: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    return list(torch.autograd.grad((out * weight).sum(), [*model.reader.parameters()]))
+
+
+@pytest.mark.parametrize("kinds", [("lsh",), ("local", "lsh")])
+def test_padding_within_the_last_chunk_changes_no_gradient_in_four_rounds(
+    kinds: tuple[str, ...],
+) -> None:
+    """Padding that adds a chunk does: the ring of chunks and the number of buckets change."""
+    model, text = small(num_hashes=4, kinds=kinds), ids(24)
+    mask = (torch.arange(24) < torch.tensor([22, 9])[:, None]).long()
+    padded, alone = model(text, mask)[0, :22], model(text[:1, :22])[0]
+    torch.testing.assert_close(padded, alone, rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        gradients(model, padded), gradients(model, alone), rtol=1e-10, atol=1e-12
+    )
+    if kinds == ("lsh",):
+        mask = (torch.arange(24) < torch.tensor([17, 9])[:, None]).long()
+        assert not torch.allclose(model(text, mask)[0, :17], model(text[:1, :17])[0])
+
+
+def test_packing_changes_no_gradient_in_four_rounds() -> None:
+    model = small(num_hashes=4)
+    texts = [ids(size, 1) for size in (17, 3, 13)]
+    packed = model(torch.cat(texts, 1)[0], sizes=(17, 3, 13))
+    alone = torch.cat([model(text)[0] for text in texts])
+    torch.testing.assert_close(
+        gradients(model, packed), gradients(model, alone), rtol=1e-10, atol=1e-12
+    )
+
+
 def test_hashes_are_drawn_in_training_and_the_same_in_evaluation() -> None:
     text = ids(40)
     model = small(dropout=0.0, kinds=["lsh"])
