@@ -45,6 +45,7 @@ from edgewise.layers.sequential import (
     given_or_ones,
     is_dense,
     refuse_edge_attr,
+    shares_nodes,
 )
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
@@ -123,6 +124,7 @@ __all__ = [
     "members_of",
     "packed_graph",
     "refuse_edge_attr",
+    "shares_nodes",
     "symmetric_weight",
 ]
 

@@ -17,14 +17,21 @@ class GraphLayer(nn.Module):
     """A layer called with node features and a graph: ``layer(x, graph)``.
 
     Attributes:
-        reads_edge_attr: whether it may also be given features of the edges, ``edge_attr=``.
+        reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
+        shares_nodes: whether several outputs of a batch may read the same nodes.
     """
 
     reads_edge_attr: bool = False
+    shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
         """Its encodings whose codes a call may be given, computed before, by their keyword."""
         return {}
+
+
+def shares_nodes(model: nn.Module) -> bool:
+    """Return whether several outputs of a batch may read the same nodes in all parts of a model."""
+    return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
 
 
 class GraphSequential(GraphLayer):

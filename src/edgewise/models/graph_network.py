@@ -99,6 +99,7 @@ class GraphNetwork(GraphLayer):
     """Encode, process, decode; see :func:`graph_network`."""
 
     reads_edge_attr = True
+    shares_nodes = False
 
     def __init__(
         self,
@@ -140,8 +141,8 @@ class GraphNetwork(GraphLayer):
             global_attr: ``[..., G, global_width]``; ones where not given.
 
         Raises:
-            ArgumentError: a batch of other nodes, features of edges or graphs that do not fit, or a
-                model for nodes or edges and a batch in which several graphs share some.
+            ArgumentError: ``batch`` has other nodes than x, or a node in several graphs or none;
+                or features of edges or graphs do not fit.
         """
         state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
         out: Tensor = self.decode(getattr(state, self.focus))
@@ -177,46 +178,20 @@ class GraphNetwork(GraphLayer):
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
             )
-        if not _each_node_once(members):
-            if self.focus != "graphs":
-                raise ArgumentError(
-                    "batch",
-                    expected=f"each node in one graph, for an output for each of the {self.focus}",
-                    got="a node in none, or in several",
-                    remedy="give the sizes of the graphs",
-                )
-            x, graph, edge_attr, members = _copied(x, graph, edge_attr, members)
+        if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
+            raise ArgumentError(
+                "batch",
+                expected="each node in exactly one graph, as graphs have states of their own",
+                got="a node in none, or in several",
+                remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
+                "several times, as PackedGraphs with shared=False does",
+            )
         state = GraphState(
             self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)
         )
         for block in self.blocks:
             state = block(state, graph, members)
         return state
-
-
-def _each_node_once(members: Graph) -> bool:
-    """Whether every node is in one graph and in no other; without numbers nobody knows."""
-    return members.device.type == "meta" or bool((members.out_degree() == 1).all())
-
-
-def _copied(
-    x: Tensor, graph: Graph, edge_attr: Tensor, members: Graph
-) -> tuple[Tensor, Graph, Tensor, Graph]:
-    """The batch with nodes and edges of its own for each output, where several read one graph.
-
-    A liquid that was measured under several conditions is such a graph: its nodes are stored once,
-    and what is true of it as a whole differs.
-    """
-    count, device = members.num_edges, members.device
-    number = torch.arange(count, device=device)
-    copy_of = torch.full((members.num_targets, members.num_sources), -1, device=device)
-    copy_of[members.target, members.source] = number
-
-    output, edge = (copy_of[:, graph.target] >= 0).nonzero(as_tuple=True)
-    source, target = copy_of[output, graph.source[edge]], copy_of[output, graph.target[edge]]
-    copies = edges(torch.stack([source, target]), count)
-    own_members = edges(torch.stack([number, members.target]), (count, members.num_targets))
-    return x[..., members.source, :], copies, edge_attr[..., edge, :], own_members
 
 
 @checked(edge_width=0, global_width=0)
