@@ -1,7 +1,7 @@
-"""Layers: what at least two architectures share. Those that read along a graph take ``(x, graph)``.
+"""Layers shared by at least two architectures. Layers over a graph are called ``layer(x, graph)``.
 
-GPT, for example, is ``models/gpt.py`` on ``text`` (embedding, reader, head), ``transformer``
-(residuals, norms, feed-forward) and ``attention``.
+For example, ``models/gpt.py`` is built from ``text`` (embedding, reader, head), ``transformer``
+(residuals, norms, feed-forward network) and ``attention``.
 """
 
 from __future__ import annotations
