@@ -136,8 +136,9 @@ def graph_bert(
 ) -> GraphBERT:
     """Called ``model(x [..., N, in_width], graph)``.
 
-    ``num_neighbours`` nodes by intimacy, a walk that turns back with probability ``alpha``, are all that a
-    node sees; ``rounds`` of Weisfeiler–Lehman colours say which part it has. ``raw`` says what is
+    ``num_neighbours`` nodes by intimacy, a walk that turns back with probability ``alpha``, are all
+    that a node sees; ``rounds`` of Weisfeiler–Lehman colours say which part it has. ``raw`` says
+    what is
     added to every layer: the mean of the neighbours' features and its own (the paper's
     "graph-raw"), its own, or nothing. What follows from the graph is computed once for each graph,
     in memory N².
