@@ -130,7 +130,8 @@ class Graphormer(GraphLayer):
         distances = self.distance.code(graph) if distances is None else distances
         count = int(sizes.square().sum())
         check_code(distances, count, argument="distances")
-        classes, table = distances, self.distance.table
+        classes = distances
+        table: Tensor = self.distance.table
         if self.path is not None and edge_attr is not None:
             paths = self.path.code(graph) if paths is None else paths
             check_code(paths, count, self.path.max_path_length, argument="paths")
