@@ -347,7 +347,7 @@ BESIDE = {
     "duplication": {
         "duplication-1": (
             "the same with one round of hashes",
-            "edgewise train duplication --model.hashes 1 --out duplication-1",
+            "edgewise train duplication --model.num_hashes 1 --out duplication-1",
         ),
     },
     "recall": {

@@ -39,7 +39,7 @@ def main() -> None:
     print("| --- |", " | ".join("---:" for _ in ASKED), "|")
     for rounds in TRAINED:
         folder = Path(sys.argv[1]) / f"hashes-{rounds}"
-        model = partial(recipe.model, hashes=rounds)
+        model = partial(recipe.model, num_hashes=rounds)
         train_seeds(replace(recipe, model=model), SEEDS, folder, resume=folder.exists())
         runs = [ew.load(folder / f"seed-{seed}") for seed in range(SEEDS)]
         cells = []

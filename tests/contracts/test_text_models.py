@@ -38,7 +38,7 @@ def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
     if name not in RECURRENT:
         numbers |= {"heads": 2, "feed_forward": 12}
     if name == "t5":
-        numbers |= {"head_width": 6, "buckets": 8, "most_distant": 6}
+        numbers |= {"head_width": 6, "num_buckets": 8, "max_distance": 6}
     if name == "adaptive_span":  # spans that end within five tokens
         numbers |= {"span": 4, "ramp": 4}
     model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()

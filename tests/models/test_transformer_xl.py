@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs, models
 from edgewise.layers import Cache, TextModel
-from edgewise.models.transformer_xl import Preferences, RelativeAttention
+from edgewise.models.transformer_xl import GlobalRelativeBias, RelativeAttention
 from tests.errors import refused
 
 VOCABULARY, WIDTH, HEADS = 11, 8, 2
@@ -37,7 +37,9 @@ def wave(distance: int) -> Tensor:
     return torch.tensor(pairs, dtype=torch.double).flatten()
 
 
-def by_formula(layer: RelativeAttention, own: Preferences, x: Tensor, source: Tensor) -> Tensor:
+def by_formula(
+    layer: RelativeAttention, own: GlobalRelativeBias, x: Tensor, source: Tensor
+) -> Tensor:
     """Of x ``[T, width]`` after what is remembered, ``source [M + T, width]``: the paper's sum."""
     size, ahead, out = WIDTH // HEADS, len(source) - len(x), []
     for i in range(len(x)):
@@ -61,7 +63,7 @@ def by_formula(layer: RelativeAttention, own: Preferences, x: Tensor, source: Te
 def test_scores_are_the_papers_with_every_gradient(remembered: int) -> None:
     torch.manual_seed(0)
     layer = RelativeAttention(WIDTH, HEADS).double()
-    own = Preferences(HEADS, WIDTH).double()
+    own = GlobalRelativeBias(HEADS, WIDTH).double()
     for parameter in own.parameters():
         nn.init.normal_(parameter)
     source = torch.randn(remembered + 5, WIDTH, dtype=torch.double, requires_grad=True)

@@ -109,7 +109,7 @@ TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
         ((1, 2), lambda: models.gpt(11, **SMALL, graph=graphs.blocks(3))),
         ((1, 6), lambda: models.gpt(11, **SMALL, graph=graphs.causal() | graphs.hubs([5]))),
         ((1, 2), lambda: models.gru(11, width=8, bidirectional=True)),
-        ((1, 2), lambda: models.reformer(11, **SMALL, **CHUNKS, one_way=False)),
+        ((1, 2), lambda: models.reformer(11, **SMALL, **CHUNKS, causal=False)),
         ((1, 2), lambda: models.bp_transformer(11, **SMALL)),
     ],
 )

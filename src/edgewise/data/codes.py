@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -75,7 +75,7 @@ class Codes:
         self.graphs = graphs
         self.kept: dict[str, Kept] = {}
 
-    def prepare(self, encodings: Mapping[str, Encoding]) -> None:
+    def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
         """Compute what is not in the cache; batches cut from now on have these codes.
 
         Raises:
@@ -83,6 +83,7 @@ class Codes:
                 one for Laplacian eigenvectors.
 
         """
+        self.graphs = replace(self.graphs, shared=shared)
         sizes = self.graphs.sizes
         for keyword, encoding in encodings.items():
             counts = sizes.square() if encoding.of_pairs else sizes
@@ -94,10 +95,10 @@ class Codes:
         """Of a batch of these graphs, as :meth:`PackedGraphs.take` packs them.
 
         Args:
-            which: ``[B]``, numbers of graphs; one that is named several times is there once.
+            which: ``[B]``, indices of graphs, each as often as :meth:`PackedGraphs.take` packs it.
 
         """
-        distinct = which.unique()
+        distinct = which.unique() if self.graphs.shared else which
         return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}
 
     def _cut(self, kept: Kept, distinct: Tensor) -> Tensor:

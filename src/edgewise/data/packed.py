@@ -23,6 +23,9 @@ class PackedGraphs:
         edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
         edges: edge features ``[E, K]``.
         node_start, edge_start: ``[G + 1]``, where the nodes and edges of each graph begin.
+        shared: whether a graph that a batch lists several times, such as an ionic liquid measured
+            at several pressures, is packed once and read by several outputs. If false, each output
+            has nodes of its own.
 
     """
 
@@ -31,6 +34,7 @@ class PackedGraphs:
     edges: Tensor
     node_start: Tensor
     edge_start: Tensor
+    shared: bool = True
 
     @classmethod
     def of(
@@ -70,8 +74,7 @@ class PackedGraphs:
         """A packed batch of these graphs.
 
         Args:
-            which: ``[B]``, numbers of graphs. One that is named several times, as an ionic liquid
-                measured at many pressures is, is in the batch only once.
+            which: indices of graphs, ``[B]``; see ``shared`` for a graph that is listed twice.
 
         Returns:
             node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite graph
@@ -79,7 +82,9 @@ class PackedGraphs:
             features ``[e, K]``.
 
         """
-        distinct, inverse = which.unique(return_inverse=True)
+        distinct, inverse = which, torch.arange(len(which), device=which.device)
+        if self.shared:
+            distinct, inverse = which.unique(return_inverse=True)
         size = self.sizes[distinct]
         start = starts(size)
         members = Intervals(start[inverse], (start + size)[inverse], int(size.sum()))

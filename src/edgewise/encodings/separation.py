@@ -1,7 +1,7 @@
-"""Pairs of graphs that are not the same and look alike, and which encodings tell them apart.
+"""Pairs of non-isomorphic graphs that are hard to distinguish, and encodings that distinguish them.
 
-An encoding tells two graphs apart where its codes of them differ as multisets: of nodes, of pairs
-or of eigenvalues. Which node has which code must not matter, as a graph has no order of its nodes.
+An encoding distinguishes two graphs if its codes differ as multisets over nodes, pairs or
+eigenvalues. Multisets are compared because nodes have no order.
 
 Papers: Xu et al., How powerful are graph neural networks?, 2019; Sato, A survey on the expressive
 power of graph neural networks, 2020; Zhang et al., Rethinking the expressive power of GNNs via
@@ -24,22 +24,22 @@ from edgewise.encodings.random_walk import random_walk_probabilities
 from edgewise.encodings.weisfeiler_lehman import wl_colors
 from edgewise.graphs import Graph, batch, edges
 
-ROUNDING = 1e-4  # codes nearer than this are one
+ROUNDING = 1e-4  # codes that differ by less are equal
 STEPS = 20  # of a walk
 
 
 class Drawn(NamedTuple):
-    """A graph, and where its nodes are drawn."""
+    """A graph and 2-D coordinates of its nodes."""
 
     graph: Graph
     places: Tensor
 
 
 def hard_pairs() -> dict[str, tuple[Drawn, Drawn]]:
-    """Five pairs, from the easiest: one that only messages confuse to one that nothing here tells.
+    """Return five pairs of graphs, from the easiest to one that no encoding here distinguishes.
 
     Two triangles and a ring of six; two molecules of two rings; two circulant graphs; two cubic
-    graphs of equal distances; two strongly regular graphs.
+    graphs with equal distances; two strongly regular graphs.
     """
     return {
         "C6, 2 C3": (ring(6), _drawn(6, [*_cycle(3), *_cycle(3, 3)])),
@@ -54,12 +54,12 @@ def hard_pairs() -> dict[str, tuple[Drawn, Drawn]]:
 
 
 def ring(n: int, skip: int = 1) -> Drawn:
-    """A ring of n nodes, each also joined to those ``skip`` steps away."""
+    """Return a ring of n nodes with additional edges between nodes ``skip`` steps apart."""
     return _drawn(n, [*_cycle(n), *((i, (i + skip) % n) for i in range(n))])
 
 
 def petersen(n: int, skip: int) -> Drawn:
-    """The generalised Petersen graph: a ring of n, a spoke each, and a star of skips inside."""
+    """Return the generalised Petersen graph: an outer ring, spokes, and an inner star polygon."""
     spokes = [(i, n + i) for i in range(n)]
     star = [(n + i, n + (i + skip) % n) for i in range(n)]
     one = _drawn(2 * n, [*_cycle(n), *spokes, *star])
@@ -68,13 +68,13 @@ def petersen(n: int, skip: int) -> Drawn:
 
 
 def rook() -> Drawn:
-    """The squares of a board of 4 × 4; a rook moves along rows and columns."""
+    """Return the rook's graph of a 4 × 4 board: squares of the same row or column are joined."""
     squares = [(i, j) for i in range(16) for j in range(i) if i // 4 == j // 4 or i % 4 == j % 4]
     return _drawn(16, squares)
 
 
 def shrikhande() -> Drawn:
-    """Shrikhande's graph: a torus of 4 × 4, joined down, right and down to the right."""
+    """Return Shrikhande's graph: a 4 × 4 torus, joined down, right and diagonally."""
     moves = ((0, 1), (1, 0), (1, 1))
     return _drawn(
         16,
@@ -96,11 +96,11 @@ LOOKS: dict[str, Callable[[Graph], list[object]]] = {
     ),
     "20-step walks": lambda graph: _of_nodes(random_walk_probabilities(graph, STEPS), graph),
 }
-"""What each member of a packed batch looks like by an encoding, whatever the order of its nodes."""
+"""Functions that map each member of a packed batch to its multiset of codes, by encoding."""
 
 
 def tells_apart(by: str, one: Graph, other: Graph) -> bool:
-    """Whether an encoding, a name of :data:`LOOKS`, has other codes for these two graphs."""
+    """Return whether the encoding named ``by`` in :data:`LOOKS` distinguishes two graphs."""
     first, second = LOOKS[by](batch([one, other]))
     return first != second
 
@@ -110,12 +110,12 @@ def _of_nodes(code: Tensor, graph: Graph) -> list[object]:
 
 
 def _rows(parts: Iterable[Tensor]) -> list[object]:
-    """The rows of each part in order: as a multiset."""
+    """Return the sorted rows of each part, as a multiset."""
     return [sorted(map(tuple, _rounded(part).tolist())) for part in parts]
 
 
 def _of_pairs(code: Tensor, graph: Graph) -> list[object]:
-    """For each node what it sees, in order, and these in order."""
+    """Return for each member the sorted list of the sorted rows of its pairs."""
     sizes = member_sizes(graph)
     parts = _rounded(code).split(sizes.square().tolist())
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from edgewise.data.scale import Scale
 from edgewise.data.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
+from edgewise.layers import shares_nodes
 from edgewise.tasks import Regression
 
 
@@ -124,7 +126,8 @@ class MoleculeProperties(Predictor):
         described: Tensor | None = None
         if "descriptors" in self.scales:
             described = described_by(described_all(molecules.values()), self.scales["descriptors"])
-        batch = self.table.inputs(packed(molecules.values()), number, measured, described)
+        graphs = replace(packed(molecules.values()), shared=shares_nodes(self.model))
+        batch = self.table.inputs(graphs, number, measured, described)
         outputs = self.model(*batch.inputs, **batch.keywords)[:, 0].tolist()
         return [{self.target: value, **self.unit} for value in outputs]
 

@@ -1,7 +1,7 @@
-"""Layers: what at least two architectures share. Those that read along a graph take ``(x, graph)``.
+"""Layers shared by at least two architectures. Layers over a graph are called ``layer(x, graph)``.
 
-GPT, for example, is ``models/gpt.py`` on ``text`` (embedding, reader, head), ``transformer``
-(residuals, norms, feed-forward) and ``attention``.
+For example, ``models/gpt.py`` is built from ``text`` (embedding, reader, head), ``transformer``
+(residuals, norms, feed-forward network) and ``attention``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from edgewise.layers.sequential import (
     given_or_ones,
     is_dense,
     refuse_edge_attr,
+    shares_nodes,
 )
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
@@ -123,6 +124,7 @@ __all__ = [
     "members_of",
     "packed_graph",
     "refuse_edge_attr",
+    "shares_nodes",
     "symmetric_weight",
 ]
 

@@ -45,8 +45,8 @@ def t5(
     head_width: int = 32,
     feed_forward: int = 512,
     gated: bool = False,
-    buckets: int = 32,
-    most_distant: int = 128,
+    num_buckets: int = 32,
+    max_distance: int = 128,
     tied: bool = True,
     epsilon: float = 1e-6,
     dropout: float = 0.1,
@@ -97,7 +97,7 @@ def t5(
     ]
     encoder = Reader(
         TransformerStack(encoder_layers, last_norm(), graph),
-        relative=Buckets(heads, buckets, most_distant, both_ways=True),
+        relative=Buckets(heads, num_buckets, max_distance, bidirectional=True),
     )
     decoder_layers = [
         CrossBlock(
@@ -113,7 +113,7 @@ def t5(
     ]
     decoder = Reader(
         TransformerStack(decoder_layers, last_norm(), causal()),
-        relative=Buckets(heads, buckets, most_distant, both_ways=False),
+        relative=Buckets(heads, num_buckets, max_distance, bidirectional=False),
     )
     head = LanguageModelHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
     embedding = TextEmbedding(vocabulary, width, dropout=dropout)

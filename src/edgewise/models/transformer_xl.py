@@ -87,7 +87,9 @@ def transformer_xl(
     ]
     last = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     stack = TransformerStack(layers, last, graph)
-    reader = SegmentReader("transformer_xl", stack, Preferences(heads, width), Recent(memory))
+    reader = SegmentReader(
+        "transformer_xl", stack, GlobalRelativeBias(heads, width), Recent(memory)
+    )
     return init_normal(TextModel(embedding, reader, LanguageModelHead(vocabulary, width)))
 
 
@@ -102,7 +104,7 @@ def check_even(width: int) -> None:
         )
 
 
-class Preferences(nn.Module):
+class GlobalRelativeBias(nn.Module):
     """Query-independent biases u (content) and v (distance), ``[H, D]`` each.
 
     Args:
@@ -147,7 +149,7 @@ class RelativeAttention(GraphLayer):
         x: Tensor,
         graph: Graph,
         *,
-        preferences: Preferences,
+        preferences: GlobalRelativeBias,
         memory: Recent | None = None,
         cache: Cache | None = None,
         bias: EdgeTerm | None = None,
@@ -258,7 +260,7 @@ class SegmentReader(nn.Module):
     """The cache has bounded size, so a text of any length can be processed in segments."""
 
     def __init__(
-        self, name: str, stack: TransformerStack, preferences: Preferences, memory: Recent
+        self, name: str, stack: TransformerStack, preferences: GlobalRelativeBias, memory: Recent
     ) -> None:
         super().__init__()
         self.name, self.stack, self.preferences, self.memory = name, stack, preferences, memory

@@ -69,7 +69,7 @@ graphormer_csl = _beside(
     gnn_csl,
     name="graphormer-csl",
     summary="Graphormer on CSL: shortest paths tell nine classes apart, skips 6 and 16 are one",
-    model=partial(models.graphormer, width=32, depth=2, heads=4, dropout=0.0, longest=10),
+    model=partial(models.graphormer, width=32, depth=2, heads=4, dropout=0.0, max_distance=10),
     # All training graphs at once: distances speak only through how much the nodes read of the
     # special one, too softly at first to be heard over another mixture of classes in each batch.
     data=data.csl(batch_size=100),

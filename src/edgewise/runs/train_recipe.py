@@ -11,7 +11,7 @@ from torch import nn
 
 from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
-from edgewise.layers import GraphLayer, TargetScaling
+from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fine_tuning import check_start, load_trunk
 from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
@@ -136,7 +136,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     seed_everything(recipe.seed)
     model = build_model(recipe, fitted_of(splits))
     if splits.codes is not None:
-        splits.codes.prepare(encodings_of(model))
+        splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
     recipe.trainer.check(recipe.task.metrics(), model)
     recipe.optimizer.build(model)  # refuses an expression that matches no parameter
     batch = next(iter(splits.loaders(recipe.seed)["val"]))

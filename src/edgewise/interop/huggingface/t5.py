@@ -51,8 +51,8 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "heads": theirs["num_heads"],
         "head_width": theirs["d_kv"],
         "feed_forward": theirs["d_ff"],
-        "buckets": theirs["relative_attention_num_buckets"],
-        "most_distant": theirs.config.get("relative_attention_max_distance", 128),
+        "num_buckets": theirs["relative_attention_num_buckets"],
+        "max_distance": theirs.config.get("relative_attention_max_distance", 128),
         "epsilon": theirs["layer_norm_epsilon"],
         "dropout": theirs["dropout_rate"],
     }
