@@ -140,7 +140,7 @@ def test_a_link_or_a_device_in_an_archive(pack, kind, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\3\4 damaged", b"text"])
 def test_a_damaged_archive(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
-    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
+    with refused(str(tmp_path / "a"), expected="complete zip or tar", got="", remedy="again"):
         unpack(tmp_path / "a", tmp_path / "out")
 
 
@@ -149,5 +149,5 @@ def test_an_archive_with_damaged_bytes(pack, tmp_path: Path) -> None:
     pack(tmp_path / "a", "b")
     whole = (tmp_path / "a").read_bytes()
     (tmp_path / "a").write_bytes(whole.replace(b"good", b"bad!") if pack is zipped else whole[:60])
-    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
+    with refused(str(tmp_path / "a"), expected="complete zip or tar", got="", remedy="again"):
         unpack(tmp_path / "a", tmp_path / "out")

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from edgewise import data
+from edgewise.data.checksums import SHA256
+from edgewise.data.molecules import zinc
 from edgewise.data.molecules.chem import molecule_graph, parse
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, HiddenParts, chosen
 from tests.errors import refused
@@ -20,6 +22,7 @@ pytest.importorskip("rdkit")
 @pytest.fixture
 def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    monkeypatch.delitem(SHA256, zinc.NAME)
     return write_molecules(tmp_path)
 
 

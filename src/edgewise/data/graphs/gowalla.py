@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from edgewise.data.files import find_files
 from edgewise.data.graphs.interactions import Chosen, Interactions, chosen_of
 
-ADDRESS = "https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/master/data/gowalla"
+COMMIT = "947ca2b3b1d2d3545b114145710cb06c4e57b3d2"
+ADDRESS = f"https://raw.githubusercontent.com/gusye1234/LightGCN-PyTorch/{COMMIT}/data/gowalla"
 FILES = ["train.txt", "test.txt"]
 
 

@@ -36,7 +36,7 @@ class EWT(TaggedWords):
 
 def ewt_texts() -> dict[str, tuple[str, str]]:
     """The file of each split, and what is in it."""
-    at = "UniversalDependencies/UD_English-EWT/master"
+    at = "UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb"
     names = {"train": "train", "val": "dev", "test": "test"}
     files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
     where = f"https://raw.githubusercontent.com/{at}"

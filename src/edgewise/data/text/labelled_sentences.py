@@ -158,26 +158,6 @@ class LabelledSentences(LabelledText):
         return Split(len(texts), make, lengths=texts.sizes)
 
 
-def read_labelled(text: str, name: str) -> Labelled:
-    """Sentence and label of each line.
-
-    Raises:
-        ArgumentError: a line without a sentence, or without a label; names the line.
-    """
-    found = []
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        sentence, _, label = line.rpartition("\t")
-        if not sentence.strip() or not label.strip():
-            raise ArgumentError(
-                name,
-                expected="lines of the form sentence <tab> label",
-                got=f"{line!r} in line {number}" if line.strip() else f"an empty line, {number}",
-                remedy="correct or drop this line",
-            )
-        found.append((sentence.strip(), label.strip()))
-    return found
-
-
 def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
     """Labels as their index in ``labels``; an error names the file that they are from."""
     index_of = {label: index for index, label in enumerate(labels)}

@@ -8,7 +8,8 @@ from pathlib import Path
 from edgewise.data.files import find_files
 from edgewise.data.text.parallel import Parallel
 
-ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
 
 
 @dataclass(frozen=True)
