@@ -1,4 +1,4 @@
-"""War and Peace as one long stream of tokens."""
+"""War and Peace, for causal language modelling."""
 
 from __future__ import annotations
 
