@@ -110,7 +110,11 @@ def test_a_download_with_other_content_is_not_kept(
         find_files("Set", {path.name: source.as_uri()})
     assert list((tmp_path / "cache" / "Set").iterdir()) == []
     source.write_bytes(TEXT)
-    assert (find_files("Set", {path.name: source.as_uri()}) / path.name).read_bytes() == TEXT
+    kept = find_files("Set", {path.name: source.as_uri()}) / path.name
+    assert kept.read_bytes() == TEXT
+    kept.write_bytes(b"changed later")
+    with refused(str(kept), expected="SHA-256", got="", remedy=f"delete {kept.parent}"):
+        find_files("Set", {path.name: source.as_uri()})
 
 
 def test_only_files_with_a_digest_are_unpickled() -> None:

@@ -80,7 +80,7 @@ def test_what_a_task_puts_on_a_model():
 
 def test_texts_longer_than_learned_positions_reach():
     short = models.gpt(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="cut longer texts"):
+    with refused("model.length", expected="at least 7", got="6", remedy="truncate longer texts"):
         LanguageModeling().complete(short, {"longest": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
     with refused("model.length", expected="at least 7", got="6", remedy="raise it"):

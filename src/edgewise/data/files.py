@@ -52,7 +52,7 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
     """
     for name in (data, *files):
         check_name(name)
-    root = data_root()
+    root, again = data_root(), ""
     if root is not None:
         raw = root / data / "raw"
         _check(raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download")
@@ -60,17 +60,23 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
         raw = cache_root() / data / "raw"
         if not raw.is_dir():
             _download(raw, data, files, download)
-        _check(raw, files, f"delete {raw}, and it will be downloaded again")
+        again = f"delete {raw}, and it will be downloaded again"
+        _check(raw, files, again)
     for name in files:
-        verify(data, raw / name)
+        verify(data, raw / name, again)
     return raw
 
 
-def verify(data: str, path: Path) -> None:
+def verify(data: str, path: Path, remedy: str = "") -> None:
     """Compare a file or folder of a public data set with its SHA-256.
 
     The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted:
     its loader must not unpickle it.
+
+    Args:
+        data: Name of the data set.
+        path: The file or folder.
+        remedy: See :func:`unreadable`.
 
     Raises:
         ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
@@ -86,7 +92,8 @@ def verify(data: str, path: Path) -> None:
         else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     )
     if found != expected and _git_blob(data, path) is None:
-        raise unreadable(path, expected=f"the published content, SHA-256 {expected}", got=found)
+        wanted = f"the published content, SHA-256 {expected}"
+        raise unreadable(path, expected=wanted, got=found, remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # several loaders read the same files

@@ -15,6 +15,8 @@ from edgewise.errors import MissingDataError
 from tests.errors import refused
 from tests.places import ROOT, needs
 
+pytest.importorskip("torch_geometric")
+
 needs_cora = needs("Cora")
 
 
