@@ -107,10 +107,6 @@ def test_of_each_group_a_share_is_chosen() -> None:
     assert often.max() < 0.25
 
 
-def test_what_is_refused(raw: Path) -> None:
+def test_a_share_of_zero_is_refused() -> None:
     with refused("data.share", expected="above 0", got="0", remedy="0.15"):
         data.masked_molecules(share=0.0)
-    path = raw / "val.csv"
-    path.write_text("smiles,y\nCCO,0\nC(,0\n")
-    with refused(str(path), expected="column smiles", got="'C(' in line 3", remedy="correct"):
-        data.masked_molecules().load()
