@@ -1,4 +1,4 @@
-"""Data files: their folder, their download, their checksums, and unpacking of archives."""
+"""Data files: their folder, their download and their checksums."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import hashlib
 import os
 import re
 import shutil
-import stat
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from http.client import HTTPException
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from urllib.request import urlopen
 from uuid import uuid4
 
@@ -24,7 +22,7 @@ from edgewise.errors import ArgumentError, MissingDataError
 
 TIMEOUT = 60  # seconds
 NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # a data set or a file, without a folder
-DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
 def data_root() -> Path | None:
@@ -213,57 +211,6 @@ def naming(*files: str | Path) -> Iterator[None]:
             got=f"{error.got}, from {', '.join(names)}",
             remedy=error.remedy,
         ) from error
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or tar file, writing only inside ``folder``.
-
-    Raises:
-        ArgumentError: the archive is damaged, or has a member that is not a file or folder (such
-            as a link) or whose name leads out of ``folder``. Nothing is unpacked then.
-
-    """
-    try:
-        if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, folder)
-        else:
-            _unpack_tar(archive, folder)
-    except DAMAGED as error:
-        raise unreadable(archive, expected="a complete zip or tar file", got=str(error)) from error
-
-
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        for member in packed.infolist():
-            kind = stat.S_IFMT(member.external_attr >> 16)  # 0 if it was packed on Windows
-            plain = member.is_dir() or kind in (0, stat.S_IFREG)
-            _check_member(archive, member.filename, plain)
-        packed.extractall(folder)
-
-
-def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as packed:
-        members = packed.getmembers()
-        for member in members:
-            _check_member(archive, member.name, member.isdir() or member.isreg())
-        for member in members:  # extractall() would also set owners and modes
-            content = packed.extractfile(member)
-            if content:
-                target = folder / member.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as file:
-                    shutil.copyfileobj(content, file)
-
-
-def _check_member(archive: Path, name: str, plain: bool) -> None:
-    path = PureWindowsPath(name)  # splits at the separators, drives and roots of all systems
-    if not plain or path.anchor or ".." in path.parts:
-        raise unreadable(
-            archive,
-            expected="only files and folders inside the archive's own folder",
-            got=repr(name) if plain else f"{name!r}, which is a link or a device",
-            remedy="do not use this archive: it is damaged or malicious",
-        )
 
 
 def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:

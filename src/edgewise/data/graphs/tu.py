@@ -5,15 +5,16 @@ Paper: Morris et al., TUDataset: a collection of benchmark datasets for learning
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import torch
 
 from edgewise.arguments import check_least
 from edgewise.data.checksums import SHA256
 from edgewise.data.codes import Codes
-from edgewise.data.files import check_name, fetch, find_raw, naming, unpack
+from edgewise.data.files import NAME, check_name, fetch, find_raw, naming
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled, node_features
 from edgewise.data.graphs.graph_files import REQUIRED, read_graph_files
@@ -84,10 +85,12 @@ class TU(GraphData):
         return Splits(sizes, train, val, test, self.batch_size, fitted=fitted, codes=codes)
 
     def _download(self, folder: Path) -> None:
-        archive = f"{self.name}.zip"
-        fetch({archive: f"{ADDRESS}/{archive}"}, folder)
-        unpack(folder / archive, folder)
-        (folder / archive).unlink()
-        for file in folder.glob(f"{self.name}/*"):
-            file.rename(folder / file.name)
-        (folder / self.name).rmdir()
+        archive = folder / f"{self.name}.zip"
+        fetch({archive.name: f"{ADDRESS}/{archive.name}"}, folder)
+        with zipfile.ZipFile(archive) as packed:
+            for member in packed.namelist():
+                path = PurePosixPath(member)
+                # Plain names only, so that no member is written outside of the folder.
+                if path.match(f"{self.name}/{self.name}_*.txt") and NAME.fullmatch(path.name):
+                    (folder / path.name).write_bytes(packed.read(member))
+        archive.unlink()
