@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
-from edgewise.data.images.mnist import read_idx
 from edgewise.data.reading import (
     check_line_count,
     read_bytes,
@@ -27,7 +26,6 @@ from tests.errors import refused
 READERS: dict[str, Callable[[Path], object]] = {
     "bytes": read_bytes,
     "edges": read_edges,
-    "idx": read_idx,
     "interactions": read_interactions,
     "lines": read_lines,
     "memberships": read_memberships,

@@ -1,20 +1,26 @@
-"""Damaged files: whatever happens to a file, the loader says so by its name or reads what is there.
+"""Fuzz of data files: a loader names the file that was damaged, or reads what the file holds.
 
     EDGEWISE_DATA=<folder> python -m tests.fuzz.files --files 500 --seed 0
 
-Each time one file of one data set is damaged and the set is loaded. Good is: the same data as
-before (the damage is where nothing is read); other data that what is left of the files says, with
-as many examples as these hold; or an :class:`EdgewiseError` that names a file. Bad is any other
-exception, a warning, NaN, lost examples, more than a minute, or several gigabytes.
+Each step damages one file of one data set and loads the data set. A load passes if it
 
-Data sets are cut to their first lines, so that a file takes a fraction of a second; those that
-``EDGEWISE_DATA`` does not have are left out.
+- raises an :class:`EdgewiseError` that names a file,
+- returns the same data as before (the damage is in bytes that are not read, such as the date in the
+  header of a gzip file), or
+- for the user's own files: returns other data with as many examples as the files hold.
+
+It fails on any other exception, a warning, NaN, lost examples, more than a minute, or more than
+4 GiB. Public data sets have checksums, so other data of them is a failure too.
+
+Public data sets are cut to their first lines, and the checksums of the cut files are registered, so
+that a load takes a fraction of a second. Data sets that ``EDGEWISE_DATA`` lacks are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import dataclasses
 import gzip
 import hashlib
@@ -39,6 +45,7 @@ from torch import Tensor
 
 from edgewise import data
 from edgewise.data import Data, Splits
+from edgewise.data.checksums import SHA256
 from edgewise.errors import EdgewiseError
 from edgewise.graphs import Graph
 from tests.fuzz.damage import damage
@@ -54,14 +61,16 @@ class Case:
     Attributes:
         make: the data set, from the folder of its raw files.
         folders: the folders of these files.
-        count: the examples that the files hold, counted by other means than the loader's; ``None``
-            where the format does not say.
+        count: Function that counts the examples in the files without the loader; ``None`` if the
+            format does not determine the number.
+        public: The files have checksums.
 
     """
 
     make: Callable[[Path], Data]
     folders: tuple[str, ...]
     count: Callable[[Path], int] | None = None
+    public: bool = False
 
 
 def lines(count: int) -> Callable[[bytes], bytes]:
@@ -119,8 +128,8 @@ SMALL: dict[str, Any] = {"vocabulary_size": 400, "batch_size": 8}
 SST2 = ("train.tsv", "dev.tsv", "test.tsv")
 EWT = {"train": 300, "dev": 20, "test": 20}
 MULTI30K = {"train": 120, "val": 30, "test_2016_flickr": 30}
-MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels", "edge_labels")
-ENZYMES = (*MUTAG[:-1], "node_attributes")
+MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels")
+ENZYMES = (*MUTAG, "node_attributes")
 FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
     "Cora": dict.fromkeys(data.planetoid().files),
     "ENZYMES": dict.fromkeys(f"ENZYMES_{part}.txt" for part in ENZYMES),
@@ -134,6 +143,7 @@ FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
     "UD_English-EWT": {
         f"en_ewt-ud-{name}.conllu.gz": sentences(count) for name, count in EWT.items()
     },
+    "ZINC_jtvae12k": dict.fromkeys(f"{part}.npz" for part in ("train", "val", "test")),
     "ego_facebook": {"facebook_combined.txt.gz": lines(3000)},
     "esol": {"delaney-processed.csv": lines(60)},
     "gowalla": dict.fromkeys(("train.txt", "test.txt"), lines(60)),
@@ -179,11 +189,12 @@ KNOWN: dict[str, Case] = {
     "mnist": Case(
         lambda _: data.caption_digits(count=8, tested=8, batch_size=4), ("MNIST",), lambda _: 24
     ),
+    "zinc": Case(lambda _: data.zinc(), ("ZINC_jtvae12k",), lambda _: 12_000),
 }
 
 
 def known(root: Path, folder: Path) -> dict[str, Case]:
-    """The data sets of ``root``, with what is kept of their files written into ``folder``."""
+    """Write the cut files of the public data sets of ``root`` into ``folder``, with checksums."""
     for name, files in FILES.items():
         if not all((root / name / "raw" / file).is_file() for file in files):
             continue
@@ -191,13 +202,17 @@ def known(root: Path, folder: Path) -> dict[str, Case]:
         raw.mkdir(parents=True)
         for file, cut in files.items():
             content = (root / name / "raw" / file).read_bytes()
-            if cut and file.endswith(".gz"):
-                content = gzip.compress(cut(gzip.decompress(content)), mtime=0)
-            elif cut:
-                content = cut(content)
-            (raw / file).write_bytes(content)
+            content = gzip.decompress(content) if file.endswith(".gz") else content
+            content = cut(content) if cut else content
+            SHA256[name][file] = hashlib.sha256(content).hexdigest()
+            packed = gzip.compress(content, mtime=0) if file.endswith(".gz") else content
+            (raw / file).write_bytes(packed)
     there = {path.name for path in folder.iterdir()}
-    return {name: case for name, case in KNOWN.items() if set(case.folders) <= there}
+    return {
+        name: dataclasses.replace(case, public=True)
+        for name, case in KNOWN.items()
+        if set(case.folders) <= there
+    }
 
 
 def made(folder: Path) -> dict[str, Case]:
@@ -355,6 +370,8 @@ def outcome(case: Case, root: Path, names: list[str], before: Loaded) -> str:
     if case.count:
         held = case.count(root / case.folders[0] / "raw")
         assert after.examples == held, f"{after.examples} examples of {held}"
+    if case.public:
+        assert after == before, "other data in a public data set"
     return "the same" if after == before else "other data"
 
 
@@ -368,31 +385,33 @@ def run(files: int, seed: int, root: Path | None, only: str = "") -> tuple[Count
     seen: Counter[str] = Counter()
     bad: list[str] = []
     named = os.environ.get("EDGEWISE_DATA")
+    published = copy.deepcopy(SHA256)
     with tempfile.TemporaryDirectory() as temporary:
-        whole, copy = Path(temporary) / "whole", Path(temporary) / "copy"
+        whole, damaged = Path(temporary) / "whole", Path(temporary) / "damaged"
         whole.mkdir()
         cases = ({} if root is None else known(root, whole)) | made(whole)
         cases = {name: case for name, case in cases.items() if only in name}
         try:
             os.environ["EDGEWISE_DATA"] = str(whole)
             before = {name: load(case, whole) for name, case in cases.items()}
-            os.environ["EDGEWISE_DATA"] = str(copy)
+            os.environ["EDGEWISE_DATA"] = str(damaged)
             for number in range(files):
                 name, case = list(cases.items())[number % len(cases)]
                 random = Random(f"{seed} {number}")
-                shutil.rmtree(copy, ignore_errors=True)
+                shutil.rmtree(damaged, ignore_errors=True)
                 for folder in case.folders:
-                    shutil.copytree(whole / folder, copy / folder)
-                paths = [p for f in case.folders for p in sorted((copy / f / "raw").iterdir())]
+                    shutil.copytree(whole / folder, damaged / folder)
+                paths = [p for f in case.folders for p in sorted((damaged / f / "raw").iterdir())]
                 path = random.choice(paths)
                 how = damage(path, random)
                 try:
-                    result = outcome(case, copy, [p.name for p in paths], before[name])
+                    result = outcome(case, damaged, [p.name for p in paths], before[name])
                 except Exception:
                     result = "bad"
                     bad.append(f"{number}: {name}, {path.name}, {how}\n{traceback.format_exc()}")
                 seen[result] += 1
         finally:
+            SHA256.update(published)
             os.environ.pop("EDGEWISE_DATA")
             if named is not None:
                 os.environ["EDGEWISE_DATA"] = named

@@ -12,7 +12,9 @@ pytest.importorskip("lightning")
 
 import edgewise
 from edgewise.cli import main
+from edgewise.data.checksums import SHA256
 from edgewise.data.codes import Codes
+from edgewise.data.molecules import zinc
 from edgewise.data.molecules.chem import parse, unknown_parts, with_parts
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.data.molecules.molecule_table import packed
@@ -30,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_molecules(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(root))
+        patch.delitem(SHA256, zinc.NAME)
         train(with_values(find("masked-molecules"), FAST), root / "run")
     return root / "run"
 

@@ -19,6 +19,7 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise.cli import main
 from edgewise.data import quickdraw
+from edgewise.data.checksums import SHA256
 from edgewise.data.images.quickdraw import FILES, NAME
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
@@ -60,6 +61,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = replace(find("sketches"), data=quickdraw(categories=2, batch_size=10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(folder))
+        patch.delitem(SHA256, NAME)
         train(with_values(recipe, FAST), folder / "run")
     shutil.rmtree(folder / NAME)
     return folder / "run"
@@ -81,6 +83,7 @@ def test_answers_are_the_outputs_of_the_model_on_its_data(
     (raw / FILES[0]).write_bytes(gzip.compress("\n".join(lines).encode()))
     (raw / FILES[1]).write_text("fence\nladder\n")
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    monkeypatch.delitem(SHA256, NAME)
     batch = run.recipe.data.load().test.make(torch.arange(10))
     with torch.no_grad():
         wanted = run.model(*batch.inputs, **batch.keywords).softmax(-1)

@@ -17,6 +17,7 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise.cli import main
 from edgewise.data import ewt_trees
+from edgewise.data.checksums import SHA256
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 
@@ -57,6 +58,7 @@ def run_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     recipe = replace(find(request.param), data=ewt_trees(hashed=256, batch_size=6))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(folder))
+        patch.delitem(SHA256, "UD_English-EWT")
         train(with_values(recipe, FAST), folder / "run")
         batch = recipe.data.load().test.make(torch.arange(4))
         torch.save((batch.inputs[0], batch.inputs[1].edge_index), folder / "tested.pt")

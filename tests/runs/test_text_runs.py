@@ -101,13 +101,13 @@ def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
     files: dict[str, str], tmp_path: Path
 ) -> None:
     recipe = language(files, **{"model.graph": "window(2)"})
-    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+    with refused("model", expected="a causal model", got="token 2", remedy="gpt"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     example = Batch((Tokens(torch.arange(8), torch.tensor([8])),), torch.arange(8))
     loader = DataLoader([example], batch_size=None)  # type: ignore[arg-type, var-annotated]
     net = tasks.LanguageModeling().complete(models.bert(11, **SIZES), {"longest": 8})
-    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+    with refused("model", expected="a causal model", got="token 2", remedy="gpt"):
         training.fit(
             net,
             tasks.LanguageModeling(),

@@ -80,7 +80,7 @@ def test_what_a_task_puts_on_a_model():
 
 def test_texts_longer_than_learned_positions_reach():
     short = models.gpt(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="cut longer texts"):
+    with refused("model.length", expected="at least 7", got="6", remedy="truncate longer texts"):
         LanguageModeling().complete(short, {"longest": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
     with refused("model.length", expected="at least 7", got="6", remedy="raise it"):
@@ -119,12 +119,12 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
     batch = Batch((TEXTS,), torch.arange(13) % 11)
     first = "first token depends" if border == 1 else f"first {border} tokens depend"
     got = f"of the {first} on token {late}"
-    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+    with refused("model", expected="a causal model", got=got, remedy='"causal()"'):
         LanguageModeling().check(net, batch)
     assert net.training
     assert all(weight.grad is None for weight in net.parameters())
     padded = replace(batch, inputs=(TEXTS.padded(0),))
-    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+    with refused("model", expected="a causal model", got=got, remedy='"causal()"'):
         LanguageModeling().check(net, padded)
     MaskedLanguageModeling().check(net, batch)
 

@@ -24,7 +24,7 @@ EXTRAS = {
     "scikit-learn": ("train", "handwritten digits, and stratified splits"),
     "rich": ("train", "progress bars"),
     "sacrebleu": ("train", "BLEU of translations"),
-    "torch_geometric": ("graphs", "`edgewise verify`, drop-ins, and neighbour loaders of its own"),
+    "torch_geometric": ("graphs", "Planetoid data sets, `edgewise verify`, drop-ins"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),

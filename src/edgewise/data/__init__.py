@@ -1,6 +1,6 @@
-"""Data sets: one file each, all giving batches, sizes and splits in the same form.
+"""Data sets with a common interface: :meth:`Data.load` returns the three splits.
 
-By kind: ``graphs``, ``molecules``, ``text``, ``images`` and ``series``, over what they share here.
+The subpackages are ``graphs``, ``molecules``, ``text``, ``images`` and ``series``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ DATA: dict[str, type[Data]] = {
     "wikitext2": wikitext2,
     "zinc": zinc,
 }
-"""Every data set by the name that recipes and run folders use."""
+"""All data sets by the name used in recipes and run folders."""
 
 __all__ = [
     "DATA",

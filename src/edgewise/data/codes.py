@@ -1,9 +1,8 @@
-"""Codes of encodings, kept with the graphs that they are of.
+"""Precomputed positional encodings of the graphs of a data set, cached on disk.
 
-Where a node is in a molecule is the same in every epoch and every run. The codes of all graphs of a
-data set are computed once, a chunk of graphs at a time, and kept in the cache under a name that is
-a hash of the edges, of the encoding with its settings, and of the code that computes it: when one
-of them changes, they are computed anew.
+They are the same in every epoch and run, so they are computed once, in chunks of graphs. The name
+of the cache file is a hash of the edges, the encoding with its settings, and the source code that
+computes it; a change of any of them leads to a new file.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ from edgewise.encodings import distances, laplacian, members
 from edgewise.graphs import Graph
 from edgewise.ragged import boundaries, ranges, run_of_each, starts
 
-AT_ONCE = 500  # graphs of a chunk
-SHOWN_FROM = 2000  # graphs, of which the bar is worth a line
+AT_ONCE = 500  # graphs per chunk
+SHOWN_FROM = 2000  # graphs; for fewer, no progress bar is shown
 TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
 class Encoding(Protocol):
-    """What :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS`` have in common."""
+    """Protocol of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
 
     of_pairs: bool
     compares_graphs: bool
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
+        """Settings that the code depends on, besides the graph."""
 
     def code(self, graph: Graph) -> Tensor:
-        """``[N, ...]``, or ``[P, ...]`` where it is of pairs."""
+        """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The codes of all graphs, one graph after the other.
+    """Cached rows of one encoding, for all graphs.
 
     Attributes:
-        rows: ``[N, ...]`` of nodes or ``[P, ...]`` of pairs; edges count from 0 in each graph.
-        start: ``[G + 1]``, where the rows of each graph begin.
-        of_edges: whether they are numbers of edges, -1 for none.
+        rows: Encodings of nodes, ``[N, ...]``, or pairs, ``[P, ...]``.
+        start: Offsets of the rows of each graph, ``[G + 1]``.
+        of_edges: The rows are edge indices, counted from 0 in each graph, with -1 for no edge.
 
     """
 
@@ -64,10 +63,10 @@ class Kept:
 
 
 class Codes:
-    """The codes of a data set's graphs, by the keyword that a model is given them by.
+    """Precomputed encodings of the graphs of a data set, by keyword argument of the model.
 
     Args:
-        graphs: of the data set; their nodes' features are not looked at.
+        graphs: Graphs of the data set; node features are ignored.
 
     """
 
@@ -76,11 +75,11 @@ class Codes:
         self.kept: dict[str, Kept] = {}
 
     def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
-        """Compute what is not in the cache; batches cut from now on have these codes.
+        """Load the encodings from the cache, or compute them; later batches include them.
 
         Raises:
-            ArgumentError: a graph that the encoding cannot say anything about, such as a directed
-                one for Laplacian eigenvectors.
+            ArgumentError: an encoding is not defined for a graph, such as Laplacian eigenvectors
+                for a directed graph.
 
         """
         self.graphs = replace(self.graphs, shared=shared)
@@ -92,7 +91,7 @@ class Codes:
             self.kept[keyword] = Kept(self._rows(encoding), start, of_edges)
 
     def take(self, which: Tensor) -> dict[str, Tensor]:
-        """Of a batch of these graphs, as :meth:`PackedGraphs.take` packs them.
+        """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`.
 
         Args:
             which: ``[B]``, indices of graphs, each as often as :meth:`PackedGraphs.take` packs it.
@@ -114,7 +113,7 @@ class Codes:
         path = cache_root() / "codes" / f"{type(encoding).__name__}-{self._key(encoding)}.npy"
         try:
             return torch.from_numpy(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):  # none yet, or a damaged one
+        except (OSError, ValueError, EOFError):  # no file yet, or a damaged one
             rows = self._computed(encoding)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part-{uuid4().hex}")
@@ -131,7 +130,7 @@ class Codes:
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
             found.update(tensor.contiguous().numpy().tobytes())
         found.update(repr(encoding.settings).encode())
-        own = inspect.getmodule(type(encoding))  # a model's may compute its by laplacian
+        own = inspect.getmodule(type(encoding))  # a model's own encoding may use laplacian
         for module in (own, laplacian, members, sys.modules[__name__]):
             assert module is not None
             found.update(Path(str(module.__file__)).read_bytes())
@@ -155,7 +154,7 @@ class Codes:
 
 
 def narrow(rows: Tensor) -> Tensor:
-    """The same numbers in the narrowest type: six million pairs are no reason for 64 bits each."""
+    """Return integers in the narrowest type that holds them, to save memory."""
     if rows.is_floating_point() or not rows.numel():
         return rows
     least, most = int(rows.min()), int(rows.max())
@@ -168,11 +167,11 @@ def narrow(rows: Tensor) -> Tensor:
 
 @contextmanager
 def shown(chunks: Iterable[Tensor], graphs: int, title: str) -> Iterator[Iterable[Tensor]]:
-    """The chunks, with a bar on the standard error of a terminal where there are many graphs."""
+    """Return the chunks; with many graphs, show a progress bar on the terminal."""
     try:
         from rich.console import Console
         from rich.progress import Progress
-    except ImportError:  # it belongs to training
+    except ImportError:  # part of the extra train
         yield chunks
         return
     console = Console(stderr=True)

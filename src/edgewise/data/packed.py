@@ -1,4 +1,4 @@
-"""Many small graphs on one node axis, from which any batch is cut without a loop over graphs."""
+"""Many small graphs packed on one node axis; batches are sliced without a loop over graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgewise.ragged import ranges, run_of_each, starts
 
 @dataclass(frozen=True)
 class PackedGraphs:
-    """G graphs with N nodes and E edges in all, one graph after the other.
+    """Packed batch of G graphs with N nodes and E edges in total.
 
     Attributes:
         x: node features ``[N, F]``.
@@ -40,10 +40,10 @@ class PackedGraphs:
     def of(
         cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
     ) -> PackedGraphs:
-        """From the node features ``[n, F]``, edges ``[2, e]`` and edge features ``[e, K]`` of each.
+        """Pack graphs given by node features ``[n, F]``, edges ``[2, e]`` and features ``[e, K]``.
 
         Raises:
-            ArgumentError: there is no graph, or a feature is NaN or infinite.
+            ArgumentError: the lists are empty, or a feature is NaN or infinite.
 
         """
         if not nodes:
@@ -63,23 +63,23 @@ class PackedGraphs:
 
     @property
     def sizes(self) -> Tensor:
-        """``[G]``, the number of nodes of each graph."""
+        """Number of nodes of each graph, ``[G]``."""
         return self.node_start.diff()
 
     def with_nodes(self, x: Tensor) -> PackedGraphs:
-        """The same graphs with other node features ``[N, ...]``."""
+        """Return the same graphs with other node features ``[N, ...]``."""
         return replace(self, x=x)
 
     def take(self, which: Tensor) -> tuple[Tensor, Graph, Graph, Tensor]:
-        """A packed batch of these graphs.
+        """Return a batch of graphs.
 
         Args:
             which: indices of graphs, ``[B]``; see ``shared`` for a graph that is listed twice.
 
         Returns:
-            node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite graph
-            of membership, in which output b reads the nodes of graph ``which[b]``; and the edge
-            features ``[e, K]``.
+            Node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite
+            membership graph, in which output b attends to the nodes of graph ``which[b]``; and the
+            edge features ``[e, K]``.
 
         """
         distinct, inverse = which, torch.arange(len(which), device=which.device)

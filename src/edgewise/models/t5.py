@@ -65,8 +65,8 @@ def t5(
         head_width: size of each head.
         feed_forward: FFN dimension: hidden size of the feed-forward networks.
         gated: use feed-forward networks with a GELU gate in place of ReLU (T5 1.1).
-        buckets: number of buckets of relative positions.
-        most_distant: max distance: all larger distances share the last bucket.
+        num_buckets: number of buckets of relative positions.
+        max_distance: all larger distances share the last bucket.
         tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.

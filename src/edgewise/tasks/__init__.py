@@ -1,4 +1,4 @@
-"""Tasks: the loss to train on and the metrics to report."""
+"""Tasks: training losses and evaluation metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TASKS: dict[str, type[Task]] = {
     "text_classification": TextClassification,
     "translation": Translation,
 }
-"""Every task by the name that run folders use."""
+"""All tasks by the name used in run folders."""
 
 __all__ = [
     "TASKS",

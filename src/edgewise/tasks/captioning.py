@@ -1,4 +1,4 @@
-"""Image captioning: cross-entropy of the next word; at the end, captions written word by word."""
+"""Image captioning: cross-entropy of the next token, and generation of captions for the test."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captioning(Classification):
-    """Outputs are scores ``[M, vocabulary]`` of the captions' words, and targets these ``[M]``.
+    """Image captioning, with outputs ``[M, vocabulary]`` and token targets ``[M]``.
 
-    The test split's captions are also written, and ``exact`` is the share without any mistake.
+    Captions are generated for the test split; ``exact`` is the fraction without any error.
 
     Attributes:
-        label_smoothing: see :class:`Classification`.
+        label_smoothing: See :class:`Classification`.
 
     """
 

@@ -1,4 +1,4 @@
-"""Extractive summarisation: a score for each sentence, a sigmoid loss, and ROUGE beside lead-3."""
+"""Extractive summarisation: binary cross-entropy per sentence, ROUGE and baselines."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extraction(Task):
-    r"""Outputs are scores ``[S]`` of sentences, and targets from 0 to 1: what each is worth.
+    r"""Extractive summarisation, with a logit and a target from 0 to 1 per sentence, ``[S]``.
 
     .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
 
-    ``auc`` tells how well those worth more than a half are told from the others. On the test split
-    the best ``chosen`` sentences, in their order, are the summary; ``lead_`` is
-    the same of the first ones, ``longest_`` of the longest ones, and ``oracle_`` of those that a
-    greedy search for ROUGE finds with the reference in hand, which is what can be reached.
+    ``auc`` compares sentences with targets above 0.5 with the others. On the test split, the
+    ``chosen`` sentences with the highest scores, in their original order, are the summary. Its
+    ROUGE is compared with that of the first sentences (``lead_``), of the longest ones
+    (``longest_``), and of a greedy selection that maximises ROUGE with the reference
+    (``oracle_``), an upper bound.
 
     Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
 
     Attributes:
-        chosen: sentences of a summary.
-        depth: layers in which the sentences of an article read each other.
-        heads: of these.
-        dropout: in these.
+        chosen: Sentences per summary.
+        depth: Number of inter-sentence Transformer layers.
+        heads: Attention heads of these layers.
+        dropout: Dropout of these layers.
 
     """
 
@@ -74,7 +75,7 @@ class Extraction(Task):
         def lead(article: Article) -> str:
             return " ".join(article.sentences[: self.chosen])
 
-        @cache  # each kind of ROUGE asks for the same
+        @cache  # all variants of ROUGE use it
         def longest(article: Article) -> str:
             long = sorted(article.sentences, key=lambda text: -len(words(text)))[: self.chosen]
             return " ".join(text for text in article.sentences if text in long)

@@ -14,14 +14,14 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 class Rouge(MeanMetric):
-    """The mean of torchmetrics' ``rouge_score``: F1 without stemming, of Edgewise's words.
+    """Mean of torchmetrics' ``rouge_score``: F1 without stemming, with Edgewise's word splitting.
 
-    Its ROUGEScore keeps a list of articles, and fails where two processes have different
+    torchmetrics' ROUGEScore stores a list of articles, and fails if processes have different
     numbers of them.
 
     Args:
-        kind: one of :data:`ROUGES`.
-        other: a summary to be measured in place of what the model has chosen.
+        kind: One of :data:`ROUGES`.
+        other: Function that returns a baseline summary to evaluate instead of the model's.
     """
 
     def __init__(self, kind: str, other: Callable[[Article], str] | None = None) -> None:

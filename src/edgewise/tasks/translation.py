@@ -1,4 +1,4 @@
-"""Machine translation: cross-entropy of the next token; at the end, beam search and BLEU."""
+"""Machine translation: cross-entropy of the next token, and BLEU with beam search."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Translation(Classification):
-    """Outputs are scores ``[M, vocabulary]`` of the target's tokens, and targets these ``[M]``.
+    """Translation, with logits ``[M, vocabulary]`` and target token ids ``[M]``.
 
-    The test split is also translated by beam search, for BLEU as sacrebleu measures it.
+    The test split is translated with beam search and evaluated with BLEU by sacrebleu.
 
     Attributes:
-        label_smoothing: see :class:`Classification`.
-        beams: how many beginnings of a translation are kept.
-        length_penalty: see :func:`edgewise.decoding.beam_search`.
-        max_length_ratio: tokens that a translation has at most, for each token of the longest
-            source beside it.
+        label_smoothing: See :class:`Classification`.
+        beams: Beam size.
+        length_penalty: See :func:`edgewise.decoding.beam_search`.
+        max_length_ratio: Maximum length of a translation, as a multiple of the longest source in
+            the batch.
 
     """
 
@@ -61,12 +61,13 @@ class Translation(Classification):
         return {"bleu": BLEU()}
 
     def generate(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
-        """The translations of a batch.
+        """Translate the sources of a batch.
 
         Args:
-            model: as :meth:`complete` makes it.
-            batch: whose source is translated.
-            tokens: the most of a translation; by default as ``max_length_ratio`` says.
+            model: Model returned by :meth:`complete`.
+            batch: The batch.
+            tokens: Maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
+                length of the longest source.
         """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())

@@ -182,7 +182,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
     ("field", "value", "expected"),
     [
         ("negatives", -1, "at least 0"),
-        ("val", 0.0, "a share"),
+        ("val", 0.0, "a fraction"),
         ("val_users", -1, "at least 0"),
     ],
 )

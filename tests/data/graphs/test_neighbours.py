@@ -118,7 +118,7 @@ def test_bad_input():
     with refused("graph", expected="as many targets", got="3 targets, 2", remedy="one row"):
         NeighbourSampler(bipartite, [2])
     sampler = NeighbourSampler(graph, [2])
-    with refused("seeds", expected="from 0 to 39", got="40", remedy="numbers of nodes"):
+    with refused("seeds", expected="from 0 to 39", got="40", remedy="indices of nodes"):
         sampler.sample(torch.tensor([1, 40]), generator())
     with refused("seeds", expected="once", got="3 nodes, 2", remedy="unique"):
         sampler.sample(torch.tensor([1, 4, 1]), generator())

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from edgewise import data
+from edgewise.data.checksums import SHA256
 from edgewise.data.images.quickdraw import (
     FILES,
     NAME,
@@ -97,6 +98,7 @@ def test_the_first_of_each_category_are_trained_on(
 ) -> None:
     lines = [line(word, number) for number in range(25) for word in ("dog", "cat")]
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
+    monkeypatch.delitem(SHA256, NAME)
     splits = data.quickdraw(categories=2).load()
     numbers = {}
     for name in ("train", "val", "test"):
@@ -122,6 +124,7 @@ def test_each_sketch_to_train_on_is_under_a_map_of_its_own(
         for word in ("cat", "dog")
     ]
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, lines)))
+    monkeypatch.delitem(SHA256, NAME)
     plain, bent = (
         data.quickdraw(categories=2, **options).load()
         for options in ({}, {"warp": 0.2, "flip": True})
@@ -155,6 +158,7 @@ def test_a_damaged_line_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     monkeypatch.setenv("EDGEWISE_DATA", str(folder(tmp_path, [line("cat", 1), wrong])))
+    monkeypatch.delitem(SHA256, NAME)
     path = str(tmp_path / NAME / "raw" / FILES[0])
     with refused(path, expected="a drawing a line", got="in line 2", remedy="this line"):
         data.quickdraw(categories=2).load()

@@ -7,7 +7,6 @@ import torch
 
 from edgewise.data import ewt, sst2, text_table
 from edgewise.data.text.conllu import read_conllu
-from edgewise.data.text.labelled_sentences import read_labelled
 from edgewise.data.text.packed_texts import drop_words
 from tests.errors import refused
 from tests.places import needs
@@ -62,17 +61,6 @@ def test_some_labels_alone(paths):
     assert ids[0] == ids[1]
     with refused("data.labelled", expected="at most 4", got="5", remedy="0 for all"):
         text_table(**paths, labelled=5).load()
-
-
-def test_lines_that_are_no_labelled_sentences():
-    for text, got in (
-        ("a\t1\n\nb\t0\n", "an empty line, 2"),
-        ("a\t1\nb 0\n", "'b 0' in line 2"),
-        ("a\t1\n \t0\n", "line 2"),
-        ("a\t\n", "line 1"),
-    ):
-        with refused("x.tsv", expected="sentence <tab> label", got=got, remedy="drop this line"):
-            read_labelled(text, "x.tsv")
 
 
 def test_a_label_that_training_does_not_have(paths, tmp_path):

@@ -70,7 +70,7 @@ def test_batches_hold_so_many_tokens(files: data.parallel) -> None:
 
 def test_files_that_part_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a_en=EN, a_de=DE[:3])
-    with refused("a.en, a.de", expected="line i", got="4 and 3 lines", remedy="part"):
+    with refused("a.en, a.de", expected="line i", got="4 and 3 lines", remedy="does not match"):
         read_parallel(tmp_path / "a.en", tmp_path / "a.de")
 
 

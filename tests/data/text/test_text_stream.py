@@ -213,17 +213,6 @@ def test_shakespeare_is_held_out_by_the_last_tenth():
     assert sum(len(batch.target) for batch in splits.loaders(0)["test"]) == 111_540
 
 
-def test_war_and_peace_without_its_beginning_or_end(tmp_path, monkeypatch):
-    """What came after a lost mark was read as the book, or nothing was."""
-    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
-    path = tmp_path / "war_and_peace" / "raw" / "2600-0.txt.gz"
-    path.parent.mkdir(parents=True)
-    for text in ("*** START OF IT\nWell, Prince", "Well, Prince\nEnd of the Project Gutenberg"):
-        path.write_bytes(gzip.compress(text.encode()))
-        with refused(path.name, expected="marks", got="none", remedy="again"):
-            war_and_peace().load()
-
-
 @needs("war_and_peace")
 def test_war_and_peace_begins_and_ends_with_the_book():
     text = war_and_peace().text()

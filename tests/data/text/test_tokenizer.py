@@ -123,7 +123,7 @@ def test_bad_input():
     with refused("special", expected="pad", got="'pat'", remedy="did you mean 'pad'"):
         train_tokenizer(TEXTS, special=("pat",))
     for texts, kind in ((["", " "], "words"), ([], "bytes"), ([""], "characters")):
-        with refused("texts", expected="some text", got="none", remedy="files"):
+        with refused("texts", expected="text to train", got="none", remedy="files"):
             train_tokenizer(texts, kind, 300)
     with refused("vocabulary_size", expected="kind bpe", got="none", remedy="8000"):
         train_tokenizer(TEXTS, "bpe")

@@ -1,4 +1,4 @@
-"""Link prediction among circles of friends on Facebook."""
+"""Link prediction on the ego-Facebook network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADDRESS = f"https://snap.stanford.edu/data/{FILE}"
 
 @dataclass(frozen=True)
 class EgoFacebook(Links):
-    """Who is whose friend in ten circles of Facebook: 4,039 people and 88,234 friendships.
+    """Friendships of ten ego networks of Facebook: 4,039 nodes and 88,234 undirected edges.
 
     Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
     """

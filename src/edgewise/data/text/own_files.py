@@ -1,4 +1,4 @@
-"""Texts of your own: one file that is dealt into three parts, or a file for each."""
+"""Base class of the user's own texts: one file that is split, or one file per split."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OwnFiles(TextData, ABC):
-    """One file, of which a fold is tested on and a share of the rest validated on.
+    """Base class of the user's own texts, split by cross-validation.
 
     Attributes:
-        path: the file.
-        val_path, test_path: files of the same form to validate and to test on instead.
-        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; a test file, or one
-            to validate on, takes the place of what is dealt.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        path: The file.
+        val_path, test_path: Optional files of the same form for validation and test.
+        folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`; used for the splits
+            without a file of their own.
+        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
@@ -45,7 +45,7 @@ class OwnFiles(TextData, ABC):
         if self.test_path and self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected="0 beside data.test_path, which is tested on in the place of a fold",
+                expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
                 remedy="leave one of them out",
             )
@@ -54,13 +54,13 @@ class OwnFiles(TextData, ABC):
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def files(self, what: str) -> dict[str, Path]:
-        """The files that are named, by split.
+        """Return the named files by split.
 
         Args:
-            what: is in one, for the error.
+            what: Description of a file, for the error.
 
         Raises:
-            ArgumentError: there is none to train on.
+            ArgumentError: ``path`` is empty.
 
         """
         check_named("data.path", self.path, what)
@@ -70,15 +70,15 @@ class OwnFiles(TextData, ABC):
     def dealt(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """The examples of each split.
+        """Split the examples.
 
         Args:
-            read: those of each file.
-            keys: the classes of the training file's, of which each split has its share; where it
-                is ``None`` they are dealt at random.
+            read: Examples of each file, by split.
+            keys: Class of each example of the training file, for a stratified split; ``None`` for
+                a random split.
 
         Raises:
-            ArgumentError: there are too few of them.
+            ArgumentError: the examples are too few.
 
         """
         own = read["train"]
@@ -90,10 +90,10 @@ class OwnFiles(TextData, ABC):
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:
-    """Refuse a row in which one of these columns is blank.
+    """Check that some columns have no blank value.
 
     Raises:
-        ArgumentError: there is one; names the row.
+        ArgumentError: a value is blank; the error names the row.
 
     """
     for column in columns:
