@@ -15,9 +15,9 @@ ROOT = Path(edgewise.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
-    {"errors"},
-    {"arguments", "ragged"},
-    {"scores", "biases", "normalisers", "modes", "batches", "base_task"},
+    {"errors", "torch_internals"},
+    {"arguments", "ragged", "dispatch_modes"},
+    {"scores", "biases", "normalisers", "batches", "base_task"},
     {"graphs", "engines"},
     {"checks", "layouts"},
     {"attention"},

@@ -34,13 +34,14 @@ from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
-from edgewise.engines.native.operator import remembered, transformed, watched
+from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
-from edgewise.layouts import graph_facts, layout_of, shares_of
+from edgewise.layouts import execution_parts, graph_facts, layout_of
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
@@ -238,7 +239,7 @@ def aggregate(
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
     """The engine for a call; chosen once for all that are alike, as it takes a while."""
     # Sizes may be symbols, or an engine that is named may refuse; "auto" would be "reference".
-    if watched() or (engine != "auto" and transformed()):
+    if is_tracing() or (engine != "auto" and in_functorch_transform()):
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
         engine,
@@ -255,7 +256,7 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
         call.normaliser is None,
     )
     chosen: dict[Any, Choice] = graph.cached("chosen", dict)
-    return remembered(
+    return cached_choice(
         chosen, alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine)
     )
 
@@ -284,7 +285,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
     """The call for shares of the graph that have no edge in common, with their edge tensors."""
-    shares = shares_of(graph)
+    shares = execution_parts(graph)
     stops = list(itertools.accumulate(share.num_edges for share in shares))
     starts = [0, *stops[:-1]]
     return [

@@ -16,10 +16,10 @@ from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
-from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Dot
+from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # a mask, or scores, of one gibibyte and more
@@ -252,7 +252,7 @@ def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
 
 def _may_look(*nodes: Tensor) -> bool:
     """Whether the host may read numbers of these tensors."""
-    return nodes[0].device.type == "cpu" and not watched(nodes)
+    return nodes[0].device.type == "cpu" and not is_tracing(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:

@@ -25,8 +25,8 @@ from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
 from edgewise.graphs.incidence import incidence
 from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.permuted import Permuted
 from edgewise.graphs.random import Random as random
-from edgewise.graphs.reordered import Reordered
 from edgewise.graphs.runs import Runs
 from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
@@ -62,7 +62,7 @@ __all__ = [
     "Graph",
     "Intervals",
     "Pattern",
-    "Reordered",
+    "Permuted",
     "Runs",
     "batch",
     "blocks",

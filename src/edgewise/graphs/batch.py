@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_count
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Composition
 from edgewise.graphs.convert import check_graph, check_sized, common_device
@@ -15,7 +16,6 @@ from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, lists_of
-from edgewise.modes import outside_modes
 from edgewise.ragged import run_of_each, starts
 
 Sizes = Sequence[int] | Tensor
@@ -61,7 +61,7 @@ def batch(
         if not isinstance(graph, Sequence) or isinstance(graph, str):
             check_graph(graph)
         members = [check_sized(member) for member in graph]
-    with outside_modes():
+    with disable_modes():
         packed = _packed(members)
     packed.name = f"batch of {len(members)}"
     return packed
@@ -73,7 +73,7 @@ def membership(sizes: Sizes) -> Graph:
     Pooling is aggregation over it: ``aggregate(x, membership(sizes), reduce="mean")``.
     """
     listed = _listed("sizes", sizes)
-    with outside_modes():
+    with disable_modes():
         size = torch.tensor(listed, dtype=torch.long)
         start = starts(size)
         segments = torch.ones_like(size), size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from edgewise.modes import outside_modes
+from edgewise.dispatch_modes import disable_modes
 
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
@@ -67,7 +67,7 @@ class BoundGraphs:
 
     def _add(self, key: _Key) -> _Entry:
         pattern, num_targets, num_sources = key
-        with outside_modes():
+        with disable_modes():
             graph = pattern._build(num_targets, num_sources)
         graph.name = graph.name or repr(pattern)
         self._make_room()

@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.convert import check_graph, common_device
 from edgewise.graphs.edges import Edges, edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, overlap, remainder
-from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class Composition(Pattern):
         whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
-                with outside_modes():
+                with disable_modes():
                     return whole._build(side.num_targets, side.num_sources)
         return whole
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import described
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.graph import Graph, Pattern
-from edgewise.modes import outside_modes
 
 
 def check_graph(graph: Any, argument: str = "graph") -> Pattern:
@@ -119,7 +119,7 @@ def from_dense(matrix: Tensor) -> Edges:
             got=described(matrix),
             remedy="pass matrix != 0; rows are the nodes that read",
         )
-    with outside_modes():
+    with disable_modes():
         pairs = matrix.nonzero().T.flip(0).contiguous()
     return Edges(pairs, matrix.shape[0], matrix.shape[1])
 
@@ -159,7 +159,7 @@ def from_scipy(matrix: Any) -> Edges:
             remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
-    with outside_modes():
+    with disable_modes():
         # astype copies: the matrix may be read-only, which a tensor cannot be
         pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
@@ -182,6 +182,6 @@ def from_networkx(graph: Any) -> Edges:
     pairs = [(number[u], number[v]) for u, v in graph.edges()]
     if not graph.is_directed():
         pairs += [(v, u) for u, v in pairs if u != v]
-    with outside_modes():
+    with disable_modes():
         listed = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
     return edges(listed, len(number))

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_count, described
+from edgewise.dispatch_modes import detach_from_inference, disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import Graph
-from edgewise.modes import lasting, outside_modes
 
 
 class Edges(Graph):
@@ -22,7 +22,7 @@ class Edges(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(num_targets, num_sources, edge_index.device)
-        self._edge_index = lasting(edge_index)
+        self._edge_index = detach_from_inference(edge_index)
         self.segments = segments
 
     @property
@@ -137,7 +137,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         )
     if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
         edge_index = edge_index.as_tensor()
-    with outside_modes():
+    with disable_modes():
         edge_index = edge_index.to(torch.long, copy=True)
         if not edge_index.is_meta and not torch.compiler.is_compiling():
             _check_range(edge_index, num_targets, num_sources)

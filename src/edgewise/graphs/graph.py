@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference, persist_on, while_tracing
 from edgewise.errors import ArgumentError
 from edgewise.graphs.bound import BoundGraphs
-from edgewise.modes import kept_on, while_tracing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -233,7 +233,7 @@ class Graph(Pattern):
         """Boolean ``[num_targets, num_sources]``: row i shows what i reads."""
         target = torch.arange(self.num_targets, device=self.device)
         source = torch.arange(self.num_sources, device=self.device)
-        return self.contains(source, target[:, None])
+        return detach_from_inference(self.contains(source, target[:, None]))
 
     def in_degree(self) -> Tensor:
         """``[num_targets]``: how many edges each target reads."""
@@ -306,7 +306,7 @@ class Graph(Pattern):
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with kept_on(self.device):
+            with persist_on(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
@@ -320,7 +320,7 @@ class Graph(Pattern):
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
-                with kept_on(self.device):
+                with persist_on(self.device):
                     self._cache[function] = function(self)
             kept: T = self._cache[function]
             return kept

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference
 from edgewise.graphs.graph import Graph
-from edgewise.modes import lasting
 from edgewise.ragged import runs_and_positions
 
 
@@ -29,15 +29,18 @@ class Intervals(Graph):
     ) -> None:
         super().__init__(start.shape[0], num_sources, start.device)
         # Copies, which the caller's tensors no longer change.
-        self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
+        self.start, self.stop = (
+            detach_from_inference(start.clone()),
+            detach_from_inference(torch.maximum(start, stop)),
+        )
         self.step = step
         self.segments = segments
 
     def in_degree(self) -> Tensor:
         lengths = self.stop - self.start
-        if self.step == 1:
-            return lengths
-        return torch.div(lengths + self.step - 1, self.step, rounding_mode="floor")
+        if self.step > 1:
+            lengths = torch.div(lengths + self.step - 1, self.step, rounding_mode="floor")
+        return detach_from_inference(lengths)
 
     @property
     def num_edges(self) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.arguments import check_count
+from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.edges import edges_of_keys
 from edgewise.graphs.graph import Graph, Pattern
-from edgewise.modes import outside_modes
 from edgewise.ragged import runs_and_positions, starts
 
 
@@ -32,7 +32,7 @@ class Power(Pattern):
         """The power, bound at once where the pattern is."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
-            with outside_modes():
+            with disable_modes():
                 return power._build(pattern.num_targets, pattern.num_sources)
         return power
 

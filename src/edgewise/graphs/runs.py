@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.intervals import Intervals
-from edgewise.modes import lasting
 from edgewise.ragged import runs_and_positions
 
 MOST_STEPS = 16
@@ -37,7 +37,11 @@ class Runs(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(num_targets, num_sources, start.device)
-        self.row, self.start, self.stop = lasting(row), lasting(start), lasting(stop)
+        self.row, self.start, self.stop = (
+            detach_from_inference(row),
+            detach_from_inference(start),
+            detach_from_inference(stop),
+        )
         self.step = step
         self.segments = segments
 

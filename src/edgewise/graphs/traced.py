@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 
 import torch
 
+from edgewise.dispatch_modes import while_tracing
 from edgewise.graphs.graph import Graph, Pattern, bound_graphs
-from edgewise.modes import while_tracing
 
 
 class Traced:

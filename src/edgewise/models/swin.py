@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_count, check_divides, checked
 from edgewise.biases import OffsetBias, Offsets
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
-from edgewise.modes import outside_modes
 
 
 @checked()
@@ -121,7 +121,7 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", self.side, count, what, "choose another window or image size")
         ahead = self.side // 2 if shifted and self.side < min(rows, columns) else 0
-        with outside_modes():  # these numbers are not the model's, which may be on meta
+        with disable_modes():  # these numbers are not the model's, which may be on meta
             row, column = (torch.arange(count) for count in (rows, columns))
             across = columns // self.side + 1
             first, second = (

@@ -10,11 +10,12 @@ import importlib.abc
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +23,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise.attention import attend
 from edgewise.biases import add_terms
+from edgewise.dispatch_modes import detach_from_inference, persist_on
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
 from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
 from edgewise.scores import Dot
+from edgewise.torch_internals import version_of
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -123,15 +126,30 @@ def _reads(
         return mask, None
     targets, sources = query.shape[2], key.shape[2]
     if mask is not None:
-        known = _masks.setdefault(mask, {})  # all layers are given the same
-        form = targets, sources, mask._version
-        if form not in known:
-            known[form] = reads_of_mask(mask, targets, sources)
-        found: tuple[Reads, Tensor | None] = known[form]
-        return found
+        return _reads_of_mask(mask, targets, sources)
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     own: Pattern = causal() if is_causal and targets > 1 else complete()
     return Reads([own], targets, sources), None
+
+
+def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
+    """Return what a mask allows and adds, cached because every layer receives the same mask.
+
+    Changes in place are found by the version of the mask. An inference tensor has none, so its
+    values are compared with a copy.
+    """
+    known = _masks.setdefault(mask, {})
+    form = targets, sources
+    if form in known:
+        stamp, found = known[form]
+        if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
+            cached: tuple[Reads, Tensor | None] = found
+            return cached
+    with persist_on(mask.device):  # the next call may train
+        own = detach_from_inference(mask)
+        found = reads_of_mask(own, targets, sources)
+        known[form] = version_of(mask) if own is mask else own, found
+    return found
 
 
 def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
@@ -236,10 +254,40 @@ def register() -> None:
         MissingExtraError: it is not installed, or too old to have these interfaces.
     """
     require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
-    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, reads_of_call)
+    if not hasattr(PreTrainedModel.__init__, NAME):
+        PreTrainedModel.__init__ = _refusing(PreTrainedModel.__init__)  # type: ignore[method-assign]
+
+
+def _refusing(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``PreTrainedModel.__init__`` to refuse layers that are chosen from a table by name.
+
+    GPT-J, GPT-Neo, Falcon, SAM and others look their attention class up in a dict of their module,
+    such as ``GPTJ_ATTENTION_CLASSES``, where a registered name is a KeyError.
+    """
+
+    @wraps(init)
+    def with_refusals(self: nn.Module, *arguments: Any, **named: Any) -> None:
+        for kind in type(self).__mro__:
+            for name, table in list(vars(sys.modules.get(kind.__module__, sys)).items()):
+                if name.endswith("ATTENTION_CLASSES") and isinstance(table, dict):
+                    table.setdefault(NAME, partial(_refuse_class, type(self).__name__))
+        init(self, *arguments, **named)
+
+    setattr(with_refusals, NAME, True)
+    return with_refusals
+
+
+def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
+    raise ArgumentError(
+        "attn_implementation",
+        expected="a model that leaves attention to AttentionInterface of transformers",
+        got=f"{name}, which looks its attention class up in a table of its own",
+        remedy='use attn_implementation="eager" for it',
+    )
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):

@@ -23,8 +23,10 @@ from torch_geometric.utils import (
     to_torch_csr_tensor,
 )
 
+from edgewise.dispatch_modes import persist_on
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, edges
+from edgewise.torch_internals import version_of
 
 T = TypeVar("T")
 Size = tuple[int | None, int | None] | None
@@ -58,7 +60,7 @@ def graph_of(
         index = edge_index_of(adjacency)
         return edges(index if forwards else index.flip(0), (num_sources, num_targets))
 
-    return _remembered(adjacency, (num_sources, num_targets, forwards), make)
+    return _cached_for(adjacency, (num_sources, num_targets, forwards), make)
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
@@ -125,7 +127,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
     if features.requires_grad or isinstance(fill, Tensor):
         return make()
-    return _remembered(features, ("looped", looped, fill, forwards), make)
+    return _cached_for(features, ("looped", looped, fill, forwards), make)
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,17 +174,18 @@ def _agreed(stated: int | None, counted: int) -> int:
     return counted
 
 
-def _remembered(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
-    """What ``make`` gives, once for this tensor and for as long as nothing is written into it."""
-    if torch.compiler.is_compiling():  # which knows no tensor, only its shape
+def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
+    """Return ``make()``, cached for this tensor until it is changed in place."""
+    if torch.compiler.is_compiling():  # a compiler knows the shape of a tensor, not the tensor
         return make()
-    if tensor.is_inference():  # keeps no count of what is written into it
+    if tensor.is_inference():  # has no version counter, so changes in place are not seen
         return make()
     version, kept = _graphs.get(tensor, (None, {}))
-    if version != tensor._version:
-        version, kept = tensor._version, {}
+    if version != (current := version_of(tensor)):
+        version, kept = current, {}
         _graphs[tensor] = version, kept
     if key not in kept:
-        kept[key] = make()
+        with persist_on(tensor.device):  # for later calls in other modes
+            kept[key] = make()
     value: T = kept[key]
     return value

@@ -6,34 +6,37 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import described
+from edgewise.dispatch_modes import detach_from_inference
 from edgewise.errors import ArgumentError
 from edgewise.graphs.convert import check_sized
 from edgewise.graphs.graph import Graph
-from edgewise.modes import lasting
 
 
-class Reordered(Graph):
-    """Target ``target_at[i]`` reads ``source_at[j]`` where i reads j in ``graph``.
+class Permuted(Graph):
+    """Target ``target_perm[i]`` reads ``source_perm[j]`` where i reads j in ``graph``.
 
     What is a run of places there stays one for engines, which take the node at each place: neither
     are features sorted, nor edges listed. The edges are in the order of ``graph``.
 
     Args:
         graph: who reads whom by place.
-        target_at, source_at: the node at each place, of type long; each node has one place,
+        target_perm, source_perm: the node at each place, of type long; each node has one place,
             which is not checked.
 
     Raises:
         ArgumentError: a pattern, which has no sizes; or more or fewer nodes than places.
     """
 
-    def __init__(self, graph: Graph, target_at: Tensor, source_at: Tensor) -> None:
+    def __init__(self, graph: Graph, target_perm: Tensor, source_perm: Tensor) -> None:
         check_sized(graph)
-        _check_nodes("target_at", target_at, graph.num_targets)
-        _check_nodes("source_at", source_at, graph.num_sources)
+        _check_nodes("target_perm", target_perm, graph.num_targets)
+        _check_nodes("source_perm", source_perm, graph.num_sources)
         super().__init__(graph.num_targets, graph.num_sources, graph.device)
         self.graph = graph
-        self.target_at, self.source_at = lasting(target_at), lasting(source_at)
+        self.target_perm, self.source_perm = (
+            detach_from_inference(target_perm),
+            detach_from_inference(source_perm),
+        )
 
     @property
     def num_edges(self) -> int:
@@ -48,15 +51,15 @@ class Reordered(Graph):
         return self.graph.has_duplicates
 
     def in_degree(self) -> Tensor:
-        return self.cached("in_degree", lambda: _at(self.graph.in_degree(), self.target_at))
+        return self.cached("in_degree", lambda: _at(self.graph.in_degree(), self.target_perm))
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
         source_place, target_place = self.derived(_places)
         return self.graph.contains(source_place[source], target_place[target])
 
     def _moved(self, device: torch.device) -> Graph:
-        return Reordered(
-            self.graph.to(device), self.target_at.to(device), self.source_at.to(device)
+        return Permuted(
+            self.graph.to(device), self.target_perm.to(device), self.source_perm.to(device)
         )
 
 
@@ -76,13 +79,13 @@ def _at(values: Tensor, node: Tensor) -> Tensor:
 
 
 def _renumbered(graph: Graph) -> Tensor:
-    assert isinstance(graph, Reordered)
+    assert isinstance(graph, Permuted)
     source, target = graph.graph.edge_index
-    return torch.stack([graph.source_at[source], graph.target_at[target]])
+    return torch.stack([graph.source_perm[source], graph.target_perm[target]])
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
     """The place of each source and of each target."""
-    assert isinstance(graph, Reordered)
-    place = [torch.arange(len(x), device=x.device) for x in (graph.source_at, graph.target_at)]
-    return _at(place[0], graph.source_at), _at(place[1], graph.target_at)
+    assert isinstance(graph, Permuted)
+    place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
+    return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)
