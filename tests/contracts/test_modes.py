@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 import edgewise as ew
-from edgewise import graphs, models
+from edgewise import encodings, graphs, models
 from edgewise.biases import EdgeTerm, TableBias
 from edgewise.encodings.relative import by_offset
 from edgewise.graphs import Graph
 from edgewise.graphs.graph import bound_graphs
 from tests.contracts import test_models, test_text_models
 from tests.contracts.test_models import on_distinct_edges
+from tests.encodings.test_drawing import ARGUMENTS
 
 EVERY = [*test_models.SIMPLE, *test_text_models.EVERY]
 
@@ -191,6 +192,55 @@ def gradients_of(graph: Graph, leaves: list[Tensor], engine: str) -> list[Tensor
     total = attend_with_everything(graph, leaves, engine)
     found = torch.autograd.grad(total, leaves, allow_unused=True) if total.requires_grad else []
     return [gradient for gradient in found if gradient is not None]
+
+
+def encoded(encoding: nn.Module, graph: Graph, x: Tensor) -> list[Tensor]:
+    """Return what an encoding adds to features, queries, or the edges of a graph."""
+    if isinstance(encoding, tuple(encodings.OF_PAIRS.values())):
+        terms = encoding(encoding.code(graph))
+    elif isinstance(encoding, tuple(encodings.OF_NODES.values())):
+        return [encoding(x, encoding.code(graph))]
+    elif isinstance(encoding, tuple(encodings.RELATIVE.values())):
+        terms = encoding(graph)
+    elif isinstance(encoding, tuple(encodings.TURNED.values())):
+        return [encoding(x[:, None])]
+    else:
+        return [encoding(x)]
+    return [term if isinstance(term, Tensor) else term.expand() for term in terms.values()]
+
+
+@pytest.mark.parametrize("made_inside", [False, True])
+@pytest.mark.parametrize("name", encodings.ENCODINGS)
+def test_an_encoding_used_in_inference_mode_trains_afterwards(name: str, made_inside: bool) -> None:
+    def make_graph() -> Graph:
+        return graphs.grid(3, 4).with_self_loops().bind(12)
+
+    def trained(encoding: nn.Module, graph: Graph) -> list[Tensor]:
+        x = torch.linspace(-1, 1, 96).view(12, 8).requires_grad_()
+        torch.manual_seed(3)
+        found = encoded(encoding, graph, x)
+        total = sum((y * torch.randn(y.shape)).sum() for y in found)
+        assert isinstance(total, Tensor)
+        wanted = [x, *encoding.parameters()]
+        gradients = torch.autograd.grad(total, wanted, allow_unused=True)
+        return [gradient for gradient in gradients if gradient is not None]
+
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return encodings.ENCODINGS[name](*ARGUMENTS[name])
+
+    needs_gradient = name != "alibi"  # has no parameter, and adds to the scores alone
+    expected = trained(make(), make_graph()) if needs_gradient else []
+    bound_graphs.cache_clear()
+    encoding, graph = make(), make_graph()
+    with torch.inference_mode():
+        if made_inside:
+            graph = make_graph()
+        encoded(encoding, graph, torch.zeros(12, 8))
+    assert not inference_tensors([encoding, graph, bound_graphs])
+    if needs_gradient:
+        for mine, other in zip(trained(encoding, graph), expected, strict=True):
+            torch.testing.assert_close(mine, other)
 
 
 PACKED = (

@@ -85,6 +85,10 @@ class BoundGraphs:
             self._measured -= self._entries.popitem(last=False)[1].held
 
 
+bound_graphs = BoundGraphs()
+"""The cache that ``Pattern.bind`` uses."""
+
+
 def held_bytes(thing: Any) -> int:
     """Bytes of the tensors that are found in attributes and containers; shared memory once."""
     storages: dict[int, int] = {}

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.convert import check_graph, common_device
 from edgewise.graphs.edges import Edges, edges_of_keys
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, overlap, remainder
 
@@ -226,3 +226,8 @@ def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
         return _chosen(graph, ~shared, graph.segments)
     keys = graph.target * graph.num_sources + graph.source
     return edges_of_keys(keys[~shared].sort().values, graph)
+
+
+OPERATIONS.update(
+    union=Union.of, intersection=Intersection.of, difference=Difference.of, transpose=Transpose
+)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError, require
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,3 +174,6 @@ def _summary(graph: Graph) -> str:
         rows.insert(0, ("a node reads", spread))
     cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
     return f"<table>{cells}</table>"
+
+
+OPERATIONS.update(draw=draw, html=html)

@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise.arguments import check_count, described
 from edgewise.dispatch_modes import detach_from_inference, disable_modes
 from edgewise.errors import ArgumentError
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class Edges(Graph):
@@ -158,3 +158,6 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
                 got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
                 remedy="renumber the nodes from 0, or pass a larger num_nodes",
             )
+
+
+OPERATIONS.update(edges=Edges)

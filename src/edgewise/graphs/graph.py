@@ -13,19 +13,26 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from edgewise.dispatch_modes import detach_from_inference, persist_on, while_tracing
 from edgewise.errors import ArgumentError
-from edgewise.graphs.bound import BoundGraphs
+from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+"""Operations of patterns and graphs, by name.
+
+They make subclasses of the classes below. The modules of these subclasses, all imported by
+``graphs/__init__.py``, add them here, so that this module imports none of them.
+"""
 
 
 class Pattern(ABC):
@@ -68,58 +75,41 @@ class Pattern(ABC):
         return num_sources - num_targets
 
     def __or__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Union
-
-        return Union.of(self, other)
+        return cast("Pattern", OPERATIONS["union"](self, other))
 
     def __and__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Intersection
-
-        return Intersection.of(self, other)
+        return cast("Pattern", OPERATIONS["intersection"](self, other))
 
     def __sub__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Difference
-
-        return Difference.of(self, other)
+        return cast("Pattern", OPERATIONS["difference"](self, other))
 
     def power(self, k: int) -> Pattern:
         """I reads j where a walk of one to ``k`` edges leads from j to i."""
-        from edgewise.graphs.power import Power
-
-        return Power.of(self, k)
+        return cast("Pattern", OPERATIONS["power"](self, k))
 
     def transpose(self) -> Pattern:
         """The same edges the other way round, in the same order."""
-        from edgewise.graphs.compose import Transpose
-
-        return Transpose(self)
+        return cast("Pattern", OPERATIONS["transpose"](self))
 
     def with_self_loops(self) -> Pattern:
         """The same with every node reading itself too."""
-        from edgewise.graphs.window import Window
-
-        return self | Window(0)
+        return self | cast("Pattern", OPERATIONS["window"](0))
 
     def without_self_loops(self) -> Pattern:
         """The same with no node reading itself."""
-        from edgewise.graphs.window import Window
-
-        return self - Window(0)
+        return self - cast("Pattern", OPERATIONS["window"](0))
 
     def draw(self, path: str | Path | None = None, *, nodes: int = 16) -> Figure:
         """A picture of the graph and of its matrix side by side, also saved to ``path``.
 
         A pattern is shown on ``nodes`` nodes.
         """
-        from edgewise.graphs.drawing import draw
-
-        return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
+        graph = self if isinstance(self, Graph) else self.bind(nodes)
+        return cast("Figure", OPERATIONS["draw"](graph, path))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a drawing where it is small, else what can be counted."""
-        from edgewise.graphs.drawing import html
-
-        return html(self)
+        return cast("str", OPERATIONS["html"](self))
 
     def __repr__(self) -> str:
         assert is_dataclass(self)
@@ -142,7 +132,6 @@ def _written(value: Any) -> str:
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-bound_graphs = BoundGraphs()
 WHILE_TRACING = "_derived_"
 """How the attributes begin by which compiled code knows what was derived of a graph."""
 
@@ -252,11 +241,10 @@ class Graph(Pattern):
         return x.index_select(dim, self.target)
 
     def transpose(self) -> Graph:
-        from edgewise.graphs.edges import Edges
-
         def make() -> Graph:
             segments = (self.segments[1], self.segments[0]) if self.segments else None
-            return Edges(self.edge_index.flip(0), self.num_sources, self.num_targets, segments)
+            flipped = self.edge_index.flip(0), self.num_sources, self.num_targets, segments
+            return cast("Graph", OPERATIONS["edges"](*flipped))
 
         return self.cached("transpose", make)
 
@@ -312,9 +300,7 @@ class Graph(Pattern):
         return value
 
     def _without_numbers(self) -> Graph:
-        from edgewise.graphs.meta import MetaGraph
-
-        return MetaGraph(self)
+        return cast("Graph", OPERATIONS["meta"](self))
 
     def derived(self, function: Callable[[Graph], T]) -> T:
         """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""

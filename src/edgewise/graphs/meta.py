@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class MetaGraph(Edges):
@@ -34,3 +34,6 @@ class MetaGraph(Edges):
 
     def _moved(self, device: torch.device) -> Graph:
         return self.numbered.to(device)
+
+
+OPERATIONS.update(meta=MetaGraph)

@@ -9,7 +9,7 @@ import torch
 from edgewise.arguments import check_count
 from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.edges import edges_of_keys
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.ragged import runs_and_positions, starts
 
 
@@ -57,3 +57,6 @@ class Power(Pattern):
             frontier = torch.unique(reader[walk] * n + end)
             reach = torch.unique(torch.cat([reach, frontier]))
         return edges_of_keys(reach, graph)
+
+
+OPERATIONS.update(power=Power.of)

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from edgewise.dispatch_modes import while_tracing
-from edgewise.graphs.graph import Graph, Pattern, bound_graphs
+from edgewise.graphs.bound import bound_graphs
+
+if TYPE_CHECKING:
+    from edgewise.graphs.graph import Graph, Pattern
 
 
 class Traced:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.arguments import check_count
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 
 
@@ -31,3 +31,6 @@ class Window(Pattern):
         start = position - left * self.dilation
         stop = (position + self.radius * self.dilation + 1).clamp_(max=num_sources)
         return Intervals(start, stop, num_sources, step=self.dilation)
+
+
+OPERATIONS.update(window=Window)
