@@ -1,4 +1,4 @@
-"""Graphs: who reads whom. ``edgewise list graphs`` and ``docs/graphs.md`` show them all."""
+"""Attention patterns and graphs. ``edgewise list graphs`` and ``docs/graphs.md`` show them."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ PATTERNS: dict[str, type[Pattern]] = {
     "virtual": virtual,
     "window": window,
 }
-"""Every pattern by the name that recipes and the command line use."""
+"""Patterns by their name in recipes and on the command line."""
 
 
 def parse(text: str) -> Pattern:
-    """The pattern that a text such as ``"window(4) | hubs([0])"`` describes."""
+    """Return the pattern of an expression such as ``"window(4) | hubs([0])"``."""
     return parse_expression(text, PATTERNS)
 
 

@@ -1,4 +1,4 @@
-"""Graphs in which every target reads one run of positions: most patterns are of this form."""
+"""Graphs in which every target attends to one interval of positions, as in most patterns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from edgewise.ragged import runs_and_positions
 
 
 class Intervals(Graph):
-    """Target i reads ``start[i], start[i] + step, ...`` as long as they are below ``stop[i]``.
+    """Graph in which target i attends to sources ``range(start[i], stop[i], step)``.
 
-    Complete, causal, windowed, dilated and blocked attention, packed batches of them, and pooling
-    are all such graphs. They need O(n) memory however many edges they have, and engines can see
-    their shape. The edges are ordered by target and then by source.
+    Complete, causal, windowed, dilated and block attention, packed batches of them, and pooling
+    have this form. It needs O(n) memory for any number of edges, and engines use its structure.
+    Edges are sorted by target, then by source.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources, start.device)
-        # Copies, which the caller's tensors no longer change.
+        # Copies, so that changing the arguments in place does not change the graph.
         self.start, self.stop = (
             detach_from_inference(start.clone()),
             detach_from_inference(torch.maximum(start, stop)),
@@ -52,12 +52,12 @@ class Intervals(Graph):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every target reads every source."""
+        """Whether every target attends to every source."""
         return self.num_edges == self.num_targets * self.num_sources
 
     @property
     def is_causal(self) -> bool:
-        """Whether target i reads exactly the sources 0 to i, the square lower triangle."""
+        """Whether target i attends to sources 0 to i, in a square graph."""
         return self.derived(_is_causal)
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

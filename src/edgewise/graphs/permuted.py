@@ -1,4 +1,4 @@
-"""A graph under other numbers of its nodes, such as attention over tokens that have been sorted."""
+"""Graphs with renumbered nodes, such as attention over sorted tokens."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from edgewise.graphs.graph import Graph
 
 
 class Permuted(Graph):
-    """Target ``target_perm[i]`` reads ``source_perm[j]`` where i reads j in ``graph``.
+    """Graph in which ``target_perm[i]`` attends to ``source_perm[j]`` if i does to j in ``graph``.
 
-    What is a run of places there stays one for engines, which take the node at each place: neither
-    are features sorted, nor edges listed. The edges are in the order of ``graph``.
+    Engines keep the intervals of ``graph`` and gather each node from its slot, so features are not
+    sorted and edges are not listed. Edges are in the order of ``graph``.
 
     Args:
-        graph: who reads whom by place.
-        target_perm, source_perm: the node at each place, of type long; each node has one place,
+        graph: graph over slots.
+        target_perm, source_perm: node in each slot, of type long. Each node must have one slot,
             which is not checked.
 
     Raises:
-        ArgumentError: a pattern, which has no sizes; or more or fewer nodes than places.
+        ArgumentError: ``graph`` is a pattern without sizes, or a permutation has another length.
     """
 
     def __init__(self, graph: Graph, target_perm: Tensor, source_perm: Tensor) -> None:
@@ -74,7 +74,7 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
 
 
 def _at(values: Tensor, node: Tensor) -> Tensor:
-    """By node what there is by place."""
+    """Reorder values per slot into values per node."""
     return torch.empty_like(values).index_copy_(0, node, values)
 
 
@@ -85,7 +85,7 @@ def _renumbered(graph: Graph) -> Tensor:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """The place of each source and of each target."""
+    """Return the slot of each source and of each target."""
     assert isinstance(graph, Permuted)
     place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
     return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)

@@ -1,4 +1,4 @@
-"""Powers of a graph: who can be reached within k steps."""
+"""Powers of graphs: nodes connected by at most k edges."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgewise.ragged import runs_and_positions, starts
 
 @dataclass(frozen=True, repr=False)
 class Power(Pattern):
-    """i reads j where a walk of one to ``k`` edges leads from j to i: what k layers see.
+    """Pattern with an edge from j to i for every walk of 1 to ``k`` edges: the view of k layers.
 
-    Walks may turn round, so that from k = 2 on the power of an undirected graph has self-loops;
-    ``without_self_loops()`` takes them away.
+    Walks may return, so the power of an undirected graph has self-loops for k ≥ 2;
+    ``without_self_loops()`` removes them.
     """
 
     pattern: Pattern
@@ -29,7 +29,7 @@ class Power(Pattern):
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:
-        """The power, bound at once where the pattern is."""
+        """Return the power, bound if ``pattern`` is a graph."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
             with disable_modes():
@@ -50,7 +50,7 @@ class Power(Pattern):
         first = starts(degree)
         reach = frontier = torch.unique(target * n + source)
         for _ in range(self.k - 1):
-            # Join every (i, m) of the frontier with all that m reads.
+            # Join every (i, m) of the frontier with all sources of m.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             walk, nth = runs_and_positions(degree[middle])
             end = read[first[middle][walk] + nth]

@@ -1,4 +1,4 @@
-"""Neighbours in a sequence: the graph of local attention (Longformer, Beltagy et al., 2020)."""
+"""Sliding-window attention pattern (Longformer, Beltagy et al., 2020)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """Each target reads itself and ``radius`` positions on either side, ``dilation`` apart.
+    """Sliding window: each target attends to itself and ``radius`` positions on either side.
 
-    ``causal() & window(r)`` is the sliding window of a language model, ``window(0)`` the identity.
+    Positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a language
+    model, ``window(0)`` the identity.
     """
 
     radius: int
