@@ -6,7 +6,7 @@ gives the same answer or a conservative one: code then takes a slower path with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -115,7 +115,7 @@ def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any
     """
     if not hasattr(torch.autograd.function, "_SingleLevelFunction"):
         return kind.apply
-    apply: Callable[..., Any] = super(torch.autograd.Function, kind).apply
+    apply: Callable[..., Any] = super(torch.autograd.Function, kind).apply  # type: ignore[misc]
     return apply
 
 
@@ -131,7 +131,7 @@ def version_of(tensor: Tensor) -> object:
         return object()
 
 
-def foreach_copy(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
     """Copy each source into its target, in one call per device if possible."""
     try:
         copy = torch._foreach_copy_
@@ -142,7 +142,7 @@ def foreach_copy(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     copy(targets, sources)
 
 
-def foreach_lerp(targets: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
+def foreach_lerp(targets: list[Tensor], ends: list[Tensor], weight: float) -> None:
     """Interpolate each target linearly towards its end, in place."""
     try:
         lerp = torch._foreach_lerp_
