@@ -20,7 +20,7 @@ from edgewise.engines.tiles.flex import FlexLayout
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
-from edgewise.graphs import Edges, Graph, Intervals, Reordered, Runs
+from edgewise.graphs import Edges, Graph, Intervals, Permuted, Runs
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.runs import MOST_STEPS, lists_of
 from edgewise.ragged import boundaries, runs_and_positions, starts
@@ -49,15 +49,15 @@ def graph_facts(graph: Graph) -> GraphFacts:
     )
 
 
-def shares_of(graph: Graph) -> Sequence[Graph]:
+def execution_parts(graph: Graph) -> Sequence[Graph]:
     """What engines may compute apart, to be merged: runs of sources together, and listed edges.
 
     A graph that is all of one kind has a share for each of its parts.
     """
-    return graph.derived(_shares)
+    return graph.derived(_execution_parts)
 
 
-def _shares(graph: Graph) -> Sequence[Graph]:
+def _execution_parts(graph: Graph) -> Sequence[Graph]:
     runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
@@ -159,7 +159,7 @@ def _tiled(graph: Graph) -> tuple[int | None, bool]:
     """
     if isinstance(graph, Edges):
         return None, False
-    if isinstance(graph, Reordered):
+    if isinstance(graph, Permuted):
         return graph.graph.derived(_tiled)[0], False
     one_run = isinstance(graph, Intervals) and graph.step == 1
     if one_run and graph.num_targets == 1:  # each step of decoding has a graph of its own
@@ -194,9 +194,9 @@ def _steps(graph: Graph) -> int | None:
 
 
 def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
-    if isinstance(graph, Reordered):
+    if isinstance(graph, Permuted):
         by_place: TilesLayout | FlexLayout = layout_of(graph.graph, TilesLayout)
-        return by_place.reordered(graph.target_at, graph.source_at)
+        return by_place.permuted(graph.target_perm, graph.source_perm)
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),

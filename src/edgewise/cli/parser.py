@@ -12,7 +12,7 @@ from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
 from edgewise.cli.predict import OPTIONS, options_by_recipe
 from edgewise.errors import ArgumentError
-from edgewise.graphs.own import allow
+from edgewise.graphs.user_patterns import allow
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import with_values
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
-from edgewise.modes import outside_modes
 
 
 def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
@@ -52,7 +52,7 @@ class Sinusoidal(nn.Module):
             return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]
         if n > self.table.shape[0] or self.table.device != x.device:
-            with outside_modes():
+            with disable_modes():
                 index = torch.arange(n, device=x.device)
                 self.table = sinusoidal_positions(index, self.width, self.base)
         return x + self.table[:n].to(x)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.operator import transformed, watched
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
 """The sum over each neighbourhood, in a shape that broadcasts against the scores."""
@@ -45,7 +45,7 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
         total: see ``Total``.
         count: the most scores that a neighbourhood may have.
     """
-    if watched((scores,)) or transformed():
+    if is_tracing((scores,)) or in_functorch_transform():
         return _traced(scores, most, alpha, total, count)
     learned = alpha if isinstance(alpha, Tensor) else None
     weights: Tensor = _Entmax.apply(scores, learned, most.detach(), alpha, total, count)  # type: ignore[no-untyped-call]

@@ -14,7 +14,6 @@ from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
 from edgewise.edge_steps import attention_weights
 from edgewise.engines.call import for_each_query
-from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
@@ -23,6 +22,7 @@ from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Projections = Literal["full", "split"]
 
@@ -271,7 +271,7 @@ def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
     side, as ``tiles`` does.
     """
     joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
-    if not torch.is_grad_enabled() or watched((joint,)) or transformed():
+    if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
         return joint.unbind(-3)
     parts: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
     return parts

@@ -25,7 +25,7 @@ from edgewise.arguments import check_choice, check_count, check_given, checked
 from edgewise.encodings import Learned
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.errors import ArgumentError
-from edgewise.graphs import Graph, Pattern, Reordered, Runs, batch, causal, complete, edges, expand
+from edgewise.graphs import Graph, Pattern, Permuted, Runs, batch, causal, complete, edges, expand
 from edgewise.layers import (
     FeedForward,
     LanguageModelHead,
@@ -552,7 +552,7 @@ class LSHAttention(nn.Module):
         query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
         parts = [
-            attend_with_lse(query, key, value, Reordered(graph, node, node), dropout=dropout)
+            attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
             for graph, node in zip(graphs.within, graphs.node, strict=True)
         ]
         # index_select and its gradient are faster than indexing with brackets.

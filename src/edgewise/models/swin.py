@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_count, check_divides, checked
 from edgewise.biases import OffsetBias, Offsets
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
-from edgewise.modes import outside_modes
 
 
 @checked()
@@ -125,7 +125,7 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", side, count, what, "choose another window or image size")
         shift = side // 2 if shifted and side < min(rows, columns) else 0
-        with outside_modes():  # the indices need real values even if the model is on meta
+        with disable_modes():  # the indices need real values even if the model is on meta
             row = torch.arange(rows)[:, None] + side - shift
             column = torch.arange(columns) + side - shift
             windows_per_row = columns // side + 1  # at most; the shift adds one

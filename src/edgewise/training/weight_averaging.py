@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from edgewise.torch_internals import foreach_copy, foreach_lerp
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.settings import TrainerSettings
 
@@ -35,9 +36,9 @@ class MovingAverage(WeightAveraging):
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
         """Add the weights, all of one type, after so many steps that the average has taken in."""
         if not average[0].is_floating_point():  # what is counted is not averaged
-            torch._foreach_copy_(average, weights)
+            foreach_copy(average, weights)
         else:
-            torch._foreach_lerp_(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
+            foreach_lerp(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
 
     def on_validation_epoch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from edgewise.dispatch_modes import disable_modes, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
-from edgewise.modes import outside_modes, while_tracing
 
 PIECE = 1024
 """Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
@@ -178,7 +178,7 @@ class RowsLayout:
         """A side; or its tensors, where compiled code makes it: checked when they exist."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        with outside_modes():  # as a layout keeps what is made here
+        with disable_modes():  # as a layout keeps what is made here
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
@@ -216,7 +216,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     stamp = stamp_of(given, columns)
     known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
-        with outside_modes():
+        with disable_modes():
             known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
     return known[1]
 

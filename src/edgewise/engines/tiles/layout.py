@@ -93,9 +93,9 @@ class TilesLayout:
         """How many tiles of gradients chunks compute of sources that they share."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
-    def reordered(self, target_at: Tensor, source_at: Tensor) -> TilesLayout:
+    def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
         """The same, with these nodes in the place of the first, the second and so on."""
-        row, column = _at(target_at, self.row), _at(source_at, self.column)
+        row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod

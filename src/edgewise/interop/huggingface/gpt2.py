@@ -1,4 +1,4 @@
-"""GPT-2 from Hugging Face's checkpoints, which keep matrices the other way round."""
+"""Load GPT-2 checkpoints of Hugging Face, whose matrices are transposed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
 def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``gpt`` with the checkpoint's weights and its head, on the causal part of ``graph``."""
+    """Load ``gpt`` with the head of the checkpoint, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("transformer.")
     theirs.must_be(
         scale_attn_weights=True,
@@ -55,7 +55,7 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:
-    """A map kept as ``[in, out]``; of three in one, the query, key or value."""
+    """Return the pieces of a matrix ``[in, out]``; ``part`` selects query, key or value."""
 
     def third(x: Tensor) -> Tensor:
         return x if part is None else x.unflatten(-1, (3, -1))[..., part, :]

@@ -1,4 +1,4 @@
-"""Masked autoencoders of images (ViTMAE) from Hugging Face's checkpoints."""
+"""Load ViTMAE checkpoints (masked autoencoders of images) of Hugging Face."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgewise.models.mae import MaskedAutoencoder, mae
 
 
 def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
-    """``mae`` with the checkpoint's weights, decoder included.
+    """Load ``mae`` with its decoder.
 
     Raises:
-        ArgumentError: a graph, as the encoder's patches are others in each image.
+        ArgumentError: a graph is given; the visible patches differ between images.
     """
     if graph is not None:
         raise ArgumentError(

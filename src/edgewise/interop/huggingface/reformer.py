@@ -1,4 +1,4 @@
-"""Reformer from Hugging Face's checkpoints."""
+"""Load Reformer checkpoints of Hugging Face."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgewise.layers.sequences import refuse_graph
 from edgewise.models.reformer import Axial, reformer
 
 UNUSED = ("lm_head.bias", "lm_head.decoder.bias")
-"""Theirs are beside the head, and no logit has them added."""
+"""Bias next to the head, which transformers adds to no logit."""
 
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``reformer`` with the checkpoint's weights; its hashes are theirs where there is a seed."""
+    """Load ``reformer``; with a hash seed it has the same hashes as transformers."""
     refuse_graph("reformer", graph)
     theirs = theirs.without_prefix("reformer.")
     near = {

@@ -1,4 +1,4 @@
-"""T5 from Hugging Face's checkpoints: with its ReLU, or gated as from version 1.1 on."""
+"""Load T5 checkpoints of Hugging Face: version 1.0 (ReLU) or 1.1 (gated)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
-    """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
+    """Load ``t5``; ``graph`` is the attention pattern of the encoder."""
     theirs = theirs.without_prefix("transformer.")
     kind = theirs.config.get("feed_forward_proj", "relu")
     check_choice("feed_forward_proj", kind, GATED)

@@ -10,7 +10,7 @@ import torch
 
 from edgewise import graphs
 from edgewise.cli import main
-from edgewise.graphs.own import IMPORT, allow
+from edgewise.graphs.user_patterns import IMPORT, allow
 from tests.errors import refused
 
 SOURCE = """

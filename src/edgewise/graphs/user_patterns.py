@@ -1,8 +1,8 @@
-"""Patterns of one's own in a text: ``mymodule:Strided(2)``, as entry points are written.
+"""User-defined patterns in expressions, such as ``mymodule:Strided(2)``.
 
-A text may come from a run folder that someone sent, and to import a module is to run it. So a
-module is imported for a text only where the user has named it: on the command line, or in the
-environment variable EDGEWISE_IMPORT. What is found in it must be a pattern; nothing else is called.
+An expression may come from a run folder of someone else, and importing a module runs its code.
+Therefore only modules are imported that the user has named on the command line or in the
+environment variable EDGEWISE_IMPORT. Only patterns and classes of patterns are called.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ IMPORT = "EDGEWISE_IMPORT"
 
 
 def allow(text: str) -> None:
-    """Let the modules that this text names be imported, here and in processes started from here."""
+    """Allow importing the modules named in an expression, in this process and its children."""
     named = {module for module, _ in OWN.findall(text)}
     if named - _allowed():
         os.environ[IMPORT] = ",".join(sorted(named | _allowed()))
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
-    """The pattern, or class of patterns, of this name in a module.
+    """Return the pattern, or class of patterns, of this name in a module.
 
     Raises:
-        ArgumentError: the module may not be imported for a text, or cannot be, or has no such
-            pattern.
+        ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
 
     """
     if module not in sys.modules and module not in _allowed():
@@ -59,10 +58,10 @@ def _allowed() -> set[str]:
 def _imported(module: str, name: str) -> object:
     here = str(os.getcwd())  # noqa: PTH109 - as an entry of the path
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # which a command installed elsewhere does not look into
+        sys.path.insert(0, here)  # an installed command does not search the current folder
     try:
         return importlib.import_module(module)
-    except Exception as error:  # whatever the module does
+    except Exception as error:  # the module may raise anything
         raise ArgumentError(
             "graph",
             expected=f"a module {module} that can be imported, in this folder or installed",
