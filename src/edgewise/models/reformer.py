@@ -491,7 +491,7 @@ class LSHAttention(nn.Module):
     The weights :math:`w_{ir}` of the rounds r follow from a softmax over all rounds. A token
     without other sources attends to itself.
 
-    Each round is one call on the unsorted tokens over a :class:`~edgewise.graphs.Reordered` graph.
+    Each round is one call on the unsorted tokens over a :class:`~edgewise.graphs.Permuted` graph.
     One call over an axis of all rounds' slots would need less code, but it takes 1.6 to 2.1 times
     as long forward and 1.6 to 1.7 times as long with backward (4,096 tokens, 12 heads of 64, four
     rounds, one thread), because queries, keys and values are copied once for each round.
