@@ -85,7 +85,27 @@ def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> N
     assert [float(row["test/loss"]) for row in rows if row["test/loss"]] == [metrics["test/loss"]]
 
 
-def test_what_is_no_terminal_gets_a_line_now_and_then(
+def test_a_log_file_gets_no_line_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewise.training.progress.LINE_EVERY", 0.0)
+    go(tmp_path / "run")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("  ")[2].split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+
+
+def test_a_long_epoch_logs_its_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewise.training.progress.BATCH_LINE_EVERY", 0.0)
+    go(tmp_path / "run", trainer={"epochs": 2})
+    lines = capsys.readouterr().err.splitlines()
+    assert "epoch 0/2, batch 2/5" in lines[1]
+    assert "epoch 1/2, batch 1/5" in lines[4]
+    assert len(set(lines)) == len(lines)
+
+
+def test_a_log_file_gets_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edgewise.training.progress.LINE_EVERY", 3600.0)  # on a slow machine, too
