@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 CPU = torch.device("cpu")
+OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
+"""Whether ``assume_constant_result`` of this PyTorch accepts functions of objects."""
 
 
 def outside_modes() -> AbstractContextManager[object]:
@@ -74,16 +77,28 @@ def lasting(tensor: Tensor) -> Tensor:
 
 
 def while_tracing(function: F) -> F:
-    """A function that ``torch.compile`` calls while it traces, whose result is then a constant.
+    """Let ``torch.compile`` call a function while it traces, and treat the result as a constant.
 
-    It gets objects as they are, and the code is compiled again for others. What compiled code
-    makes itself has none of its attributes yet.
+    The function receives its first argument as it is; the code is compiled again for another
+    object. An object that compiled code creates itself has no attributes yet.
 
-    This is ``torch.compiler.assume_constant_result``, which would import the compiler for it:
-    two seconds for everybody who imports Edgewise and compiles nothing.
+    This is ``torch.compiler.assume_constant_result``, which would import the compiler, and add 2 s
+    to ``import edgewise``.
     """
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
+    if OBJECTS_ARE_CONSTANTS:
+        function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        return function
+
+    # Older versions accept plain numbers only, and guard the identity of an object by ``id``.
+    def by_address(address: int, *more: Any) -> Any:
+        return function(ctypes.cast(address, ctypes.py_object).value, *more)
+
+    by_address._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    def by_identity(given: Any, *more: Any) -> Any:
+        return by_address(id(given), *more)
+
+    return cast(F, by_identity)
 
 
 @contextmanager

@@ -260,5 +260,5 @@ def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy
 def test_conditions_have_no_switch_that_leaves_them_out():
     recipe = replace(find("molecules"), model=partial(models.graph_gin))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "global_width": 2}
-    with refused("model", expected="global_width", got="graph_gin", remedy="of one kind"):
+    with refused("model", expected="global_width", got="graph_gin", remedy="of the same kind"):
         build_model(recipe, Fitted(sizes, None, {}))

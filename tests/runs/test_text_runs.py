@@ -258,7 +258,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
         "--from",
         expected="a model for whole graphs, as the recipe gps-esol has in gps",
         got="a run of language: gpt, which is for text",
-        remedy="leave --from out",
+        remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")
     (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
