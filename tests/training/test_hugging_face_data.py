@@ -124,7 +124,7 @@ NO_LOADERS: dict[str, tuple[Any, str, str]] = {
     "loader of a stream": (
         lambda: DataLoader(rows().to_iterable_dataset()),
         "DataLoader of IterableDataset",
-        "list(...) of it",
+        "list(loader)",
     ),
     "splits": (
         by_splits,
