@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from edgewise.torch_internals import mark_constant, modes_are_active, real_tenso
 F = TypeVar("F", bound=Callable[..., Any])
 AUTOCASTS = ("cpu", "cuda")
 CPU = torch.device("cpu")
+OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
+"""Whether this PyTorch accepts functions of objects as constants while it traces."""
 
 
 def disable_modes() -> AbstractContextManager[object]:
@@ -66,13 +69,25 @@ def detach_from_inference(tensor: Tensor) -> Tensor:
 
 
 def while_tracing(function: F) -> F:
-    """Mark a function that ``torch.compile`` calls while tracing; its result becomes a constant.
+    """Let ``torch.compile`` call a function while it traces, and treat the result as a constant.
 
-    The function receives real objects, and the code is compiled again for other objects. An object
-    made by the compiled code itself has none of its attributes yet.
+    The function receives its first argument as it is; the code is compiled again for another
+    object. An object that compiled code creates itself has no attributes yet.
     """
-    mark_constant(function)
-    return function
+    if OBJECTS_ARE_CONSTANTS:
+        mark_constant(function)
+        return function
+
+    # Older versions accept plain numbers only, and guard the identity of an object by ``id``.
+    def by_address(address: int, *more: Any) -> Any:
+        return function(ctypes.cast(address, ctypes.py_object).value, *more)
+
+    mark_constant(by_address)
+
+    def by_identity(given: Any, *more: Any) -> Any:
+        return by_address(id(given), *more)
+
+    return cast(F, by_identity)
 
 
 @contextmanager

@@ -100,7 +100,9 @@ def test_a_model_that_wants_more_than_the_data_say_is_refused(recipe: recipes.Re
     ) -> nn.Module:
         raise AssertionError
 
-    with refused("model", expected="data that decide season", got="in_width", remedy="one kind"):
+    with refused(
+        "model", expected="data that determine season", got="in_width", remedy="same kind"
+    ):
         prepare(replace(recipe, model=partial(needs_more)))
 
 

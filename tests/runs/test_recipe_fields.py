@@ -141,7 +141,7 @@ def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> N
         (
             replace(DIGITS, model=partial(unnamed, depth=2)),
             "model.depth",
-            "an argument that unnamed has by name",
+            "a named parameter of unnamed",
             "depth=2",
             "a named parameter",
         ),
@@ -246,8 +246,8 @@ def test_bad_records(spoil):
 @pytest.mark.parametrize(
     ("model", "remedy"),
     [
-        (models.exphormer, "read: --data.descriptors false"),
-        (models.graph_gin, "read: --data.bonds false --data.descriptors false"),
+        (models.exphormer, "features: --data.descriptors false"),
+        (models.graph_gin, "features: --data.bonds false --data.descriptors false"),
     ],
 )
 def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy):
@@ -260,5 +260,5 @@ def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy
 def test_conditions_have_no_switch_that_leaves_them_out():
     recipe = replace(find("molecules"), model=partial(models.graph_gin))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "global_width": 2}
-    with refused("model", expected="global_width", got="graph_gin", remedy="of one kind"):
+    with refused("model", expected="global_width", got="graph_gin", remedy="of the same kind"):
         build_model(recipe, Fitted(sizes, None, {}))

@@ -144,9 +144,7 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(
-            TOKENIZER, expected="was trained with", got="the vocabulary", remedy=TOKENIZER
-        ):
+        with refused(TOKENIZER, expected="was trained", got="the vocabulary", remedy=TOKENIZER):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
@@ -258,7 +256,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
         "--from",
         expected="a model for whole graphs, as the recipe gps-esol has in gps",
         got="a run of language: gpt, which is for text",
-        remedy="leave --from out",
+        remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")
     (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
@@ -292,7 +290,7 @@ def test_another_vocabulary_is_refused(
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
     (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -321,7 +319,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
     (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
         train_seeds(recipe, 2, out)
     assert not out.exists()
 

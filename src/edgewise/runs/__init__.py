@@ -1,4 +1,4 @@
-"""What happens to a recipe: trained, resumed, repeated, compared, recorded."""
+"""Training recipes: one run, several seeds or folds, comparisons, and their records."""
 
 from __future__ import annotations
 

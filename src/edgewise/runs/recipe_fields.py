@@ -1,4 +1,4 @@
-"""The fields of a recipe by dotted names, such as ``model.heads``, and how to change them."""
+"""Reading and changing the fields of a recipe by dotted names, such as ``model.heads``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PARTS = ("data", "task", "optimizer", "schedule", "trainer")
 
 @dataclass(frozen=True)
 class Field:
-    """The value of a field and the type that another value must have."""
+    """Value and type of a field."""
 
     value: Any
     kind: Any
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
-    """Every field that can be chosen, by dotted name, in the order of the recipe."""
+    """Return all fields that can be set, by dotted name, in the order of the recipe."""
     found = {"model": Field(recipe.model.func.__name__, str)}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
@@ -36,7 +36,7 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """The arguments of a model but those that the data decide."""
+    """Return the arguments of a model, except those that the data determine."""
     hints = get_type_hints(model.func)
     return {
         name: Field(model.keywords.get(name, parameter.default), hints[name])
@@ -46,19 +46,19 @@ def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Fi
 
 
 def part_fields(part: Any) -> dict[str, Field]:
-    """The fields of a dataclass."""
+    """Return the fields of a dataclass instance."""
     hints = get_type_hints(type(part))
     return {f.name: Field(getattr(part, f.name), hints[f.name]) for f in fields(part)}
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """The recipe with other values, given as text or as JSON has them.
+    """Return a recipe with changed values, given as text or JSON values.
 
-    Another ``model`` keeps the values of the fields that both have.
+    A changed ``model`` keeps the values of fields that both models have.
 
     Raises:
-        ArgumentError: no such field (suggests the nearest), a value that does not fit, or a model
-            of another kind.
+        ArgumentError: a field does not exist (the error suggests the most similar name), a value is
+            invalid, or the model is of another kind.
 
     """
     if "model" in values:
@@ -77,13 +77,13 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with another architecture of the same kind."""
+    """Return the recipe with another model of the same kind."""
     own = recipe.model.func.__name__
     kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",
-            expected=f"one of {', '.join(kind)}, which can stand in the place of {own}",
+            expected=f"one of {', '.join(kind)}, which can replace {own}",
             got=f"{name}, a model of another kind",
             remedy="choose one of them, or another recipe",
         )

@@ -1,4 +1,4 @@
-"""``recipe.json``: all of a recipe, resolved, from which alone it can be rebuilt."""
+"""Writing and reading ``recipe.json``, which contains every field of a recipe."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""The classes that each part may be of, by the name in the record; ``use`` says which."""
+"""Classes of each part by name. A record has the name in ``use``."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as JSON has it; every field is in it, whether it is a default or not.
+    """Convert a recipe to a JSON object with all fields, including defaults.
 
     Raises:
-        ArgumentError: a part or a value that a record cannot have, so that the recipe could not be
-            rebuilt from it.
+        ArgumentError: a part or a value cannot be represented in JSON, so the recipe could not be
+            rebuilt.
 
     """
     _check_model(recipe)
@@ -50,52 +50,51 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Refuse arguments of the model that are no fields: the record would be without them."""
+    """Check that all arguments of the model are fields, because others are not recorded."""
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
         if name not in known and name not in recipe.data.provides:
             use = recipe.model.func.__name__
             raise ArgumentError(
                 f"model.{name}",
-                expected=f"an argument that {use} has by name, as recipe.json records no other",
+                expected=f"a named parameter of {use}, because recipe.json records no others",
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
 
 
 def _use(part: str, value: Any) -> str:
-    """The name in the record of the class that this part is of."""
+    """Return the recorded name of a part's class."""
     for name, kind in KINDS[part].items():
         if type(value) is kind:
             return name
     raise ArgumentError(
         part,
-        expected=f"one of {', '.join(sorted(KINDS[part]))}, which a record can name",
+        expected=f"one of {', '.join(sorted(KINDS[part]))}",
         got=type(value).__name__,
-        remedy="a class of your own cannot be rebuilt from recipe.json; use one that is listed, or "
-        "training.fit with your own",
+        remedy="use one of these, or training.fit, because a class of your own cannot be rebuilt "
+        "from recipe.json",
     )
 
 
 def _shown(name: str, field: Field) -> Any:
-    """The value as JSON has it, which must be read back as the same."""
+    """Convert a value to JSON, and check that reading it gives the same value."""
     shown = show_value(field.value)
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
             name,
-            expected=f"{describe(field.kind)}, which a record can hold",
+            expected=f"{describe(field.kind)} that recipe.json can represent",
             got=repr(field.value),
-            remedy="choose a value that recipe.json can have",
+            remedy="choose another value",
         )
     return shown
 
 
 def from_record(record: Mapping[str, Any]) -> Recipe:
-    """The recipe of a record.
+    """Rebuild a recipe from its record.
 
     Raises:
-        ArgumentError: a part or a field that this version does not have, or a value that does not
-            fit.
+        ArgumentError: this version does not have a part or a field, or a value is invalid.
 
     """
     try:
@@ -109,8 +108,8 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
             RECIPE,
-            expected="a recipe as `edgewise train` records it",
-            got=f"one without {error}",
+            expected="a recipe that `edgewise train` wrote",
+            got=f"a recipe without {error}",
             remedy="train again with this version",
         ) from error
     return with_values(bare, values)
@@ -123,12 +122,12 @@ def _default(part: str, record: Mapping[str, Any]) -> Any:
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
-    """The recipe of a run folder."""
+    """Read the recipe of a run folder."""
     return from_record(folder.read_json(RECIPE))
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Refuse a run that has not kept its best weights yet, and several in one folder."""
+    """Raise an error if the run has not finished, or the folder contains several runs."""
     if not folder.weights.is_file():
         folder.refuse_several()
         raise MissingDataError(
@@ -138,11 +137,11 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
 
 
 DECIDES_NOTHING = ("trainer.save_every",)
-"""Fields that no number of a run depends on."""
+"""Fields that do not change the results of a run."""
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """The fields that matter in which two recipes differ, as ``model.heads 8 and 4``."""
+    """Return the differing fields of two recipes, such as ``model.heads 8 and 4``."""
     if recipe.name != other.name:
         return [f"recipe {recipe.name} and {other.name}"]
     theirs = fields_of(other)

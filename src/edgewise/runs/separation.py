@@ -1,4 +1,4 @@
-"""Which models tell which graphs apart: of fresh weights, or of finished runs."""
+"""Comparison of models by the pairs of graphs that they distinguish."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from edgewise.runs.train_recipe import build_model
 from edgewise.training import RunFolder
 
 Verdict = Literal["apart", "alike", "unsure"]
-ORDERS, SEEDS = 4, 3  # orders of the nodes, and draws of fresh weights
-BEYOND = 1e3  # how many times the difference between orders of one graph two graphs must differ
-LEAST = 1e-9  # of the size of the outputs: what differs less is rounding
-STRAYS = 1e-3  # of that size: an output that differs so much between orders is none of the graph
+ORDERS, SEEDS = 4, 3  # number of node orders, and of random initialisations
+BEYOND = 1e3  # two graphs are distinct if they differ by 1000 times the node-order noise
+LEAST = 1e-9  # relative differences below this are rounding errors
+STRAYS = 1e-3  # relative node-order noise above which the output is no function of the graph
 
 GRAPH_MODELS = {**NODE_MODELS, **READOUT_MODELS}
-"""Models that say something of a graph: of each node, then summed, or of the whole."""
+"""Models with an output for a graph, or for each node, which is summed."""
 
 
 class Model(NamedTuple):
-    """A model of whole graphs, and how many features of a node it reads."""
+    """A model of graphs, and its number of node features."""
 
     network: nn.Module
     in_width: int
@@ -40,14 +40,14 @@ class Model(NamedTuple):
 def separation(
     models: list[str] | None = None, folders: list[Path] | None = None
 ) -> dict[str, dict[str, Verdict]]:
-    """Each pair of :func:`hard_pairs`, by each encoding, each model and each run.
+    """Return which pairs of :func:`hard_pairs` each encoding, model and run distinguishes.
 
     Args:
-        models: names; with fresh weights, of which three draws are tried.
-        folders: finished runs of models of graphs.
+        models: names of graph models, tested with three random initialisations.
+        folders: run folders of trained graph models.
 
     Raises:
-        ArgumentError: a model or run that says nothing of graphs.
+        ArgumentError: a model or run is not one of a graph model.
 
     """
     columns: dict[str, Callable[[Graph, Graph], Verdict]] = {}
@@ -65,16 +65,16 @@ def separation(
 
 
 def fresh(name: str, seed: int) -> Model:
-    """A model of one input and four outputs, with weights as they are drawn."""
+    """Build a model with one input, four outputs and random weights."""
     torch.manual_seed(seed)
     return Model(_of_graphs(name, GRAPH_MODELS[name](1, 4)), 1)
 
 
 def trained(path: Path) -> Model:
-    """The model of a finished run.
+    """Load the model of a finished run.
 
     Raises:
-        ArgumentError: it is not one of graphs.
+        ArgumentError: it is not a graph model.
 
     """
     folder = RunFolder(path)
@@ -89,19 +89,19 @@ def trained(path: Path) -> Model:
 
 
 def _check_of_graphs(argument: str, name: str, got: str) -> None:
-    """Refuse a model that reads no graphs, such as one of texts or of trees."""
+    """Check that a model reads graphs, and not texts or trees."""
     if name in MODELS.keys() - GRAPH_MODELS.keys():
         raise ArgumentError(
             argument,
             expected=f"a model of graphs: {', '.join(GRAPH_MODELS)}",
             got=got,
-            remedy="name one of them, as the graphs to tell apart have cycles and no words",
+            remedy="name one of them, because the pairs are graphs with cycles and without text",
         )
     check_choice(argument, name, GRAPH_MODELS)
 
 
 def _of_graphs(name: str, network: nn.Module) -> nn.Module:
-    """A model of nodes answers by the sum over all of them."""
+    """Add a sum over the nodes to a model with an output for each node."""
     return network if name in READOUT_MODELS else PooledNodes(network, "sum")
 
 
@@ -123,11 +123,11 @@ def _by_models(several: list[Model]) -> Callable[[Graph, Graph], Verdict]:
 
 @torch.no_grad()
 def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
-    """Whether a model's outputs of two graphs differ, and by more than the order of nodes explains.
+    """Return whether a model's outputs for two graphs differ by more than the node-order noise.
 
-    In float64, with the features 1, 0, 0, … of every node, in several orders of the nodes. A model
-    that has no output of the graph as such, as it reads eigenvectors of free sign, is ``unsure``
-    where graphs do not differ by far more than orders do.
+    The outputs are computed in float64 for several node orders, with the features 1, 0, 0, … for
+    every node. The verdict is ``unsure`` if the outputs depend on the node order, for example by
+    the arbitrary signs of eigenvectors, and the graphs do not differ by far more.
     """
     network = model.network.double().eval()
     one_outs, other_outs = (
@@ -144,7 +144,7 @@ def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
 
 
 def _answer(network: nn.Module, graph: Graph, in_width: int, seed: int) -> Tensor:
-    """Of the graph with its nodes in another order."""
+    """Compute the output for a graph with permuted nodes."""
     n = graph.num_targets
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     moved = batch([edges(order[graph.edge_index], n)])

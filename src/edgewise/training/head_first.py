@@ -1,6 +1,6 @@
-"""Fine-tuning in two steps: first the head alone, then all of the model."""
+"""Fine-tuning in two phases: the head alone, then the whole model."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 import lightning.pytorch as lightning
@@ -12,12 +12,12 @@ from edgewise.training.trunk import trunk_names
 
 
 class HeadFirst(lightning.Callback):
-    """Keeps the trunk of a model as it is in the first epochs.
+    """Callback that freezes the backbone of a model in the first epochs.
 
-    What has no gradient before training gets none later.
+    Parameters that were frozen before training stay frozen.
 
     Args:
-        epochs: how many.
+        epochs: number of epochs with a frozen backbone.
 
     """
 
@@ -48,5 +48,5 @@ class HeadFirst(lightning.Callback):
 
 
 def head_first(settings: TrainerSettings) -> list[lightning.Callback]:
-    """The callback, where the settings want one."""
+    """Return the callback, or nothing if ``head_first`` is 0."""
     return [HeadFirst(settings.head_first)] if settings.head_first else []
