@@ -70,24 +70,3 @@ class WritingBatch(Batch):
     padding: int = 0
     references: tuple[str, ...] = ()
     decode: Callable[[Tensor], list[str]] = lambda _: []
-
-
-@dataclass(frozen=True)
-class Article:
-    """A title, the sentences of the text, and its summary."""
-
-    title: str
-    sentences: tuple[str, ...]
-    summary: str
-
-
-@dataclass(frozen=True)
-class SummaryBatch(Batch):
-    """A batch of articles.
-
-    Attributes:
-        articles: what its sentences are from; the targets are these, one article after the other.
-
-    """
-
-    articles: tuple[Article, ...] = ()

@@ -141,7 +141,7 @@ def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> N
         (
             replace(DIGITS, model=partial(unnamed, depth=2)),
             "model.depth",
-            "an argument that unnamed has by name",
+            "a named parameter of unnamed",
             "depth=2",
             "a named parameter",
         ),

@@ -7,12 +7,9 @@ a text model, and are what is trained: called with :class:`edgewise.layers.Token
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from edgewise.encodings import Sinusoidal, packed_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
@@ -20,7 +17,7 @@ from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
 from edgewise.layers.text import TextModel
 from edgewise.layers.tokens import Tokens
-from edgewise.layers.transformer import TransformerLayer, activation
+from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
@@ -179,46 +176,6 @@ class TokenClassifier(nn.Module):
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
         return logits
-
-
-class ExtractiveSummarizer(nn.Module):
-    """A logit for each sentence of an article: whether it is in the summary (BERTSUM).
-
-    The words of a sentence read each other; then the sentences of an article do, each as the state
-    of its first token, with its place in the article (Liu and Lapata, Text summarization with
-    pretrained encoders, 2019) and, beyond the paper, the logarithm of its number of tokens: a long
-    one says more, and a softmax over its words does not tell how many there are.
-
-    Args:
-        trunk: a text model; its head for tokens is taken away, as nothing would train it.
-        depth: layers between sentences.
-        heads: of these.
-        dropout: in these.
-    """
-
-    def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        trunk.head = None
-        width = trunk.width
-        self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
-        self.length = nn.Linear(1, width)
-        self.layers = nn.ModuleList(
-            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
-            for _ in range(depth)
-        )
-        self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
-
-    def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
-        """``[S]`` for S sentences, of which each article has so many."""
-        sizes = tokens.lengths()
-        x = self.pool(tokens.states(self.trunk), sizes)
-        x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
-        x = self.positions(x, packed_positions(counts).to(x.device))
-        graph = batch(complete(), counts)
-        for layer in self.layers:
-            x = layer(x, graph)
-        logits: Tensor = self.output(x)
-        return logits[..., 0]
 
 
 class Seq2SeqLanguageModel(nn.Module):
