@@ -180,7 +180,8 @@ BESIDE = {
         f"vit-{name}": {
             f"convolutions-vit-{name}": (
                 f"six convolutions ({weights} weights), all else the same",
-                f"python examples/scripts/convolutions_beside.py vit-{name} convolutions-vit-{name}",
+                "python examples/scripts/convolutions_beside.py "
+                f"vit-{name} convolutions-vit-{name}",
             ),
             **{
                 f"mae-{name}-{start}": (

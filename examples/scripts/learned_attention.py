@@ -1,7 +1,7 @@
 """What heads learn of attention itself: how far back they read, and how much of it they leave out.
 
     python examples/scripts/learned_attention.py runs/learned_attention          # prints the tables
-    python examples/scripts/learned_attention.py runs/learned_attention --plot   # and draws the picture
+    python examples/scripts/learned_attention.py runs/learned_attention --plot   # and plots them
 
 Characters of Shakespeare, small models, a few hundred steps. For spans, texts of 256 characters:
 heads that begin with all of it, and heads that begin with none, pay for each character and grow as

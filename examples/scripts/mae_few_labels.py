@@ -1,7 +1,7 @@
 """Masked autoencoding of images, then one label in a hundred: beside the same from scratch.
 
-python examples/scripts/mae_few_labels.py mnist --epochs 2 --tuning-epochs 40 [--seeds 3] [--json OUT]
-python examples/scripts/mae_few_labels.py cifar10 --epochs 10 --tuning-epochs 40 [--seeds 5] [--json OUT]
+python examples/scripts/mae_few_labels.py mnist --epochs 2 --tuning-epochs 40 [--seeds 3]
+python examples/scripts/mae_few_labels.py cifar10 --epochs 10 --tuning-epochs 40 [--seeds 5]
 
 An autoencoder is trained on the training images (MNIST's 60,000, or 10,000 of CIFAR-10) without
 their labels. Its encoder with a new head, and the same model with the weights that the autoencoder

@@ -2,7 +2,7 @@
 
     python examples/scripts/over_smoothing.py                    # as initialised
     python examples/scripts/over_smoothing.py --trained          # trained on Cora, minutes
-    python examples/scripts/over_smoothing.py --trained --plot   # and draws docs/over_smoothing_trained.png
+    python examples/scripts/over_smoothing.py --trained --plot   # and plots them in docs
 
 They print the tables of docs/expressiveness.md. One round of attention or convolution is a weighted
 mean over neighbours; repeated, it forgets where it started. Two remedies are told apart: a residual

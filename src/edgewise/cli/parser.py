@@ -139,7 +139,7 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
 def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
     """Return the recipe named after the command, with the model of ``--model`` if given."""
     name = next((word for word in words[1:] if not word.startswith("-")), "")
-    if name not in RECIPES:
+    if not name or name not in RECIPES:
         return None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--model", nargs="?")

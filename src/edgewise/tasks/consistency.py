@@ -33,7 +33,7 @@ class Consistency(Task):
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
     Attributes:
-        weight: λ.
+        weight: weight λ of the consistency loss.
         temperature: T; the lower, the more certain the common answer has to be.
 
     """
