@@ -9,7 +9,7 @@ from edgewise.batches import Batch
 
 @dataclass(frozen=True)
 class Article:
-    """A title, the sentences of the text, and its summary."""
+    """Article: title, sentences of the text, and reference summary."""
 
     title: str
     sentences: tuple[str, ...]
@@ -18,10 +18,10 @@ class Article:
 
 @dataclass(frozen=True)
 class SummaryBatch(Batch):
-    """A batch of articles.
+    """Batch of articles; targets are the values of their sentences, article by article.
 
     Attributes:
-        articles: what its sentences are from; the targets are these, one article after the other.
+        articles: articles of the batch.
 
     """
 

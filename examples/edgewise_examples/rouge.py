@@ -1,8 +1,8 @@
-"""The sentences that a greedy search for ROUGE takes: labels of summaries, and what can be reached.
+"""ROUGE of single sentences, and greedy selection of the sentences with the highest ROUGE.
 
-ROUGE counts the runs of words that two texts share (Lin, 2004); F1, without stemming. Unknown
-words, which WikiText writes as ``<unk>``, count as none. torchmetrics' ROUGE, which measures what a
-model writes, has no score of bags that grow by a sentence at a time.
+ROUGE counts the n-grams that two texts have in common (Lin, 2004); here as F1, without stemming.
+Unknown words, ``<unk>`` in WikiText, are removed. The ROUGE of torchmetrics evaluates summaries; it
+has no score for a set of n-grams that grows sentence by sentence.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ Grams = Counter[tuple[str, ...]]
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits, in lower case."""
+    """Return the words of a text in lower case."""
     return re.findall(r"[a-z0-9]+", text.lower().replace("<unk>", " "))
 
 
 def grams(of: Sequence[str], n: int) -> Grams:
-    """How often each run of n words is there."""
+    """Count the n-grams of a list of words."""
     return Counter(zip(*(of[i:] for i in range(n)), strict=False))
 
 
 def score(written: Grams, wanted: Grams) -> float:
-    """F1 of two bags: of what they share, each as often as in the one that has it less often."""
+    """Return the F1 score of two multisets of n-grams."""
     shared = (written & wanted).total()
     return 2 * shared / (written.total() + wanted.total()) if shared else 0.0
 
 
 def oracle(article: Article, most: int) -> list[int]:
-    """The sentences, in their order, that a greedy search for ROUGE-1 + ROUGE-2 takes."""
+    """Return the sentences that greedily maximise ROUGE-1 + ROUGE-2, in the order of the text.
+
+    Args:
+        article: article with its reference summary.
+        most: maximum number of sentences.
+    """
     wanted = [grams(words(article.summary), n) for n in (1, 2)]
     own = [[grams(words(text), n) for n in (1, 2)] for text in article.sentences]
     taken: list[int] = []
@@ -55,7 +60,7 @@ def oracle(article: Article, most: int) -> list[int]:
 
 
 def shares(article: Article) -> list[float]:
-    """ROUGE-1 + ROUGE-2 of each sentence by itself, by those of the best one: from 0 to 1."""
+    """Return ROUGE-1 + ROUGE-2 of each sentence, divided by the maximum over sentences."""
     wanted = [grams(words(article.summary), n) for n in (1, 2)]
     found = [
         sum(score(grams(words(text), n), wanted[n - 1]) for n in (1, 2))

@@ -1,4 +1,4 @@
-"""Image captioning: pictures of several handwritten digits, and captions such as "three seven"."""
+"""Image captioning: rows of handwritten digits, with captions such as "three seven"."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ if TYPE_CHECKING:
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
-"""Tokens; that of a digit is ``FIRST`` and the digit."""
+"""Token ids; the id of a digit is ``FIRST`` plus the digit."""
 
 
 @dataclass(frozen=True)
 class CaptionDigits(ImageData):
-    """Rows of ``places`` squares, of which ``least`` to ``places`` hold a digit of MNIST.
+    """Images of ``places`` squares in a row, of which ``least`` to ``places`` have an MNIST digit.
 
-    Training pictures are put together anew in every epoch, from the digits to train on. Those of
-    validation and test are drawn once: the last 5,000 of MNIST's training digits, and its test
-    digits, of which no training picture shows any.
+    Training images are sampled in every epoch. Validation and test images are fixed, and use the
+    last 5,000 training digits and the test digits of MNIST, which no training image has.
 
-    Batches: inputs ``(images [B, 1, 28, 28 · places], ids [B, T])``, where the ids begin with one
-    for the beginning of a text, and targets ``[M]``: the tokens after each of the real ones.
+    Batches have inputs ``(images [B, 1, 28, 28 · places], ids [B, T])``, where the ids start with a
+    begin token, and as targets ``[M]`` the next token after each token that is not padding.
 
     Attributes:
-        places: squares in a row.
-        least: the fewest digits.
-        jitter: pixels by which a digit is moved at most, up or down and left or right.
-        count: training pictures in an epoch.
-        tested: pictures to validate and to test on, each.
-        split_seed: which pictures these are.
-        batch_size: pictures in a batch.
+        places: number of squares in a row.
+        least: minimum number of digits.
+        jitter: maximum shift of a digit in pixels, vertically and horizontally.
+        count: number of training images per epoch.
+        tested: number of validation images, and of test images.
+        split_seed: seed of the validation and test images.
+        batch_size: number of images per batch.
 
     """
 
@@ -102,13 +101,13 @@ class CaptionDigits(ImageData):
         )
 
     def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
-        # The squares begin at the left; a shorter row is followed by empty ones.
+        # A shorter row is padded with empty squares on the right.
         width = max(1, min(round(image.width * SIDE / image.height), SIDE * self.places))
         squares = bright_on_dark(pixels(image, SIDE, width, color=False) / 255)
         return F.pad(squares, (0, SIDE * self.places - width))
 
     def asked(self, images: Tensor) -> WritingBatch:
-        """The batch of images ``[B, 1, H, W]`` whose captions are to be written."""
+        """Return a batch of images ``[B, 1, H, W]`` without captions, for generation."""
         nothing = torch.zeros(len(images), self.places, dtype=torch.long)
         return captioned(images, nothing, nothing.bool())
 
@@ -134,7 +133,7 @@ class CaptionDigits(ImageData):
 
 @dataclass(frozen=True)
 class Digits:
-    """Images ``[N, 28, 28]`` and what they show ``[N]``."""
+    """Images ``[N, 28, 28]`` and their labels ``[N]``."""
 
     images: Tensor
     labels: Tensor
@@ -142,22 +141,22 @@ class Digits:
 
 @dataclass(frozen=True)
 class Plan:
-    """Of each picture: which places ``[B, P]`` hold a digit, which, and how far it is moved."""
+    """For each image and square ``[B, P]``: whether it has a digit, which one, and its shift."""
 
     there: Tensor
     which: Tensor
     moved: Tensor
 
     def of(self, index: Tensor) -> Plan:
-        """The plan of some pictures."""
+        """Return the plan of some images."""
         return Plan(self.there[index], self.which[index], self.moved[:, index])
 
 
 def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
-    """The batch of these images, and of the labels ``[B, P]`` that are there, in their order."""
+    """Return the batch of images with captions of the labels ``[B, P]`` where ``there``."""
     count = there.sum(1)
     step = torch.arange(there.shape[1] + 1)
-    # The places that hold a digit come first, and keep their order.
+    # Squares with a digit come first, in their order.
     order = (~there).byte().argsort(dim=1, stable=True)
     words = F.pad(FIRST + labels.gather(1, order), (0, 1))
     asked = words.where(step < count[:, None], torch.where(step == count[:, None], END, PAD))
@@ -176,7 +175,7 @@ def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
 
 
 def spelled(ids: Tensor) -> list[str]:
-    """Captions of ids ``[B, T]``, up to the first that is no digit."""
+    """Decode ids ``[B, T]`` to captions, up to the first token that is not a digit."""
     texts = []
     for row in ids.tolist():
         stop = next((i for i, token in enumerate(row) if token < FIRST), len(row))

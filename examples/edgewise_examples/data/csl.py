@@ -1,8 +1,8 @@
-"""CSL: circulant graphs with skip links, ten classes that no colouring of neighbours tells apart.
+"""CSL: ten classes of circulant graphs with skip links, which the 1-WL test cannot distinguish.
 
-A graph is a ring of 41 nodes in which each node is also joined to those ``skip`` steps away; the
-skip is its class. All nodes have four neighbours that have four neighbours, so that networks of
-messages see the same everywhere and in every class.
+A graph is a ring of 41 nodes in which each node is also linked to the nodes ``skip`` steps away;
+the skip is its class. All nodes have degree four, so that message passing computes the same for all
+nodes and classes.
 
 Papers: Murphy et al., Relational pooling for graph representations, 2019; Dwivedi et al.,
 Benchmarking graph neural networks, 2020 (150 graphs, five folds).
@@ -28,16 +28,16 @@ SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 
 @dataclass(frozen=True)
 class CSL(GraphData):
-    """A graph an example, and which of ten skips it is made with; made by formula.
+    """Graph classification of CSL graphs, which are generated.
 
-    A model is called ``model(x, graph, batch=members)``, in which every node has the feature 1, and
-    with the codes of its encodings.
+    Models are called ``model(x, graph, batch=members)``, where every node has the feature 1, and
+    get the values of their encodings as further arguments.
 
     Attributes:
-        copies: graphs of each class, their nodes in other orders.
-        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; each fold has its
-            share of each class.
-        batch_size: graphs in a batch.
+        copies: number of graphs of each class, with permuted nodes.
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; folds are
+            stratified by class.
+        batch_size: number of graphs per batch.
 
     """
 
@@ -70,11 +70,11 @@ class CSL(GraphData):
 
 
 def circulant(skip: int, order: Tensor) -> Tensor:
-    """``[2, 4 n]``, both directions of the ring and of its skip links.
+    """Return edges ``[2, 4 n]``, both directions of the ring and of its skip links.
 
     Args:
-        skip: how far the links reach; 2 to less than half of n.
-        order: ``[n]``, the number of each node along the ring.
+        skip: length of the skip links, from 2 to less than half of n.
+        order: ``[n]``, node indices along the ring.
 
     """
     ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]

@@ -1,7 +1,7 @@
-"""DictionaryLookup: keys with values, and as many nodes that each ask for the value of one key.
+"""DictionaryLookup: nodes with keys and values, and query nodes that look up one key each.
 
-Every question reads all the keys. A network whose ranking of sources is the same for whoever asks,
-as GAT's is, cannot give all of them their own answer; one whose ranking depends on who asks can.
+Every query node is linked to all key nodes. Static attention such as GAT ranks the keys equally for
+all queries and cannot fit the data; attention whose ranking depends on the query can.
 
 Paper: Brody et al., How attentive are graph attention networks?, 2022
 """
@@ -27,20 +27,20 @@ from edgewise.graphs import Graph, batch, edges
 
 @dataclass(frozen=True)
 class DictionaryLookup(Data):
-    """A dictionary an example, whose questions have an answer each.
+    """Node classification at the query nodes of random dictionaries.
 
-    A model of nodes is called ``model(x, graph)`` with x ``[B · 2 · size, 2 · size + 1]``, a key
-    and a value one-hot: first the keys of a dictionary with their values, then the questions, of
-    which each has another key and the value "unknown". The outputs at the questions count.
+    Models are called ``model(x, graph)`` with x ``[B · 2 · size, 2 · size + 1]``, one-hot keys and
+    values: first the keys of a dictionary with their values, then the queries, each with another
+    key and the value "unknown". Only the outputs at the queries have targets.
 
-    Those to train on are drawn anew in every epoch, those of validation and test once.
+    Training dictionaries are sampled in every epoch; validation and test dictionaries are fixed.
 
     Attributes:
-        size: keys of a dictionary, and values, and questions.
-        count: training dictionaries in an epoch.
-        tested: dictionaries to validate and to test on, each.
-        split_seed: which dictionaries these are.
-        batch_size: dictionaries in a batch.
+        size: number of keys, values and queries of a dictionary.
+        count: number of training dictionaries per epoch.
+        tested: number of validation dictionaries, and of test dictionaries.
+        split_seed: seed of the validation and test dictionaries.
+        batch_size: number of dictionaries per batch.
 
     """
 
@@ -68,14 +68,14 @@ class DictionaryLookup(Data):
         )
 
     def draw(self, count: int, generator: Generator) -> Tensor:
-        """The value of each key, ``[count, size]``, all different."""
+        """Return random values ``[count, size]`` of the keys, a permutation for each dictionary."""
         return torch.rand(count, self.size, generator=generator).argsort(1)
 
     def asked(self, values: Sequence[int]) -> Tensor:
-        """The value of each key, in their order, as a person asks a finished model.
+        """Return the values of the keys, given by a user, as a tensor.
 
         Raises:
-            ArgumentError: they are not all of the data's values, each once.
+            ArgumentError: they are not a permutation of all values.
 
         """
         if sorted(values) != list(range(self.size)):
@@ -89,19 +89,19 @@ class DictionaryLookup(Data):
         return torch.tensor(values)
 
     def as_batch(self, values: Tensor) -> Batch:
-        """Dictionaries ``[B, size]`` as a model reads them; the outputs at questions count."""
+        """Return the batch of dictionaries with values ``[B, size]``."""
         count, size = values.shape
-        graph, questions = packed_dictionaries(size, count)
+        graph, queries = packed_dictionaries(size, count)
         key = torch.eye(size).repeat(count, 2, 1)
         unknown = torch.full_like(values, size)
         value = F.one_hot(torch.cat([values, unknown], dim=1), size + 1).float()
         x = torch.cat([key, value], dim=2).flatten(0, 1)
-        return Batch((x, graph), values.flatten(), questions)
+        return Batch((x, graph), values.flatten(), queries)
 
 
 @lru_cache(maxsize=8)
 def packed_dictionaries(size: int, count: int) -> tuple[Graph, Tensor]:
-    """``count`` graphs whose last ``size`` nodes read the first, as one; and which those are."""
+    """Return the graph of ``count`` dictionaries and the indices of their query nodes."""
     pairs = torch.cartesian_prod(torch.arange(size), torch.arange(size, 2 * size)).T
     one = edges(pairs, 2 * size)
     return batch([one] * count), torch.arange(2 * size * count).view(count, -1)[:, size:].flatten()

@@ -1,7 +1,7 @@
-"""Handwritten digits in a row, and the question which digit stands at one place of it.
+"""Rows of handwritten digits, with the digit at one position as class.
 
-A token that is asked about a digit far from it has to be told by others: how many layers that
-takes is decided by who reads whom. The digits are those of scikit-learn, 8×8 pixels.
+The number of layers needed to carry this digit to a distant token depends on the attention graph.
+The digits are those of scikit-learn, 8×8 pixels.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DigitRows(ImageData):
-    """Images ``[B, 1, 8, 8 · places]`` from 0 to 1 and the digit at the place that is asked about.
+    """Images ``[B, 1, 8, 8 · places]`` from 0 to 1, and the digit at position ``asked``.
 
-    Training rows are drawn anew in every epoch. Those of validation and test are drawn once, from
-    digits of which no training row shows any.
+    Training rows are sampled in every epoch. Validation and test rows are fixed, and use digits
+    that no training row has.
 
     Attributes:
-        places: digits in a row.
-        asked: the place that is asked about, from 0 on the left.
-        count: training rows in an epoch.
-        tested: rows to validate and to test on, each.
-        val, test: shares of the digits that these are drawn from.
-        split_seed: which digits and rows these are.
-        batch_size: rows in a batch.
+        places: number of digits in a row.
+        asked: position of the digit to predict, from 0 on the left.
+        count: number of training rows per epoch.
+        tested: number of validation rows, and of test rows.
+        val: fraction of the digits used for validation rows.
+        test: fraction of the digits used for test rows.
+        split_seed: seed of the validation and test rows.
+        batch_size: number of rows per batch.
 
     """
 
@@ -87,7 +88,7 @@ class DigitRows(ImageData):
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
     def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
-        """Which digits ``[rows, places]`` stand in each row."""
+        """Sample the indices ``[rows, places]`` of the digits of each row."""
         return torch.randint(len(part.labels), (rows, self.places), generator=generator)
 
     def _row(self, part: Part, which: Tensor) -> Batch:

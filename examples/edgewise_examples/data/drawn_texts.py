@@ -1,4 +1,4 @@
-"""Texts that are drawn, to see what a model can reach: what they share."""
+"""Base class of synthetic texts that test long-range dependencies."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from edgewise.layers import Tokens
 
 @dataclass(frozen=True)
 class DrawnTexts(Data):
-    """Texts of one length, and tokens to be named at some of their places.
+    """Texts of one length, and tokens to predict at some positions.
 
-    Training texts are drawn anew in every epoch; those of validation and test are drawn once.
+    Training texts are sampled in every epoch; validation and test texts are fixed.
 
     Attributes:
-        length: tokens of a text.
-        symbols: how many different tokens it is written with.
-        count: training texts in an epoch.
-        tested: texts to validate and to test on, each.
-        split_seed: which texts these are.
-        batch_size: texts in a batch.
+        length: number of tokens of a text.
+        symbols: number of different symbols.
+        count: number of training texts per epoch.
+        tested: number of validation texts, and of test texts.
+        split_seed: seed of the validation and test texts.
+        batch_size: number of texts per batch.
 
     """
 
@@ -48,21 +48,21 @@ class DrawnTexts(Data):
     @property
     @abstractmethod
     def vocabulary(self) -> int:
-        """How many tokens there are."""
+        """Vocabulary size."""
 
     @abstractmethod
     def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Texts ``[rows, length]``, places ``[P]`` in each, and what is there ``[rows, P]``."""
+        """Sample texts ``[rows, length]``, with positions ``[P]`` and targets ``[rows, P]``."""
 
     @abstractmethod
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """What a finished model is given, ``[T]``, and how many tokens are to follow it.
+        """Return the prompt ``[T]`` for given tokens, and the number of tokens to generate.
 
         Args:
-            given: the tokens of which a person wants to know what follows.
+            given: tokens of the user.
 
         Raises:
-            ArgumentError: there are others, or fewer or more of them, than in the data.
+            ArgumentError: unknown tokens, or a wrong number of tokens.
 
         """
 

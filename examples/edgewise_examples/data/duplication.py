@@ -1,4 +1,4 @@
-"""A text that is said twice: what follows in the second half stands far back in the first."""
+"""Synthetic texts whose second half repeats the first."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Duplication(DrawnTexts):
-    """Texts ``0 w 0 w`` of symbols from 1 on; each symbol of the second w is told by those before.
+    """Texts ``0 w 0 w`` with symbols from 1; the symbols of the second w are predicted.
 
-    Reformer's task (Kitaev et al., 2020), who take 1,024 tokens of 127 symbols.
+    The task is from Reformer (Kitaev et al., 2020), with 1,024 tokens and 127 symbols.
 
     Attributes:
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`.
@@ -30,7 +30,7 @@ class Duplication(DrawnTexts):
         if self.length % 2 or self.length < 4:
             raise ArgumentError(
                 "data.length",
-                expected="an even number from 4 on",
+                expected="an even number of at least 4",
                 got=repr(self.length),
                 remedy="choose for example 128",
             )
@@ -47,13 +47,13 @@ class Duplication(DrawnTexts):
         return texts, torch.arange(half, self.length - 1), word
 
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """``0 w 0``, and as many tokens as w has, of the w that is to be said again."""
+        """Return ``0 w 0`` and the length of w, for the given w."""
         count = self.length // 2 - 1
         if len(given) != count or not all(1 <= token <= self.symbols for token in given):
             raise ArgumentError(
                 "input",
-                expected=f"{count} numbers from 1 to {self.symbols}, the text to be said again",
+                expected=f"{count} numbers from 1 to {self.symbols}, the text to repeat",
                 got=f"{len(given)}, from {min(given)} to {max(given)}",
-                remedy="give as many as were trained on",
+                remedy="give the number of tokens used in training",
             )
         return torch.tensor([0, *given, 0]), count

@@ -1,4 +1,4 @@
-"""English web texts with their syntax trees: who hangs from whom is given, what as is asked.
+"""English web texts with syntax trees: heads are given, labels are predicted.
 
 Source: Silveira et al., A gold standard dependency corpus for English, 2014 (Universal
 Dependencies).
@@ -32,20 +32,20 @@ Label = Literal["deprel", "upos"]
 
 @dataclass(frozen=True)
 class EWTTrees(Data):
-    """A sentence an example, its words the nodes of a tree; each has a label to predict.
+    """Node classification on the words of syntax trees.
 
-    A model is called ``model(x, graph, batch=sizes)`` with the pieces of each word, hashed, a graph
-    in which words read those that hang from them, and how many words each sentence has; and with
-    the codes of its encodings.
+    Models are called ``model(x, graph, batch=sizes)`` with hashed character n-grams of each word, a
+    graph in which words attend to their dependents, and the number of words of each sentence; and
+    with the values of their encodings.
 
     Attributes:
-        label: ``deprel``, the relation of a word to what it hangs from, without its subtype;
-            ``upos``, its part of speech.
-        links: ``tree``; or ``chain``, in which each word reads the one before it.
-        hashed: how many numbers the pieces of a word are hashed to: the word, its first and its
-            last one to three letters.
-        batch_size: sentences in a batch.
-        train_rows: how many sentences are trained on, from the first; 0 for all 12,544.
+        label: ``deprel``, the relation of a word to its head, without subtype; ``upos``, its part
+            of speech.
+        links: ``tree``; or ``chain``, in which each word attends to the previous one.
+        hashed: number of hash buckets for the features of a word: the word, its prefixes and
+            suffixes of one to three letters.
+        batch_size: number of sentences per batch.
+        train_rows: number of training sentences, the first of the file; 0 for all 12,544.
 
     """
 
@@ -88,7 +88,7 @@ class EWTTrees(Data):
 
 
 class Sentence(NamedTuple):
-    """Words, their labels, and edges ``[2, E]`` from what hangs to what it hangs from."""
+    """Words, their labels, and edges ``[2, E]`` from dependents to heads."""
 
     words: list[str]
     labels: list[str]
@@ -96,10 +96,10 @@ class Sentence(NamedTuple):
 
 
 def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> Sentence:
-    """A sentence as it was read, and its tree, or the chain of its words.
+    """Return a sentence with its tree, or with the chain of its words.
 
     Raises:
-        ArgumentError: the heads are no tree.
+        ArgumentError: the heads are not a tree.
 
     """
     n = len(labelled)
@@ -120,21 +120,21 @@ def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> S
 
 
 def pieces_of(word: str) -> list[str]:
-    """The word, and its first and last letters, one to three, apart from each other."""
+    """Return the features of a word: itself, in lower case, and its prefixes and suffixes."""
     lower = word.lower()
     ends = [f"{lower[:k]}-" for k in (1, 2, 3)] + [f"-{lower[-k:]}" for k in (1, 2, 3)]
     return [word, f"={lower}", *ends]
 
 
 class Pieces(NamedTuple):
-    """The numbers of the pieces of all words, where each word's begin, and how many there are."""
+    """Hashed features of all words, the first feature of each word, and the number of buckets."""
 
     numbers: Tensor
     start: Tensor
     hashed: int
 
     def of(self, words: Tensor) -> Tensor:
-        """``[n, hashed]``, how often each of these words has each piece."""
+        """Return the counts ``[n, hashed]`` of features of words."""
         many = self.start.diff()[words]
         numbers = self.numbers[ranges(self.start[words], many)]
         row = run_of_each(many, len(numbers))
@@ -144,7 +144,7 @@ class Pieces(NamedTuple):
 
 
 def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pieces]:
-    """The trees, whose nodes have the numbers of their words alone, and the words' pieces."""
+    """Return the trees, whose node features are word indices, and the features of the words."""
     words = [word for one in sentences for word in one.words]
     pieces = [[zlib.crc32(p.encode()) % hashed for p in pieces_of(w)] for w in words]
     edges = [one.edges for one in sentences]
@@ -172,5 +172,5 @@ def _part(codes: Codes, which: Tensor, pieces: Pieces, y: Tensor) -> Split:
 
 
 def members_in_order(graphs: PackedGraphs, which: Tensor) -> Tensor:
-    """``[B]``, how many nodes each graph of a batch has, as it is packed."""
+    """Return the number of nodes ``[B]`` of each graph of a batch, in packed order."""
     return graphs.sizes[which.unique()]

@@ -1,4 +1,4 @@
-"""Link prediction between films and the actors in them."""
+"""Link prediction between films and their actors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FIL
 
 @dataclass(frozen=True)
 class HollywoodActors(Links):
-    """Which actors are in which film: 127,823 films (the first nodes) and 383,640 actors.
+    """Bipartite graph of 127,823 films (the first nodes) and 383,640 actors.
 
-    Large, and without features or labels: for speed, sampling and links between two kinds of node.
+    It is a large graph without features, for measuring speed, sampling and bipartite links.
 
     Paper: Barabási and Albert, Emergence of scaling in random networks, 1999.
     """
@@ -30,7 +30,7 @@ class HollywoodActors(Links):
         path = find_files("hollywood_actors", {FILE: ADDRESS}) / FILE
         (film, actor), actors, _ = read_memberships(path)
         films = int(film.max()) + 1
-        pairs = distinct(torch.stack([film, films + actor]))  # a few casts name someone twice
+        pairs = distinct(torch.stack([film, films + actor]))  # some casts name an actor twice
         ids = {f"film {line}": line for line in range(films)}
         ids |= {f"actor {name}": films + number for name, number in actors.items()}
         return Pairs(pairs, range(films), range(films, len(ids)), ids, path)

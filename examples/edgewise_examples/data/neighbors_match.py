@@ -1,9 +1,9 @@
-"""NeighborsMatch: a tree whose root must pick one of all leaves, at the far end of a funnel.
+"""NeighborsMatch: the root of a binary tree looks up the value of one of its leaves.
 
-The root of a binary tree asks with a key; every leaf has a key and a value, and the answer is the
-value of the leaf with the root's key. Nodes read their children, so that the root, as many steps
-up as the tree is deep, has to be told all of 2 ** depth pairs through two edges, as nobody below it
-knows which is asked for. That a network cannot even fit this is called over-squashing.
+Every leaf has a key and a value; the target is the value of the leaf with the key of the root.
+Nodes attend to their children. The nodes below the root do not know its key, so that messages have
+to carry all 2 ** depth pairs through the two edges at the root. That a network cannot even fit this
+is called over-squashing.
 
 Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practical implications,
 2021
@@ -30,22 +30,23 @@ from edgewise.graphs import Graph, batch, membership, tree
 
 @dataclass(frozen=True)
 class NeighborsMatch(Data):
-    """A tree an example, drawn at random; its class is the value that its root asks for.
+    """Graph classification of random trees; the class is the value that the root looks up.
 
-    A model is called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · symbols]``, a key
-    and a value one-hot: the root, which comes first, has a key alone, a leaf both, all others none.
+    Models are called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · symbols]``,
+    one-hot keys and values: the root, which comes first, has a key, a leaf both, all other nodes
+    neither.
 
-    Those to train on are drawn anew in every epoch, those of validation and test once.
+    Training trees are sampled in every epoch; validation and test trees are fixed.
 
     Attributes:
-        depth: steps from the root to each leaf; there are 2 ** depth leaves.
-        symbols: how many values there are, of which a tree has as many as leaves; 0 for no more
-            than these. What is learned on shallow trees with the symbols of deep ones can begin
-            (``--from``) a run on these.
-        count: training trees in an epoch.
-        tested: trees to validate and to test on, each.
-        split_seed: which trees these are.
-        batch_size: trees in a batch.
+        depth: depth of the tree, which has 2 ** depth leaves.
+        symbols: number of values to choose those of the leaves from; 0 for the number of leaves. A
+            run on shallow trees with the symbols of deep trees can initialise (``--from``) a run on
+            deep trees.
+        count: number of training trees per epoch.
+        tested: number of validation trees, and of test trees.
+        split_seed: seed of the validation and test trees.
+        batch_size: number of trees per batch.
 
     """
 
@@ -71,12 +72,12 @@ class NeighborsMatch(Data):
 
     @property
     def leaves(self) -> int:
-        """How many there are."""
+        """Number of leaves of a tree."""
         return int(2**self.depth)
 
     @property
     def classes(self) -> int:
-        """How many values there are."""
+        """Number of classes."""
         return self.symbols or self.leaves
 
     def load(self) -> Splits:
@@ -91,18 +92,18 @@ class NeighborsMatch(Data):
         )
 
     def draw(self, trees: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """The value of each leaf ``[trees, leaves]``, all different, and the key asked for."""
+        """Sample different values of the leaves ``[trees, leaves]``, and the root's key."""
         values = torch.rand(trees, self.classes, generator=generator).argsort(1)
         return values[:, : self.leaves], torch.randint(self.leaves, (trees,), generator=generator)
 
     def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The value of each leaf, in their order, and the key that the root asks for.
+        """Return the values of the leaves and the key of the root, given by a user, as tensors.
 
         Args:
-            given: the values, and as the last number the key, as a person asks a finished model.
+            given: values of the leaves, then the key of the root.
 
         Raises:
-            ArgumentError: the values are not all of the data's, each once, or no leaf has the key.
+            ArgumentError: values are missing, repeated or too large, or no leaf has the key.
 
         """
         *values, key = given
@@ -119,11 +120,11 @@ class NeighborsMatch(Data):
         return torch.tensor(values), torch.tensor(key)
 
     def as_batch(self, values: Tensor, asked: Tensor) -> Batch:
-        """Trees as a model reads them.
+        """Return the batch of trees.
 
         Args:
-            values: ``[B, leaves]``, the value of each leaf.
-            asked: ``[B]``, the key of each root.
+            values: ``[B, leaves]``, values of the leaves.
+            asked: ``[B]``, keys of the roots.
 
         """
         trees, leaves = values.shape
@@ -139,7 +140,7 @@ class NeighborsMatch(Data):
 
 @lru_cache(maxsize=8)
 def packed_trees(depth: int, count: int) -> tuple[Graph, Graph]:
-    """``count`` binary trees as one graph in which nodes read their children, and its members."""
+    """Return ``count`` binary trees as one graph, and its membership graph."""
     nodes = 2 ** (depth + 1) - 1
     one = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
     return batch([one] * count), membership([nodes] * count)

@@ -1,7 +1,7 @@
-"""Quick, Draw!: sketches as graphs of the points that the pen was at, 25 of each of 344 things.
+"""Quick, Draw!: sketches as graphs of pen positions, 25 sketches in each of 344 categories.
 
-A selection of Google's data set, in its simplified form: 25 drawings a category as they were
-collected in a public repository. The first 15 of each are to train, five to validate, five to test.
+The data are a selection of Google's simplified drawings from a public repository. Of each category
+the first 15 are for training, five for validation and five for testing.
 
 Papers: Ha and Eck, A neural representation of sketch drawings, 2018; Xu, Joshi and Bresson,
 Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
@@ -32,10 +32,10 @@ from edgewise.ragged import run_of_each
 from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
 
 NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
-TRAIN, VAL = 15, 5  # of each category; the rest is to test
-POINTS = 100  # of a sketch; those after it are left out, as in the paper
+TRAIN, VAL = 15, 5  # of each category; the others are for testing
+POINTS = 100  # maximum number of points of a sketch, as in the paper
 GRAPHS = 3
-PLACE = 2  # the first numbers of a point: x and y
+PLACE = 2  # number of coordinates, the first features of a point
 WAVES = 16
 
 Joined = Literal["multi", "two_hop", "complete"]
@@ -43,22 +43,22 @@ Joined = Literal["multi", "two_hop", "complete"]
 
 @dataclass(frozen=True)
 class QuickDraw(Data):
-    """A sketch an example: its points in their order, who is joined to whom, and what it shows.
+    """Classification of sketches as graphs of their points.
 
-    A model is called ``model(x, graph, batch=, edge_attr=)``. A point has its place, and whether it
-    begins or ends a stroke. ``edge_attr`` ``[E, 3]`` says in which graphs an edge is, of three that
-    each have every point joined to itself, too; all pairs are a graph without it.
+    Models are called ``model(x, graph, batch=, edge_attr=)``. The features of a point are its
+    coordinates, and whether it starts or ends a stroke. ``edge_attr`` ``[E, 3]`` marks the edges of
+    three graphs, which have self-loops; the complete graph has no ``edge_attr``.
 
     Attributes:
-        joined: ``multi``: points one step apart on a stroke; up to two steps; the end of each
-            stroke and the beginning of the next. ``two_hop``: the second of these in the place of
-            each; ``complete``: all pairs.
-        order: whether a point also has waves of its number: when it was drawn.
-        categories: how many, the first in alphabetical order.
-        flip: whether sketches to train on are mirrored, half of them, differently every time.
-        warp: how much sketches to train on are turned, stretched, sheared and moved; at 0.1 by up
-            to a tenth of their size.
-        batch_size: sketches in a batch.
+        joined: edges of the graphs. ``multi``: points one step apart on a stroke; up to two steps
+            apart; the end of each stroke and the start of the next. ``two_hop``: the second of
+            these three times; ``complete``: all pairs.
+        order: whether points have a sinusoidal encoding of their index as features.
+        categories: number of categories, the first in alphabetical order.
+        flip: whether training sketches are mirrored with probability 1/2.
+        warp: strength of random affine maps of training sketches; 0.1 is up to a tenth of their
+            size.
+        batch_size: number of sketches per batch.
 
     """
 
@@ -84,14 +84,14 @@ class QuickDraw(Data):
         if len(names) < self.categories:
             raise ArgumentError(
                 "data.categories",
-                expected=f"at most {len(names)}, as {FILES[1]} has them",
+                expected=f"at most {len(names)}, the number in {FILES[1]}",
                 got=str(self.categories),
                 remedy="choose fewer",
             )
         drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
         graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
         y = torch.tensor([names.index(name) for name, _ in drawings])
-        # How many of its category came before each: their order in the file.
+        # Index of each sketch within its category, in the order of the file.
         of_same = (y[:, None] == y).tril(-1).sum(1)
         bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
         train, val, test = (
@@ -102,13 +102,13 @@ class QuickDraw(Data):
         return Splits(sizes, train, val, test, self.batch_size, fitted={"labels": names})
 
     def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
-        """The points of sketches of so many, each under a map of its own."""
+        """Apply a random affine map to the points of each sketch."""
         maps = affine_maps(len(sizes), self.warp)
         if self.flip:
             maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
         maps = maps[run_of_each(sizes)]
         place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
-        place = place + maps[:, :, 2] / 2  # a place is from -1/2 to 1/2
+        place = place + maps[:, :, 2] / 2  # coordinates are from -1/2 to 1/2
         return torch.cat([place, x[:, PLACE:]], dim=1)
 
     def _part(
@@ -128,7 +128,7 @@ class QuickDraw(Data):
 
 
 def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) -> PackedGraphs:
-    """The graphs of drawings; see :func:`sketch`."""
+    """Return the graphs of drawings; see :func:`sketch`."""
     made = [sketch(strokes, joined, order) for strokes in drawings]
     return PackedGraphs.of(*map(list, zip(*made, strict=True)))
 
@@ -136,18 +136,18 @@ def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) ->
 def inputs(
     graphs: PackedGraphs, which: Tensor, joined: Joined
 ) -> tuple[Tensor, Graph, dict[str, Any]]:
-    """Of these drawings: points, their graph, and what a model is given by name."""
+    """Return the points of drawings, their graph, and the keyword arguments for a model."""
     x, graph, members, flags = graphs.take(which)
-    if joined == "complete":  # runs of points, which need no memory for each pair
+    if joined == "complete":  # contiguous ranges, which need no memory per pair
         assert graph.segments is not None
         return x, batch(complete(), graph.segments[0]), {"batch": members}
     return x, graph, {"batch": members, "edge_attr": flags}
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Points ``[n, 4]`` or with waves, edges ``[2, E]``, and the graphs of each, ``[E, 3]``.
+    """Return features of points ``[n, 4 or more]``, edges ``[2, E]``, and their graphs ``[E, 3]``.
 
-    All pairs are not listed: :func:`inputs` joins them.
+    For the complete graph there are no edges here; :func:`inputs` adds them.
     """
     places, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
@@ -166,7 +166,7 @@ def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tens
 
 
 def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
-    """``[3, n, n]``, who reads whom in each graph, from the number of each point's stroke."""
+    """Return adjacency matrices ``[3, n, n]``, given the index of the stroke of each point."""
     n = len(stroke)
     if joined == "complete":
         return torch.zeros(GRAPHS, n, n, dtype=torch.bool)
@@ -176,12 +176,12 @@ def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
     two = same & (apart <= 2)
     if joined == "two_hop":
         return two.expand(GRAPHS, n, n)
-    between = ~same & (apart == 1)  # the end of a stroke and the beginning of the next
+    between = ~same & (apart == 1)  # the end of a stroke and the start of the next
     return torch.stack([same & (apart <= 1), two, between | (apart == 0)])
 
 
 def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
-    """What each line is of, and its strokes."""
+    """Yield the category and the strokes of each line."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line:
             continue

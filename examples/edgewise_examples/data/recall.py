@@ -1,4 +1,4 @@
-"""A key that is given once, and asked for far from it."""
+"""Synthetic texts in which a distant key is to be recalled."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 @dataclass(frozen=True)
 class Recall(DrawnTexts):
-    """Noise, one key in it, and a question as the last token: which key was it?
+    """Texts of noise with one key, which is predicted at the last token, the query.
 
     Attributes:
-        keys: how many keys there are; by chance one in so many answers is right.
-        distance: the key is so many tokens or more before the question.
+        keys: number of keys; the accuracy by chance is 1 / keys.
+        distance: minimum distance from the key to the query, in tokens.
         length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`; the noise
-            is of ``symbols``.
+            consists of ``symbols``.
 
     """
 
@@ -45,25 +45,25 @@ class Recall(DrawnTexts):
         return self.keys + 1 + self.symbols
 
     def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        question = self.keys
+        query = self.keys
         noise = (rows, self.length)
-        texts = torch.randint(question + 1, self.vocabulary, noise, generator=generator)
+        texts = torch.randint(query + 1, self.vocabulary, noise, generator=generator)
         key = torch.randint(self.keys, (rows, 1), generator=generator)
         place = torch.randint(self.length - self.distance, (rows, 1), generator=generator)
         texts.scatter_(1, place, key)
-        texts[:, -1] = question
+        texts[:, -1] = query
         return texts, torch.tensor([self.length - 1]), key
 
     def asked(self, given: list[int]) -> tuple[Tensor, int]:
-        """The text, and one token, the key."""
-        question, tokens = self.keys, set(range(self.vocabulary))
-        good = len(given) == self.length and set(given) <= tokens and given[-1] == question
-        if not good or sum(token < question for token in given) != 1:
+        """Return the text, and 1 for one token, the key."""
+        query, tokens = self.keys, set(range(self.vocabulary))
+        good = len(given) == self.length and set(given) <= tokens and given[-1] == query
+        if not good or sum(token < query for token in given) != 1:
             raise ArgumentError(
                 "input",
-                expected=f"{self.length} numbers: one key from 0 to {question - 1}, noise from "
-                f"{question + 1} to {self.vocabulary - 1}, and {question} at the end",
+                expected=f"{self.length} numbers: one key from 0 to {query - 1}, noise from "
+                f"{query + 1} to {self.vocabulary - 1}, and {query} at the end",
                 got=f"{len(given)} from {min(given)} to {max(given)}, {given[-1]} at the end",
-                remedy="give a text such as were trained on",
+                remedy="give a text of this form",
             )
         return torch.tensor(given), 1

@@ -1,6 +1,6 @@
-"""What a pen drew: strokes of points, and the simplified form in which Quick, Draw! publishes them.
+"""Strokes of drawings, and their simplification as in Quick, Draw!.
 
-Source: https://github.com/googlecreativelab/quickdraw-dataset, which says how that form is made.
+Source: https://github.com/googlecreativelab/quickdraw-dataset, which describes the simplification.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from numpy.typing import NDArray
 
 from edgewise.errors import ArgumentError
 
-SIDE = 255  # the longer side of a drawing in that form
-WITHIN = 2.0  # how far a point that is left out may lie from the line without it
+SIDE = 255  # longer side of a simplified drawing
+WITHIN = 2.0  # maximum distance of a removed point from the line
 
 Stroke = tuple[list[int], list[int]]
-"""The x and the y of each point; y grows downwards."""
+"""Coordinates x and y of the points; y points down."""
 Points = NDArray[np.float64]
-"""``[n, 2]``."""
+"""Array ``[n, 2]``."""
 
 
 def read_strokes(drawing: Any) -> list[Stroke]:
-    """The strokes of a drawing in the simplified form, into which any other is brought.
+    """Return the strokes of a drawing, simplified unless they are already.
 
-    A drawing is in that form where it has whole numbers from 0 to 255, and no times.
+    A drawing is simplified if it has integers from 0 to 255 and no times.
 
     Args:
-        drawing: strokes, each a list of x and one of y, and perhaps one of times.
+        drawing: strokes, each a list of x, a list of y, and optionally a list of times.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: the value is not a drawing.
 
     """
     try:
@@ -43,7 +43,7 @@ def read_strokes(drawing: Any) -> list[Stroke]:
         raise _no_drawing("no stroke")
     for xs, ys in strokes:
         if xs.ndim != 1 or xs.shape != ys.shape or not len(xs):
-            raise _no_drawing("a stroke with other numbers of x and y, or none")
+            raise _no_drawing("a stroke with different numbers of x and y, or without points")
     points = [np.stack(stroke, 1) for stroke in strokes]
     everything = np.concatenate(points)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -65,7 +65,7 @@ def _no_drawing(got: str) -> ArgumentError:
 
 
 def simplified(strokes: Sequence[Points]) -> list[Points]:
-    """The drawing moved to the corner, scaled until its longer side is 255, and straightened."""
+    """Move a drawing to the origin, scale its longer side to 255, and remove points."""
     everything = np.concatenate(strokes)
     corner = everything.min(0)
     size = float((everything.max(0) - corner).max())
@@ -73,7 +73,7 @@ def simplified(strokes: Sequence[Points]) -> list[Points]:
 
 
 def straightened(points: Points) -> Points:
-    """The ends of a stroke, and what lies more than ``WITHIN`` off the lines between those kept.
+    """Remove points closer than ``WITHIN`` to the line between kept points.
 
     Papers: Ramer, 1972; Douglas and Peucker, 1973.
     """
@@ -92,7 +92,7 @@ def straightened(points: Points) -> Points:
 
 
 def _distances(points: Points, start: Points, end: Points) -> Points:
-    """Of points ``[n, 2]`` from the line through two others; from the one where both are one."""
+    """Return the distances of points from the line through two points, or from a single point."""
     along, off = end - start, points - start
     length = float(np.hypot(along[0], along[1]))
     if not length:

@@ -1,10 +1,10 @@
-"""Extractive summarisation of Wikipedia's articles: which sentences are in the summary.
+"""Extractive summarisation of Wikipedia articles.
 
-Wikipedia's articles begin with a summary of what follows: the lead section, before the first
-heading. Here it is the reference, and the text after it the document; the model never sees the
-lead. What a sentence is worth in training is how much of the summary it has by itself: its ROUGE-1
-and ROUGE-2, by those of the article's best. So every sentence teaches something; of the few that a
-greedy search takes (Nallapati et al., SummaRuNNer, 2017) there are 144 in 48 articles.
+The lead section of an article, before the first heading, is the reference summary, and the text
+after it is the document; the model does not see the lead. The training target of a sentence is its
+ROUGE-1 + ROUGE-2 with the lead, divided by that of the best sentence of the article. Every sentence
+has a target; a greedy search (Nallapati et al., SummaRuNNer, 2017) selects only 144 sentences in 48
+articles.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ HEADING = re.compile(r"^ ?(=+(?: =+)*) .* \1 ?$")
 
 @dataclass(frozen=True)
 class WikiSummaries(TextData):
-    """WikiText-2's articles, each text as ``<cls> sentence <sep>`` after its title.
+    """Articles of WikiText-2, with each sentence as ``<cls> sentence <sep>``.
 
-    The *validation* file is trained and validated on, and the test file tested on (the published
-    training file is not part of it). Batches: inputs ``(tokens, counts [B])``, packed sentences
-    with the title as each article's first, and targets ``[S]`` from 0 to 1, the best sentence's.
+    The *validation* file is split into training and validation articles, and the test file is used
+    for testing; the published training file is not used. Batches have inputs ``(tokens, counts
+    [B])``, packed sentences of which the first of each article is the title, and targets ``[S]``
+    from 0 to 1, which is the best sentence.
 
     Attributes:
-        chosen: the fewest sentences of an article; as many make a summary.
-        longest: the most tokens that are kept of a sentence.
-        val: the share of the articles to validate on, the last ones.
+        chosen: minimum number of sentences of an article, and number of sentences of a summary.
+        longest: maximum number of tokens of a sentence; longer ones are truncated.
+        val: fraction of articles for validation, the last ones of the file.
         kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`.
-        batch_size: articles in a batch.
+        batch_size: number of articles per batch.
 
     """
 
@@ -106,12 +107,12 @@ class WikiSummaries(TextData):
 
 @dataclass(frozen=True)
 class Articles:
-    """Articles as ids on one packed axis; the title is each one's first sentence.
+    """Packed token ids of articles; the title is the first sentence of an article.
 
     Attributes:
-        texts: the ids of every sentence.
-        sentences: which of these each article has.
-        found: the articles.
+        texts: token ids of all sentences.
+        sentences: indices of the sentences of each article.
+        found: articles.
 
     """
 
@@ -121,7 +122,7 @@ class Articles:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, found: Sequence[Article], longest: int) -> Articles:
-        """From articles, of whose sentences so many tokens are kept."""
+        """Encode articles, with sentences truncated to ``longest`` tokens."""
         every = [text for article in found for text in (article.title, *article.sentences)]
         ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
         counts = torch.tensor([1 + len(article.sentences) for article in found])
@@ -129,7 +130,7 @@ class Articles:
         return cls(texts, PackedTexts(torch.arange(len(every)), counts), found)
 
     def take(self, index: Tensor, labels: Tensor) -> SummaryBatch:
-        """The batch of these articles; labels ``[S]`` are those of all sentences."""
+        """Return a batch of articles, given the labels ``[S]`` of all sentences."""
         which, count = self.sentences.take(index)
         scored = torch.ones(len(which), dtype=torch.bool)
         scored[starts(count)] = False  # titles
@@ -142,12 +143,12 @@ class Articles:
 
 
 def articles(text: str, least: int) -> list[Article]:
-    """The articles of a file in WikiText's form that have a lead and at least ``least`` sentences.
+    """Return the articles of a file that have a lead and enough sentences.
 
     Args:
-        text: headings are lines such as `` = Title = `` and `` = = Section = = ``; a paragraph is
-            a line, its words and stops between spaces.
-        least: of sentences after the lead.
+        text: text in the format of WikiText, with headings such as `` = Title = `` and
+            `` = = Section = = ``, and paragraphs on one line, tokens separated by spaces.
+        least: minimum number of sentences after the lead.
     """
     found: list[Article] = []
     title, lead, body, in_lead = "", [""], [""], True
@@ -172,7 +173,7 @@ def articles(text: str, least: int) -> list[Article]:
 
 
 def sentences_of(paragraph: str) -> list[str]:
-    """The sentences of a line, which end with a stop between spaces, and a closing quote if any."""
+    """Split a line into sentences, which end with a stop token and optionally a closing quote."""
     tokens = paragraph.split()
     kept, own = [], list[str]()
     for token, after in pairwise([*tokens, "."]):

@@ -1,4 +1,4 @@
-"""What follows in a text of symbols, of the kind that a model was shown what it can reach on."""
+"""Answers on synthetic texts: the tokens that follow."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from edgewise_examples.data.drawn_texts import DrawnTexts
 
 
 class DrawnTextAnswers(OnTexts):
-    """The word said again, or the key that was given: as the data's ``asked`` says.
+    """Repeated text or recalled key, as defined by the method ``asked`` of the data set.
 
-    An answer has the likeliest token after the text, then the likeliest after that, and so on, and
-    the probability of all of them in the model: the product of theirs.
+    Tokens are decoded greedily; the probability is the product over tokens.
     """
 
     data, task, input = DrawnTexts, MaskedLanguageModeling, "a text of symbols as numbers"
 
     def prepare(self, value: Any) -> tuple[Tensor, int]:
-        """The text, and how many tokens are to follow."""
+        """Return the text and the number of tokens to generate."""
         data = self.recipe.data
         assert isinstance(data, DrawnTexts)
         return data.asked(whole_numbers(value, self.input))
@@ -34,10 +33,10 @@ class DrawnTextAnswers(OnTexts):
         longest = self.fitted.model_arguments["longest"]
         text = torch.stack([given for given, _ in examples])
         first = text.shape[1]
-        before = torch.arange(len(text)) * longest - 1  # the last place of the row before
+        before = torch.arange(len(text)) * longest - 1  # last position of the previous row
         chance = torch.ones(len(text))
         for _ in range(examples[0][1]):
-            # Of its full length, by which models place and hash; none of them reads what follows.
+            # Pad to the full length, on which positions and hash buckets depend.
             whole = F.pad(text, (0, longest - text.shape[1]))
             scores = self.model(Tokens(whole), before + text.shape[1]).softmax(-1)
             best = scores.max(-1)

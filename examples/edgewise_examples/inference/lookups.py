@@ -1,4 +1,4 @@
-"""What is looked up in a graph: values of a dictionary's keys, and of a leaf far from the root."""
+"""Answers on lookup graphs: values of dictionary keys, and of a leaf of a tree."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgewise_examples.data.neighbors_match import NeighborsMatch
 
 
 class DictionaryAnswers(Predictor):
-    """The value that each question of a dictionary is given, key by key.
+    """Predicted value for each key of a dictionary.
 
-    A network whose ranking of sources is the same for whoever asks gives all of them one answer.
+    A model with static attention, such as GAT, predicts the same value for all keys.
     """
 
     data, task = DictionaryLookup, Classification
@@ -49,7 +49,7 @@ class DictionaryAnswers(Predictor):
 
 
 class LeafAnswers(Predictor):
-    """The value that the root of a tree takes for that of the leaf with its key."""
+    """Predicted value of the leaf that has the key of the root."""
 
     data, task = NeighborsMatch, Classification
     input = "the value of each leaf, from key 0 on, and the key that the root asks for"

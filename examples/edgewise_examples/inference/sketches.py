@@ -1,4 +1,4 @@
-"""What a sketch shows: classes of drawings, with their probabilities."""
+"""Answers on sketches: classes and their probabilities."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from edgewise_examples.data.strokes import Stroke, read_strokes
 
 
 class SketchClasses(Predictor):
-    """The likeliest things that a drawing shows.
+    """Most probable classes of a drawing.
 
-    A drawing is its strokes, each a list of x and one of y: as a list, as JSON, or as ``drawing``
-    of an object such as Quick, Draw!'s files have in each line, simplified or raw. See
+    A drawing is a list of strokes, each a list of x and a list of y, also as JSON or under the key
+    ``drawing`` of an object, as in the files of Quick, Draw!. See
     :func:`edgewise_examples.data.strokes.read_strokes`.
     """
 
@@ -31,7 +31,7 @@ class SketchClasses(Predictor):
         return ("drawing",)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """A drawing in each row or line, of which all other columns are kept beside the answer."""
+        """Read one drawing per row or line; other columns are kept in the answer."""
         for line, row, value in super().from_file(path):
             named = {name: given for name, given in row.items() if name not in self.columns()}
             yield line, named or {"input": self.show(value)}, value
@@ -57,5 +57,5 @@ class SketchClasses(Predictor):
         scores = self.model(x, graph, **keywords)
         return top_labels(scores.softmax(-1), self.fitted.values["labels"], top)
 
-    def show(self, value: Any) -> str:  # noqa: ARG002 - hundreds of numbers say nothing
+    def show(self, value: Any) -> str:  # noqa: ARG002 - too long to show
         return "drawing"

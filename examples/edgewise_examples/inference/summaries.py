@@ -1,4 +1,4 @@
-"""Summaries of articles, by sentences of theirs."""
+"""Answers on articles: extractive summaries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ END = re.compile(ABBREVIATIONS + r"( ?[.!?]['\")\]”’]*)\s+(?=['\"(\[“‘]?
 
 
 class Summaries(Predictor):
-    """The sentences of an article that belong in its summary, in their order."""
+    """Summary of an article, made of its own sentences."""
 
     data, task = WikiSummaries, Extraction
     input = "an article, its title in the first line"
@@ -32,11 +32,11 @@ class Summaries(Predictor):
     batch_size = 2
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Articles, or the names of files with one each."""
+        """Read each word as an article, or as the name of a file with one article."""
         yield from (read_own_text(Path(word)) if _is_file(word) else word for word in words)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """A table has an article in each row; any other file is one."""
+        """Read one article per row of a table; any other file is one article."""
         if is_table(path):
             yield from super().from_file(path)
         else:
@@ -57,16 +57,16 @@ class Summaries(Predictor):
                 "input",
                 expected=f"{self.input}, and sentences after it",
                 got=f"one line, {title[:60]!r}",
-                remedy="write its title in a line of its own",
+                remedy="write the title on a line of its own",
             )
         return Article(title.strip(), sentences, "")
 
     def answer(self, examples: list[Article], *, sentences: int | None = None) -> list[Answer]:
-        """The summaries.
+        """Return the summaries.
 
         Args:
-            examples: the articles.
-            sentences: of a summary; as in the recipe by default.
+            examples: articles.
+            sentences: number of sentences of a summary, by default that of the recipe.
         """
         data, task = self.recipe.data, self.recipe.task
         assert isinstance(data, WikiSummaries)
@@ -83,9 +83,10 @@ class Summaries(Predictor):
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text: a stop, closing quotes, white space, and a capital or a digit.
+    """Split a text into sentences.
 
-    Lines end sentences, too. ``Mr.`` and initials do not; other abbreviations before a capital do.
+    A sentence ends at the end of a line, or at a stop that white space and a capital or digit
+    follow. ``Mr.`` and initials do not end a sentence; other abbreviations before a capital do.
     """
     lines = (END.sub(r"\1\n", line.strip()) for line in text.split("\n"))
     return [part.strip() for line in lines for part in line.split("\n") if part.strip()]
@@ -94,5 +95,5 @@ def sentences_of(text: str) -> list[str]:
 def _is_file(word: str) -> bool:
     try:
         return Path(word).is_file()
-    except OSError:  # a text is too long for a name
+    except OSError:  # too long for a file name
         return False

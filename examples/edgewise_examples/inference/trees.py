@@ -1,4 +1,4 @@
-"""Labels of the words of sentences whose syntax trees are given."""
+"""Answers on sentences with syntax trees: a label for each word."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ INPUT = "input"
 
 
 class TreeLabels(Predictor):
-    """The likeliest label of each word, such as its relation to the word that it hangs from.
+    """Most probable label of each word, such as its dependency relation.
 
-    A sentence is CoNLL-U as a text, or an object with ``words`` and ``heads``: for each word the
-    number of the one that it hangs from, counted from 1, and 0 for the root. A run on chains needs
-    no heads.
+    A sentence is a CoNLL-U text or an object with ``words`` and ``heads``: for each word the number
+    of its head, counted from 1, and 0 for the root. A run on chains needs no heads.
     """
 
     data, task = EWTTrees, Classification
     input = 'a sentence with heads, such as {"words": ["Dogs", "bark"], "heads": [2, 0]}'
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Sentences of CoNLL-U; or rows with words and heads."""
+        """Read the sentences of a CoNLL-U file, or rows with words and heads."""
         if is_table(path):
             yield from super().from_file(path)
             return

@@ -1,4 +1,4 @@
-"""The recipe on pictures of several MNIST digits, of which the captions are written."""
+"""Recipe on images of several MNIST digits with captions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewise_examples import data, tasks
 
 caption_digits = Recipe(
     name="caption-digits",
-    summary="Patches of two to four MNIST digits in a row, captioned: three seven one",
+    summary="Captioner on rows of two to four MNIST digits: three seven one",
     model=partial(models.captioner, patch=7, width=64, depth=4, heads=4, feed_forward=128),
     data=data.caption_digits(places=4, least=2, count=20_000, batch_size=64),
     task=tasks.Captioning(),

@@ -1,8 +1,8 @@
-"""Recipes on CSL: ten classes of circulant graphs, and what a model can tell apart of them.
+"""Recipes on CSL: ten classes of circulant graphs.
 
-All nodes look the same to a network of messages, which can therefore only guess. What the codes of
-a model tell apart it can learn: all ten by eigenvectors or long walks, nine by the lengths of
-shortest paths (skips 6 and 16 have equal ones).
+Message passing sees the same neighbourhood at all nodes, and can only guess. Eigenvectors and long
+random walks distinguish all ten classes; shortest paths distinguish nine, as skips 6 and 16 have
+equal distances.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgewise_examples import data
 
 gnn_csl = Recipe(
     name="gnn-csl",
-    summary="Plain graph network on CSL: it can only guess",
+    summary="Plain graph network on CSL, at chance level",
     model=partial(models.graph_gnn, hidden=32),
     data=data.csl(),
     task=tasks.Classification(),
@@ -34,7 +34,7 @@ gnn_csl = Recipe(
 
 
 def _beside(recipe: Recipe, *, epochs: int, reference: str, **changes: Any) -> Recipe:
-    """Another model on the same graphs, measured in the same way."""
+    """Return a recipe of another model on the same graphs, with the same protocol."""
     trainer, protocol = replace(recipe.trainer, epochs=epochs), recipe.protocol
     assert protocol is not None
     protocol = replace(protocol, reference=reference)
@@ -44,14 +44,14 @@ def _beside(recipe: Recipe, *, epochs: int, reference: str, **changes: Any) -> R
 gin_csl = replace(
     gnn_csl,
     name="gin-csl",
-    summary="Graph isomorphism network on CSL: it can only guess",
+    summary="Graph isomorphism network on CSL, at chance level",
     model=partial(models.graph_gin, hidden=32),
 )
 
 gps_csl = _beside(
     gnn_csl,
     name="gps-csl",
-    summary="GPS on CSL with 20-step random walks, which tell all classes apart",
+    summary="GPS on CSL with 20-step random walks, which distinguish all classes",
     model=partial(models.gps, width=32, depth=2, heads=2, attention_dropout=0.0, pool="mean"),
     epochs=40,
     reference="100 % (Rampášek et al., 2022)",
@@ -60,7 +60,7 @@ gps_csl = _beside(
 laplacian_csl = _beside(
     gps_csl,
     name="laplacian-csl",
-    summary="GPS on CSL with 20 Laplacian eigenvectors of random signs",
+    summary="GPS on CSL with 20 Laplacian eigenvectors with random signs",
     model=partial(gps_csl.model, position="laplacian", depth=3),
     epochs=100,
     reference="100 % (Dwivedi et al., 2020)",
@@ -69,10 +69,10 @@ laplacian_csl = _beside(
 graphormer_csl = _beside(
     gnn_csl,
     name="graphormer-csl",
-    summary="Graphormer on CSL: shortest paths tell nine classes apart, skips 6 and 16 are one",
+    summary="Graphormer on CSL: shortest paths distinguish nine of ten classes",
     model=partial(models.graphormer, width=32, depth=2, heads=4, dropout=0.0, longest=10),
-    # All training graphs at once: distances speak only through how much the nodes read of the
-    # special one, too softly at first to be heard over another mixture of classes in each batch.
+    # All training graphs in one batch: the gradient of the distance bias is small at first, and is
+    # lost in the noise of batches with different classes.
     data=data.csl(batch_size=100),
     optimizer=training.OptimizerSettings("adamw", lr=5e-3, beta2=0.99),
     epochs=600,

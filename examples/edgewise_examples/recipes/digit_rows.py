@@ -8,11 +8,11 @@ from edgewise import models, tasks, training
 from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
-# Positions as strong as the pixels: with 0.02 a graph that needs both layers learns nothing for 200
-# steps or more.
+# Position embeddings as large as the pixels: with 0.02, graphs that need both layers do not learn
+# in the first 200 steps.
 digit_rows = Recipe(
     name="digit-rows",
-    summary="Eight handwritten digits in a row: the last token names the first, if word reaches it",
+    summary="ViT on rows of eight digits: the last token predicts the first digit",
     model=partial(
         models.vit,
         patch=8,
@@ -31,7 +31,7 @@ digit_rows = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "10 %: by chance",
-        "1000 rows of digits that no training row shows; the epoch by validation loss",
+        "1000 rows of digits not used in training; best epoch by validation loss",
         seeds=3,
     ),
 )

@@ -1,4 +1,4 @@
-"""Recipes on texts that are drawn: what a model can reach from far away."""
+"""Recipes on synthetic texts with long-range dependencies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgewise_examples import data
 
 duplication = Recipe(
     name="duplication",
-    summary="Reformer says a text of 63 symbols again, with four rounds of hashes",
+    summary="Reformer repeats a text of 63 symbols, with four hash rounds",
     model=partial(
         models.reformer,
         width=64,
@@ -32,15 +32,15 @@ duplication = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "99.9 % with four rounds, 77.9 % with one (1,024 tokens, 150,000 steps)",
-        "200 texts that are drawn once; the epoch by validation loss",
+        "200 fixed random texts; best epoch by validation loss",
     ),
 )
 
-# One key among 1,152 tokens moves the mean that a hub begins with by little: with weights that
-# begin as narrow as BERT's fewer keys are found in as many steps.
+# One key among 1,152 tokens hardly changes the initial mean at the hub. With the small initial
+# weights of BERT fewer keys are found in the same number of steps.
 recall = Recipe(
     name="recall",
-    summary="A key that is given once and asked for after 1,000 tokens: BERT on a window and a hub",
+    summary="Recall of a key after 1,000 tokens: BERT on a window and a hub",
     model=partial(
         models.bert,
         width=32,
@@ -62,14 +62,14 @@ recall = Recipe(
     protocol=Protocol(
         ("test/accuracy",),
         "25 %: by chance",
-        "200 texts that are drawn once; the epoch by validation loss",
+        "200 fixed random texts; best epoch by validation loss",
     ),
 )
 
 recall_lsh = replace(
     recall,
     name="recall-lsh",
-    summary="The same key by hashes: Reformer, one layer, four rounds in chunks of 32",
+    summary="Recall of a key by hashing: Reformer, one layer, four rounds, chunks of 32",
     model=partial(
         models.reformer,
         width=32,

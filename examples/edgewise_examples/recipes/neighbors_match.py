@@ -1,7 +1,7 @@
-"""Recipes on NeighborsMatch: what can be told through a funnel, and what goes around it.
+"""Recipes on NeighborsMatch, a test of over-squashing.
 
-All are trained alike and for as many steps. Networks of messages have as many layers as the root
-needs to see the leaves, and one more; each of GPS's two has attention that reads them all.
+All models are trained with the same settings and number of steps. Message-passing networks have one
+layer more than the depth of the tree; the two layers of GPS attend to all nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgewise.models.fully_adjacent import Layer
 from edgewise.recipes import Protocol, Recipe
 from edgewise_examples import data
 
-BY = "500 trees of depth 4 that are drawn once, 6.25 % by chance; the epoch by validation loss"
+BY = "500 fixed random trees of depth 4, chance 6.25 %; best epoch by validation loss"
 
 gps_match = Recipe(
     name="gps-match",
@@ -38,12 +38,12 @@ gps_match = Recipe(
 
 
 def _funnel(layer: Layer, fitted: int) -> Recipe:
-    """A network of such layers, which fits this share of trees in the paper, in per cent."""
+    """Return the recipe of a message-passing network; ``fitted`` is its accuracy in the paper."""
     reference = f"{fitted} % to train on, of many more steps (Alon and Yahav, 2021)"
     return replace(
         gps_match,
         name=f"{layer}-match",
-        summary=f"{layer.upper()} on NeighborsMatch, whose root has to be told of all leaves",
+        summary=f"{layer.upper()} on NeighborsMatch, a test of over-squashing",
         model=partial(
             models.fully_adjacent, layer=layer, last="graph", width=32, depth=5, pool="class"
         ),

@@ -1,7 +1,8 @@
-"""The recipe on Quick, Draw!: sketches as graphs; ``--data.joined`` says which.
+"""Recipe on sketches of Quick, Draw! as graphs.
 
-The graph is all that changes: ``complete`` is a Transformer over the points, ``two_hop`` joins
-those near on a stroke, ``multi`` gives each third of the heads a graph of its own.
+The field ``data.joined`` selects the graph: ``complete`` is a Transformer over the points,
+``two_hop`` links points near each other on a stroke, ``multi`` has a graph for each third of the
+heads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from edgewise_examples import data
 
 sketches = Recipe(
     name="sketches",
-    summary="Multi-graph Transformer on sketches of 150 things, 15 of each to train on",
+    summary="Multi-graph Transformer on sketches of 150 categories, 15 training sketches each",
     model=partial(models.multi_graph_transformer, width=60, depth=3, heads=6, dropout=0.0),
     data=data.quickdraw(categories=150, flip=True, warp=0.2, batch_size=25),
     task=tasks.Classification(),

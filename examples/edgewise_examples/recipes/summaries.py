@@ -1,4 +1,4 @@
-"""The recipe of extractive summarisation: which sentences of an article are in its lead."""
+"""Recipe of extractive summarisation, with the lead section as reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgewise_examples import data, tasks
 
 summarise_wikitext = Recipe(
     name="summarise-wikitext",
-    summary="BERT, small, chooses 3 sentences of a Wikipedia article as its lead; --from tunes",
+    summary="Small BERT selects 3 sentences of a Wikipedia article; --from fine-tunes",
     model=partial(trunk, dropout=0.2),
     data=data.wiki_summaries(),
     task=tasks.Extraction(),

@@ -1,7 +1,7 @@
-"""Recipes on syntax trees: the relation of each word to what it hangs from, where that is given.
+"""Recipes on syntax trees: the dependency relation of each word, with heads given.
 
-``--data.links chain`` puts a chain of the words in the place of the tree: Tree-LSTM is then an LSTM
-that reads both ways, and the tree Transformer one with relative positions.
+``--data.links chain`` replaces the tree by a chain of the words. Tree-LSTM then is a bidirectional
+LSTM, and the tree Transformer one with relative positions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Image captioning: cross-entropy of the next word; at the end, captions written word by word."""
+"""Image captioning: cross-entropy of the next word, and generated captions on the test set."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captioning(Classification):
-    """Outputs are scores ``[M, vocabulary]`` of the captions' words, and targets these ``[M]``.
+    """Captioning task with logits ``[M, vocabulary]`` and target tokens ``[M]``.
 
-    The test split's captions are also written, and ``exact`` is the share without any mistake.
+    On the test set captions are generated; ``exact`` is the fraction of captions without a mistake.
 
     Attributes:
         label_smoothing: see :class:`Classification`.

@@ -1,4 +1,4 @@
-"""Extractive summarisation: a score for each sentence, a sigmoid loss, and ROUGE beside lead-3."""
+"""Extractive summarisation: a score for each sentence, binary cross-entropy, and ROUGE."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class ExtractiveSummarizer(nn.Module):
-    """A logit for each sentence of an article: whether it is in the summary (BERTSUM).
+    """Extractive summarisation model with one logit per sentence (BERTSUM).
 
-    The words of a sentence read each other; then the sentences of an article do, each as the state
-    of its first token, with its place in the article (Liu and Lapata, Text summarization with
-    pretrained encoders, 2019) and, beyond the paper, the logarithm of its number of tokens: a long
-    one says more, and a softmax over its words does not tell how many there are.
+    A text model encodes each sentence; then a Transformer encodes the sentences of an article, each
+    represented by its first token and its position (Liu and Lapata, Text summarization with
+    pretrained encoders, 2019). In addition to the paper, the input has the logarithm of the number
+    of tokens: long sentences have more content, and attention cannot count tokens.
 
     Args:
-        trunk: a text model; its head for tokens is taken away, as nothing would train it.
-        depth: layers between sentences.
-        heads: of these.
-        dropout: in these.
+        trunk: text model; its language modelling head is removed.
+        depth: number of layers over sentences.
+        heads: number of attention heads of these layers.
+        dropout: dropout rate of these layers.
     """
 
     def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
@@ -54,7 +54,7 @@ class ExtractiveSummarizer(nn.Module):
         self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
     def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
-        """``[S]`` for S sentences, of which each article has so many."""
+        """Return logits ``[S]`` of S sentences, of which article i has ``counts[i]``."""
         sizes = tokens.lengths()
         x = self.pool(tokens.states(self.trunk), sizes)
         x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
@@ -68,22 +68,22 @@ class ExtractiveSummarizer(nn.Module):
 
 @dataclass(frozen=True)
 class Extraction(Task):
-    r"""Outputs are scores ``[S]`` of sentences, and targets from 0 to 1: what each is worth.
+    r"""Extractive summarisation with logits ``[S]`` of sentences and targets from 0 to 1.
 
     .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
 
-    ``auc`` tells how well those worth more than a half are told from the others. On the test split
-    the best ``chosen`` sentences, in their order, are the summary; ``lead_`` is
-    the same of the first ones, ``longest_`` of the longest ones, and ``oracle_`` of those that a
-    greedy search for ROUGE finds with the reference in hand, which is what can be reached.
+    ``auc`` is the ROC AUC of sentences with targets above 0.5. On the test set the summary is the
+    ``chosen`` sentences with the highest scores, in the order of the text. The prefix ``lead_``
+    marks ROUGE of the first sentences, ``longest_`` of the longest ones, and ``oracle_`` of the
+    sentences that a greedy search with the reference finds, which is an upper bound.
 
     Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
 
     Attributes:
-        chosen: sentences of a summary.
-        depth: layers in which the sentences of an article read each other.
-        heads: of these.
-        dropout: in these.
+        chosen: number of sentences of a summary.
+        depth: number of layers over the sentences of an article.
+        heads: number of attention heads of these layers.
+        dropout: dropout rate of these layers.
 
     """
 
@@ -118,7 +118,7 @@ class Extraction(Task):
         def lead(article: Article) -> str:
             return " ".join(article.sentences[: self.chosen])
 
-        @cache  # each kind of ROUGE asks for the same
+        @cache  # called once for each kind of ROUGE
         def longest(article: Article) -> str:
             long = sorted(article.sentences, key=lambda text: -len(words(text)))[: self.chosen]
             return " ".join(text for text in article.sentences if text in long)

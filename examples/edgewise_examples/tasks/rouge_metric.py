@@ -1,4 +1,4 @@
-"""ROUGE of summaries, averaged over articles."""
+"""Metric: ROUGE of summaries, averaged over articles."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 class Rouge(MeanMetric):
-    """The mean of torchmetrics' ``rouge_score``: F1 without stemming, of Edgewise's words.
+    """Mean of ``rouge_score`` of torchmetrics: F1 without stemming.
 
-    Its ROUGEScore keeps a list of articles, and fails where two processes have different
-    numbers of them.
+    ``ROUGEScore`` of torchmetrics keeps a list of articles, and fails if two processes have
+    different numbers of articles.
 
     Args:
         kind: one of :data:`ROUGES`.
-        other: a summary to be measured in place of what the model has chosen.
+        other: function that returns the summary to evaluate instead of the model's, or ``None``.
     """
 
     def __init__(self, kind: str, other: Callable[[Article], str] | None = None) -> None:

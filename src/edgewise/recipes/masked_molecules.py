@@ -1,4 +1,4 @@
-"""The recipe of molecules without labels: atoms and bonds that are hidden are to be found."""
+"""Recipe of pre-training on molecules: prediction of masked atoms and bonds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ trunk = partial(models.gps, width=64, depth=4, heads=4, position="none", attenti
 
 masked_molecules = Recipe(
     name="masked-molecules",
-    summary="GPS pre-trained on hidden atoms and bonds of ZINC's 12,000 molecules, without labels",
+    summary="GPS pre-trained on masked atoms and bonds of 12,000 molecules of ZINC",
     model=partial(trunk, pool="none"),
     data=data.masked_molecules(share=0.15, batch_size=64),
     task=tasks.Classification(),
