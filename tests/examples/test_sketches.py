@@ -142,8 +142,8 @@ def test_no_drawing_is_too_small(run: edgewise.inference.Run) -> None:
     ("wrong", "said"),
     [
         ([], "no stroke"),
-        ([[[1], [2, 3]]], "other numbers of x and y"),
-        ([[[], []]], "or none"),
+        ([[[1], [2, 3]]], "different numbers of x and y"),
+        ([[[], []]], "or without points"),
         ([[[1, 2]]], "expected strokes"),
         ([[["a"], ["b"]]], "expected strokes"),
         ([[[1, float("nan")], [1, 2]]], "NaN"),

@@ -35,8 +35,7 @@ roberta_wikitext = replace(
     bert_wikitext,
     name="roberta-wikitext",
     summary="As bert-wikitext for 3 epochs, with the linear schedule of RoBERTa",
-    # Otherwise, too, what RoBERTa leaves of BERT: no pairs of texts, and other tokens hidden
-    # whenever a text is seen again.
+    # As in RoBERTa there is no next-sentence prediction, and masks are sampled in every epoch.
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=replace(bert_wikitext.trainer, epochs=3),
 )

@@ -112,7 +112,7 @@ graph_bert_cora = Recipe(
     name="graph-bert-cora",
     summary="Graph-BERT on Cora: each paper attends to the 7 nearest by personalised PageRank",
     model=partial(models.graph_bert, dropout=0.7),
-    # Shares of a text's words are so small that beside them nothing but the codes would be read.
+    # Normalised word counts are too small beside the encodings, which would dominate.
     data=data.planetoid(name="Cora", normalize=False),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),

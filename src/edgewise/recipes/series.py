@@ -12,7 +12,7 @@ series = Recipe(
     summary="Causal Transformer forecasts a column of your table: --data.path mine.csv",
     model=partial(models.forecaster, width=32, depth=2, heads=4, feed_forward=64, dropout=0.2),
     data=data.time_series(batch_size=32, windows=6_400),
-    # Absolute errors count alike in every unit.
+    # The mean absolute error has the same meaning in every unit.
     task=tasks.Forecast(delta=0.0),
     optimizer=training.OptimizerSettings("adamw", lr=3e-4, weight_decay=0.01),
     schedule=training.LinearSchedule(warmup=0.1),

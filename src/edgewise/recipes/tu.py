@@ -1,4 +1,4 @@
-"""Recipes on the graph classification sets of TU Dortmund, with stratified 10-fold cross-validation.
+"""Recipes on graph classification sets of TU Dortmund, with stratified 10-fold validation.
 
 The test fold is looked at once, after the epoch has been chosen: for ENZYMES on a tenth of the
 other folds, for MUTAG, where such a tenth has 17 molecules, by the training loss. (Results that
