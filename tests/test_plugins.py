@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.cli.parser import parse
 from edgewise.data import DATA
 from edgewise.errors import ArgumentError
 from edgewise.recipes import RECIPES, find
@@ -104,6 +105,14 @@ def test_a_run_without_its_package_is_refused_by_name(monkeypatch: pytest.Monkey
     del record["packages"]  # a run of an earlier version
     with pytest.raises(ArgumentError, match="the folder examples of Edgewise is one"):
         from_record(record)
+
+
+def test_options_of_a_package_reach_its_predictor() -> None:
+    arguments, _ = parse(["predict", "runs/x", "--sentences", "2", "text", "--top=3"])
+    assert (arguments.inputs, arguments.top) == (["text"], "3")
+    assert arguments.more_options == {"sentences": "2"}
+    arguments, _ = parse(["predict", "runs/x", "--", "--sentences"])
+    assert (arguments.inputs, arguments.more_options) == (["--sentences"], {})
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -26,7 +26,7 @@ class PluginWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Plugin:
-    """The contribution of one package.
+    """Contribution of one package.
 
     Attributes:
         package: name of the installed distribution.

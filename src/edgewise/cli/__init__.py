@@ -1,4 +1,4 @@
-"""The command ``edgewise``."""
+"""Command ``edgewise``."""
 
 from __future__ import annotations
 

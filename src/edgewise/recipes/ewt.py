@@ -28,7 +28,8 @@ tag_ewt = Recipe(
 def _recurrent(name: str, model: Any) -> Recipe:
     """Return a bidirectional baseline, with the better of two settings of the LSTM in validation.
 
-    After two epochs 91.5 % of the tags were right; with a rate of 1e-3 and a dropout of 0.5, 88.0.
+    Its validation accuracy after two epochs is 91.5 %, and 88.0 % with a learning rate of 1e-3 and
+    dropout of 0.5.
     """
     return replace(
         tag_ewt,

@@ -1,8 +1,8 @@
 """Recipes on ZINC, penalised logP of 12,000 molecules: five models of under 500,000 parameters.
 
-All five are trained alike and for few epochs, Graphormer for more, as it learns slowest: minutes of
-a core each. Published runs take hundreds, and reach lower errors. GIN and GAT do not see the kinds
-of bonds, as in the benchmark.
+All five have the same training settings and train for minutes on one core; Graphormer, which
+converges most slowly, has more epochs. Published runs take hundreds of epochs and reach lower
+errors. GIN and GAT do not use bond types, as in the benchmark.
 """
 
 from __future__ import annotations
