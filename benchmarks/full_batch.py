@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from edgewise_examples import data as example_data
 from torch import nn
 
 from benchmarks.cpu.measure import spread, status
@@ -30,8 +31,12 @@ def gat_links(num_nodes: int) -> nn.Module:
 
 
 CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
-    "hollywood-sage": (models.link_predictor, data.hollywood_actors(), tasks.LinkPrediction()),
-    "hollywood-gat": (gat_links, data.hollywood_actors(), tasks.LinkPrediction()),
+    "hollywood-sage": (
+        models.link_predictor,
+        example_data.hollywood_actors(),
+        tasks.LinkPrediction(),
+    ),
+    "hollywood-gat": (gat_links, example_data.hollywood_actors(), tasks.LinkPrediction()),
     "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.Recommendation()),
 }
 

@@ -180,13 +180,14 @@ BESIDE = {
         f"vit-{name}": {
             f"convolutions-vit-{name}": (
                 f"six convolutions ({weights} weights), all else the same",
-                f"python examples/convolutions_beside.py vit-{name} convolutions-vit-{name}",
+                "python examples/scripts/convolutions_beside.py "
+                f"vit-{name} convolutions-vit-{name}",
             ),
             **{
                 f"mae-{name}-{start}": (
                     f"{labels} labels, {how}, and 1,000 more to choose the rate; "
                     f"seeds 0 to {seeds - 1}",
-                    f"python examples/mae_few_labels.py {name} --epochs {epochs}"
+                    f"python examples/scripts/mae_few_labels.py {name} --epochs {epochs}"
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
                 for start, how in (
@@ -268,7 +269,7 @@ BESIDE = {
             ),
             f"{kind}-words": (
                 f"no tree: {words}, the same pieces of words, tuned alike",
-                f"python examples/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
+                f"python examples/scripts/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
             ),
         }
         for name, chain, options, kind, words, seeds in (

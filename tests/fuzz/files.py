@@ -41,6 +41,7 @@ from random import Random
 from typing import Any
 
 import torch
+from edgewise_examples import data as example_data
 from torch import Tensor
 
 from edgewise import data
@@ -170,11 +171,11 @@ KNOWN: dict[str, Case] = {
     ),
     "gowalla": Case(lambda _: data.gowalla(val_users=10), ("gowalla",)),
     "ego_facebook": Case(lambda _: data.ego_facebook(), ("ego_facebook",)),
-    "hollywood_actors": Case(lambda _: data.hollywood_actors(), ("hollywood_actors",)),
+    "hollywood_actors": Case(lambda _: example_data.hollywood_actors(), ("hollywood_actors",)),
     "shakespeare": Case(lambda _: data.shakespeare(), ("tinyshakespeare",)),
     "war_and_peace": Case(lambda _: data.war_and_peace(), ("war_and_peace",)),
     "wikitext2": Case(lambda _: data.wikitext2(kind="words", val=0.1, **SMALL), ("wikitext-2",)),
-    "wiki_summaries": Case(lambda _: data.wiki_summaries(**SMALL), ("wikitext-2",)),
+    "wiki_summaries": Case(lambda _: example_data.wiki_summaries(**SMALL), ("wikitext-2",)),
     "masked_text": Case(
         lambda _: data.masked_text(sources=("multi30k",), val=0.1, **SMALL),
         ("multi30k", "wikitext-2"),
@@ -187,7 +188,9 @@ KNOWN: dict[str, Case] = {
     "sst2": Case(lambda _: data.sst2(**SMALL), ("SST2",), lines_in(*SST2)),
     "ewt": Case(lambda _: data.ewt(**SMALL), ("UD_English-EWT",), sentences_in),
     "mnist": Case(
-        lambda _: data.caption_digits(count=8, tested=8, batch_size=4), ("MNIST",), lambda _: 24
+        lambda _: example_data.caption_digits(count=8, tested=8, batch_size=4),
+        ("MNIST",),
+        lambda _: 24,
     ),
     "zinc": Case(lambda _: data.zinc(), ("ZINC_jtvae12k",), lambda _: 12_000),
 }

@@ -207,8 +207,8 @@ def test_what_is_no_graph(
     run: edgewise.inference.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = run.predict(["chain", {"edges": [[0, 1]]}, '{"edges": []}', 5, None])
-    said = ["an object of JSON", "without node_labels, node_attributes", "node_attributes"]
-    said += ["an object of JSON; got 5", "an object of JSON; got None"]
+    said = ["a JSON object", "without node_labels, node_attributes", "node_attributes"]
+    said += ["a JSON object; got 5", "a JSON object; got None"]
     assert all(word in a["error"] for word, a in zip(said, answers, strict=True))
     with pytest.raises(MissingDataError, match=r"no file NAME_A\.txt"):
         run.predict(tmp_path)
@@ -223,7 +223,7 @@ def test_what_is_no_graph(
     assert main(["predict", str(run.path), json.dumps(graph(2)), "chain"]) == 1
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
-    assert "an object of JSON" in err
+    assert "a JSON object" in err
 
 
 @needs("MUTAG")

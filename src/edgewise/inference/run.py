@@ -1,4 +1,4 @@
-"""A finished run that answers: ``run = edgewise.load("runs/mine"); run.predict([...])``."""
+"""Load finished runs and predict with them: ``edgewise.load("runs/mine").predict([...])``."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run: its model, and answers on new inputs.
+    """Finished run, which predicts on new inputs.
 
     Attributes:
-        path: the run folder; nothing outside it is read.
-        recipe: what it was trained as.
-        model: an ``nn.Module`` with the best weights, in evaluation mode.
+        path: run folder; no other file is read.
+        recipe: recipe that the run was trained with.
+        model: ``nn.Module`` with the best weights, in evaluation mode.
+        predictor: predictor for the kind of data and task of the run.
 
     Example:
         >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
@@ -55,29 +56,29 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the finished run measured; NaN where something could not be measured."""
+        """Final metrics of the run; NaN for a metric that could not be computed."""
         return RunFolder(self.path).read_metrics()
 
     def predict(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> list[Answer]:
-        """Answers, in the order of the inputs.
+        """Return the answers, in the order of the inputs.
 
         Args:
-            inputs: a list of inputs, such as sentences or SMILES; rows as dicts or a pandas
-                ``DataFrame``; a single one; or a ``pathlib.Path`` of a file with them. A run of a
-                series needs none: it goes on from its end.
-            batch_size: inputs that are answered side by side.
-            options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
-                all of them.
+            inputs: a list of inputs, such as sentences or SMILES; rows as dicts or as a pandas
+                ``DataFrame``; a single input; or the ``pathlib.Path`` of a file. A run of a series
+                needs no input and continues its training series.
+            batch_size: number of inputs per batch.
+            options: options of this kind of run, such as ``top=3``; `edgewise predict --help`
+                lists them.
 
         Returns:
-            A dict for each: ``input``, and the answer by names that a person of that task expects.
-            An input that cannot be answered has ``error`` instead.
+            One dict per input: ``input``, and the answer, such as ``label`` and ``probability``.
+            An invalid input has ``error`` instead.
 
         Raises:
-            ArgumentError: an option that there is not, or a file that cannot be used.
-            MissingDataError: there is no such file.
+            ArgumentError: unknown option, or a file in another format.
+            MissingDataError: the file does not exist.
 
         """
         return list(self.stream(inputs, batch_size=batch_size, **options))
@@ -85,7 +86,7 @@ class Run:
     def stream(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> Iterator[Answer]:
-        """The same answers one after the other, without keeping inputs or answers in memory."""
+        """Yield the answers of :meth:`predict` one by one, with one batch in memory at a time."""
         size = self.predictor.batch_size if batch_size is None else batch_size
         check_least("batch_size", size, 1, "choose for example 64")
         chosen = self.predictor.check_options(options)
@@ -96,7 +97,7 @@ class Run:
         return self._of_values(self.predictor.from_python(inputs), size, chosen)
 
     def draw(self, answers: list[Answer]) -> Figure:
-        """A picture of answers, where their kind has one; a forecast has."""
+        """Plot answers; only forecasts have a figure."""
         return self.predictor.draw(answers)
 
     def _of_values(
@@ -127,7 +128,7 @@ class Run:
         return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
-        """What it is, answers on and measured, and its learning curve, as notebooks show it."""
+        """Summary for notebooks: recipe, model, inputs, metrics and learning curves."""
         count = sum(weight.numel() for weight in self.model.parameters())
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
@@ -152,9 +153,9 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """A row of a table and the answer to it, which leaves the row's own columns as they are.
+    """Join a row of a table with its answer; columns of the row keep their names.
 
-    Only its ``error`` has another name then: an answer with one is known by it.
+    A column ``error`` is renamed to ``own_error``, as this key marks an invalid input.
     """
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
@@ -164,7 +165,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """What was found, under names that the row does not have; in lists of dicts, too."""
+    """Prefix keys of the answer with ``predicted_`` if the row has the same, also in lists."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)
@@ -174,15 +175,15 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 
 
 def load(path: Path | str) -> Run:
-    """A finished run, ready to answer; its folder is all that is read, wherever it was moved to.
+    """Load a finished run for prediction. The run folder may have been moved.
 
     Args:
-        path: a run folder that ``edgewise train`` or :func:`edgewise.runs.train` made.
+        path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.
 
     Raises:
-        MissingDataError: there is no such run, or it has not finished.
-        ArgumentError: a file of it is damaged, several runs are in the folder, or no predictor
-            answers for its kind of data.
+        MissingDataError: the run does not exist or has not finished.
+        ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
+            serves its kind of data, or the package that provides its recipe is not installed.
 
     """
     folder = RunFolder(Path(path))

@@ -15,7 +15,6 @@ from edgewise.layers.normalisation import symmetric_weight
 from edgewise.layers.normalisers import LAYER_NORMALISERS, LearnedEntmax
 from edgewise.layers.output_heads import (
     ClassificationHead,
-    ExtractiveSummarizer,
     LanguageModel,
     LastTokenHead,
     Seq2SeqLanguageModel,
@@ -77,7 +76,6 @@ __all__ = [
     "Dropout",
     "EncoderDecoder",
     "EncoderDecoderModel",
-    "ExtractiveSummarizer",
     "FeedForward",
     "GatedFeedForward",
     "GraphLayer",

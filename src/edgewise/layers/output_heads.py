@@ -7,12 +7,9 @@ a text model with a head; they are called with :class:`edgewise.layers.Tokens`.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from edgewise.encodings import Sinusoidal, packed_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
@@ -20,7 +17,7 @@ from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
 from edgewise.layers.text import TextModel
 from edgewise.layers.tokens import Tokens
-from edgewise.layers.transformer import TransformerLayer, activation
+from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
@@ -181,46 +178,6 @@ class TokenClassifier(nn.Module):
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
         return logits
-
-
-class ExtractiveSummarizer(nn.Module):
-    """Extractive summariser: a logit for each sentence of an article (BERTSUM).
-
-    Tokens attend within their sentence. Then sentences, represented by their first token, attend
-    within their article, with sinusoidal positions (Liu and Lapata, Text summarization with
-    pretrained encoders, 2019). Unlike the paper, the log of the token count is an input too, as
-    softmax attention over the tokens cannot encode it.
-
-    Args:
-        trunk: text model; its language model head is removed.
-        depth: number of layers between sentences.
-        heads: number of heads of these layers.
-        dropout: dropout rate of these layers.
-    """
-
-    def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        trunk.head = None
-        width = trunk.width
-        self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
-        self.length = nn.Linear(1, width)
-        self.layers = nn.ModuleList(
-            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
-            for _ in range(depth)
-        )
-        self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
-
-    def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
-        """Return the logits ``[S]`` of S sentences, ``counts`` of them in each article."""
-        sizes = tokens.lengths()
-        x = self.pool(tokens.states(self.trunk), sizes)
-        x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
-        x = self.positions(x, packed_positions(counts).to(x.device))
-        graph = batch(complete(), counts)
-        for layer in self.layers:
-            x = layer(x, graph)
-        logits: Tensor = self.output(x)
-        return logits[..., 0]
 
 
 class Seq2SeqLanguageModel(nn.Module):

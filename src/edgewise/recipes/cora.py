@@ -47,7 +47,7 @@ gat_cora = Recipe(
 
 magna_cora = Recipe(
     name="magna-cora",
-    summary="Attention over several hops by diffusion, on Cora",
+    summary="MAGNA on Cora, multi-hop attention by diffusion",
     model=partial(models.magna, hidden=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
@@ -64,7 +64,7 @@ magna_cora = Recipe(
 
 grand_cora = Recipe(
     name="grand-cora",
-    summary="Random diffusions that must agree, on Cora: 84.5 % over ten seeds",
+    summary="GRAND on Cora, with consistency of random augmentations: 84.5 % over ten seeds",
     model=partial(models.grand, hidden=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),
@@ -76,7 +76,7 @@ grand_cora = Recipe(
 
 gps_cora = Recipe(
     name="gps-cora",
-    summary="GPS on Cora: citations, and attention of every paper to every other",
+    summary="GPS on Cora: message passing on citations and attention to all papers",
     model=partial(
         models.gps,
         local="gcn",
@@ -110,9 +110,9 @@ exphormer_cora = replace(
 
 graph_bert_cora = Recipe(
     name="graph-bert-cora",
-    summary="Graph-BERT on Cora: each paper reads the 7 that a walk from it is most often at",
+    summary="Graph-BERT on Cora: each paper attends to the 7 nearest by personalised PageRank",
     model=partial(models.graph_bert, dropout=0.7),
-    # Shares of a text's words are so small that beside them nothing but the codes would be read.
+    # Normalised word counts are too small beside the encodings, which would dominate.
     data=data.planetoid(name="Cora", normalize=False),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),

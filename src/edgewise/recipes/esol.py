@@ -38,7 +38,7 @@ attentive_esol = Recipe(
 
 gps_esol = Recipe(
     name="gps-esol",
-    summary="GPS on ESOL, as wide and deep as masked-molecules, which --from may name",
+    summary="GPS on ESOL with the size of masked-molecules, for fine-tuning with --from",
     model=partial(trunk, dropout=0.05, pool="sum"),
     data=data.esol(),
     task=tasks.Regression(),

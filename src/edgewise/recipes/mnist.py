@@ -1,4 +1,4 @@
-"""Recipes on MNIST: sizes for a few minutes on one core."""
+"""Recipes on MNIST: models that train in a few minutes on one core."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ vit_mnist = Recipe(
 swin_mnist = replace(
     vit_mnist,
     name="swin-mnist",
-    summary="Swin on MNIST: windows of 7 × 7 of 196 patches, then of 49",
+    summary="Swin on MNIST, windows of 7 × 7 patches",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     protocol=Protocol(
         ("test/accuracy",),

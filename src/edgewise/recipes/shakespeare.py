@@ -1,4 +1,4 @@
-"""Recipes on tiny Shakespeare, character by character; the test split is the whole last tenth."""
+"""Recipes on the characters of tiny Shakespeare; the test set is the last tenth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ gpt = partial(models.gpt, width=128, depth=4, heads=4, length=CONTEXT, act="gelu
 
 gpt_shakespeare = Recipe(
     name="gpt-shakespeare",
-    summary="GPT with nanoGPT's numbers for a CPU, 2000 steps",
+    summary="GPT with nanoGPT's settings for a CPU, 2000 steps",
     model=gpt,
     data=data.shakespeare(context=CONTEXT, stride=CONTEXT // 2, batch_size=12, windows=12 * 200),
     task=tasks.LanguageModeling(),
@@ -36,7 +36,7 @@ gpt_shakespeare = Recipe(
 
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
-    summary="As gpt-shakespeare in the same time, but rotary, gated, with a higher learning rate",
+    summary="As gpt-shakespeare, with rotary positions, gated FFN and a higher learning rate",
     model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
@@ -51,7 +51,7 @@ gpt_shakespeare_best = Recipe(
 gpt_shakespeare_long = replace(
     gpt_shakespeare_best,
     name="gpt-shakespeare-long",
-    summary="As gpt-shakespeare-best, with twice its context and a window of 64 in each layer",
+    summary="As gpt-shakespeare-best, with twice the context and windows of 64",
     model=partial(gpt_shakespeare_best.model, graph=graphs.causal() & graphs.window(64)),
     data=data.shakespeare(context=256, stride=128, batch_size=3, windows=3 * 200),
 )
@@ -59,7 +59,7 @@ gpt_shakespeare_long = replace(
 lstm_shakespeare = replace(
     gpt_shakespeare,
     name="lstm-shakespeare",
-    summary="A recurrent baseline as large as gpt-shakespeare, on the same windows of text",
+    summary="LSTM baseline with the size and context of gpt-shakespeare",
     model=partial(models.lstm, width=224, depth=2, dropout=0.0),
     optimizer=replace(gpt_shakespeare.optimizer, lr=4e-3),
     protocol=PLAIN,

@@ -1,4 +1,4 @@
-"""The recipe on texts of your own and their labels."""
+"""Recipe of text classification on texts of the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgewise.recipes.recipe import Recipe
 
 texts = Recipe(
     name="texts",
-    summary="Your own texts and labels: --data.path mine.csv; BERT, small, or what --from names",
+    summary="Small BERT classifies your texts: --data.path mine.csv; --from fine-tunes",
     model=partial(trunk, dropout=0.3),
     data=data.text_table(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.TextClassification(pool="mean", dropout=0.3),

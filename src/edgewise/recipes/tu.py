@@ -1,9 +1,9 @@
-"""Recipes on the graph classification sets of TU Dortmund, by stratified 10-fold cross-validation.
+"""Recipes on graph classification sets of TU Dortmund, with stratified 10-fold validation.
 
-The test fold is looked at once, after the epoch has been chosen: for ENZYMES on a tenth of the
-other folds, for MUTAG, where such a tenth has 17 molecules, by the training loss. (Results that
-choose the epoch on the test folds, as Xu et al. 2019 report theirs, are several points higher and
-not comparable.)
+The test fold is evaluated once, after the epoch has been chosen: for ENZYMES on a tenth of the
+other folds; for MUTAG, where a tenth is only 17 molecules, by the training loss. Results that
+choose the epoch on the test folds, such as those of Xu et al. (2019), are several points higher and
+not comparable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training recipes: one run, several seeds or folds, comparisons, and their records."""
+"""Train, resume, evaluate, compare and record recipes."""
 
 from __future__ import annotations
 

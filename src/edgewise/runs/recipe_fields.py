@@ -1,4 +1,4 @@
-"""Reading and changing the fields of a recipe by dotted names, such as ``model.heads``."""
+"""Fields of a recipe by dotted name, such as ``model.heads``, and functions to change them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.runs.field_docs import field_meanings, model_meanings
 from edgewise.runs.parsing import read_value
 
 PARTS = ("data", "task", "optimizer", "schedule", "trainer")
@@ -19,46 +20,63 @@ PARTS = ("data", "task", "optimizer", "schedule", "trainer")
 
 @dataclass(frozen=True)
 class Field:
-    """Value and type of a field."""
+    """Value of a field.
+
+    Attributes:
+        value: current value.
+        kind: annotated type, which any other value must have.
+        meaning: description of the field.
+
+    """
 
     value: Any
     kind: Any
+    meaning: str = ""
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
-    """Return all fields that can be set, by dotted name, in the order of the recipe."""
-    found = {"model": Field(recipe.model.func.__name__, str)}
+    """Return all fields that can be changed, by dotted name, in the order of the recipe."""
+    found = {"model": Field(recipe.model.func.__name__, str, "Name of the model")}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
     for part in PARTS:
         found |= {f"{part}.{n}": f for n, f in part_fields(getattr(recipe, part)).items()}
-    return found | {"seed": Field(recipe.seed, int), "from": Field(recipe.start, str)}
+    meanings = field_meanings(Recipe)
+    return found | {
+        "seed": Field(recipe.seed, int, meanings["seed"]),
+        "from": Field(recipe.start, str, meanings["start"]),
+    }
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """Return the arguments of a model, except those that the data determine."""
-    hints = get_type_hints(model.func)
+    """Return the arguments of a model, without those that the data determine."""
+    hints, meanings = get_type_hints(model.func), model_meanings(model.func)
     return {
-        name: Field(model.keywords.get(name, parameter.default), hints[name])
+        name: Field(
+            model.keywords.get(name, parameter.default), hints[name], meanings.get(name, "")
+        )
         for name, parameter in inspect.signature(model.func).parameters.items()
         if name not in provided and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 
 def part_fields(part: Any) -> dict[str, Field]:
-    """Return the fields of a dataclass instance."""
-    hints = get_type_hints(type(part))
-    return {f.name: Field(getattr(part, f.name), hints[f.name]) for f in fields(part)}
+    """Return the fields of a dataclass."""
+    hints, meanings = get_type_hints(type(part)), field_meanings(type(part))
+    return {
+        f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
+        for f in fields(part)
+    }
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with changed values, given as text or JSON values.
+    """Return the recipe with other values, given as text or as JSON values.
 
-    A changed ``model`` keeps the values of fields that both models have.
+    If ``model`` changes, the fields that both models have keep their values.
 
     Raises:
-        ArgumentError: a field does not exist (the error suggests the most similar name), a value is
-            invalid, or the model is of another kind.
+        ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
+            or a model of another kind.
 
     """
     if "model" in values:

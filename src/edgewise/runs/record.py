@@ -1,4 +1,4 @@
-"""Writing and reading ``recipe.json``, which contains every field of a recipe."""
+"""Conversion of a recipe to and from ``recipe.json``, which has the values of all its fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from edgewise.arguments import check_choice
 from edgewise.data import DATA
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
+from edgewise.plugins import provider
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
@@ -25,15 +26,16 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""Classes of each part by name. A record has the name in ``use``."""
+"""Classes of each part by the name in the record, where ``use`` is the name."""
+TABLES = {"data": "DATA", "task": "TASKS"}
+"""Parts whose classes installed packages may add."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
-    """Convert a recipe to a JSON object with all fields, including defaults.
+    """Return a recipe as JSON values, with all of its fields.
 
     Raises:
-        ArgumentError: a part or a value cannot be represented in JSON, so the recipe could not be
-            rebuilt.
+        ArgumentError: a class that no table lists, or a value that JSON cannot represent.
 
     """
     _check_model(recipe)
@@ -42,48 +44,61 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
     for part in PARTS:
         use = _use(part, getattr(recipe, part))
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
+    packages = {
+        provider(table, record[part]["use"])
+        for part, table in TABLES.items()
+        if record[part]["use"] not in KINDS[part].own  # type: ignore[attr-defined]
+    }
+    if packages:
+        record["packages"] = sorted(map(str, packages))
     for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
-        if name != "model":  # its name is there already
+        if name != "model":  # recorded above as `use`
             (record[part] if part else record)[key] = _shown(name, field)
     return record
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Check that all arguments of the model are fields, because others are not recorded."""
+    """Check that all arguments of the model are fields, so that the record has them.
+
+    Raises:
+        ArgumentError: an argument that the model collects in ``**kwargs``.
+
+    """
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
         if name not in known and name not in recipe.data.provides:
             use = recipe.model.func.__name__
             raise ArgumentError(
                 f"model.{name}",
-                expected=f"a named parameter of {use}, because recipe.json records no others",
+                expected=f"a named parameter of {use}; recipe.json records no other",
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
 
 
 def _use(part: str, value: Any) -> str:
-    """Return the recorded name of a part's class."""
-    for name, kind in KINDS[part].items():
-        if type(value) is kind:
-            return name
+    """Return the name in the record of the class of a part."""
+    # The classes of Edgewise come first, so that other packages are imported only if needed.
+    for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
+        for name, kind in table.items():
+            if type(value) is kind:
+                return name
     raise ArgumentError(
         part,
         expected=f"one of {', '.join(sorted(KINDS[part]))}",
         got=type(value).__name__,
-        remedy="use one of these, or training.fit, because a class of your own cannot be rebuilt "
-        "from recipe.json",
+        remedy="add the class to a package, as docs/own_recipes.md shows, or use training.fit",
     )
 
 
 def _shown(name: str, field: Field) -> Any:
-    """Convert a value to JSON, and check that reading it gives the same value."""
+    """Return a value as JSON, and check that it is read back unchanged."""
     shown = show_value(field.value)
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
             name,
-            expected=f"{describe(field.kind)} that recipe.json can represent",
+            expected=f"{describe(field.kind)} that JSON can represent",
             got=repr(field.value),
             remedy="choose another value",
         )
@@ -94,11 +109,12 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     """Rebuild a recipe from its record.
 
     Raises:
-        ArgumentError: this version does not have a part or a field, or a value is invalid.
+        ArgumentError: a field or class that this version and the installed packages do not have,
+            or a value of the wrong type.
 
     """
     try:
-        parts = {part: _default(part, record[part]) for part in PARTS}
+        parts = {part: _default(part, record) for part in PARTS}
         use = record["model"]["use"]
         check_choice("model", use, MODELS)
         bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
@@ -116,18 +132,40 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
 
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:
-    use = record.get("use", part)
+    """Return a part of a record with default values.
+
+    Raises:
+        ArgumentError: no table has its class, as the package of the class is not installed.
+
+    """
+    use = record[part].get("use", part)
+    if part in TABLES and use not in KINDS[part]:
+        packages = record.get("packages", [])
+        raise ArgumentError(
+            part,
+            expected=f"a {part} of Edgewise or of an installed package",
+            got=f"{use}, in a run of the recipe {record['recipe']}",
+            remedy=f"install {' and '.join(packages)}"
+            if packages
+            else "install the package that adds it; the folder examples of Edgewise is one",
+        )
     check_choice(part, use, KINDS[part])
     return KINDS[part][use]()
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
-    """Read the recipe of a run folder."""
+    """Return the recipe of a run folder."""
     return from_record(folder.read_json(RECIPE))
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Raise an error if the run has not finished, or the folder contains several runs."""
+    """Check that a folder has one finished run.
+
+    Raises:
+        MissingDataError: the run has not saved its best weights.
+        ArgumentError: the folder has several runs.
+
+    """
     if not folder.weights.is_file():
         folder.refuse_several()
         raise MissingDataError(
@@ -137,11 +175,11 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
 
 
 DECIDES_NOTHING = ("trainer.save_every",)
-"""Fields that do not change the results of a run."""
+"""Fields that do not affect the results of a run."""
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """Return the differing fields of two recipes, such as ``model.heads 8 and 4``."""
+    """List the fields in which two recipes differ, such as ``model.heads 8 and 4``."""
     if recipe.name != other.name:
         return [f"recipe {recipe.name} and {other.name}"]
     theirs = fields_of(other)
