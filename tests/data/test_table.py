@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.data.table import as_number, read_table, table_rows
+from edgewise.data.tables.read import read_table, table_rows
+from edgewise.data.tables.table import as_number
 from edgewise.errors import MissingDataError
 from tests.errors import refused
 
@@ -104,7 +105,7 @@ def test_delimiters_and_encodings_are_recognised(text: str, encoding: str, tmp_p
     assert table.texts("data.text", "name") == ["\u201cCafé\u201d, black", '"Tea" he said']
     assert table.numbers("data.target", ["value"])[:, 0].tolist() == [1.5, 2]
     assert table.numeric() == ["value"]
-    assert [line for line, _ in table_rows(path)] == [1, 2, 3]
+    assert [line for line, _ in table_rows(path)] == [2, 3]
 
 
 def test_latin_1_is_read_with_a_warning_that_says_so(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_what_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
         read_table(path)
 
 
-@pytest.mark.parametrize("name", ["t.xlsx", "t.jsonl", "t.ndjson"])
+@pytest.mark.parametrize("name", ["t.xls", "t.ods", "t.json"])
 def test_a_table_of_another_form_is_refused(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, "PK", name)
     with refused("data.path", expected="text", got=name, remedy="save it as CSV"):

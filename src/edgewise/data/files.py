@@ -111,7 +111,7 @@ def fetch(sources: Mapping[str, str], folder: Path) -> None:
 
 
 def unreadable(
-    path: Path, *, expected: str, got: str, remedy: str = "", line: int = 0
+    path: Path | str, *, expected: str, got: str, remedy: str = "", line: int = 0
 ) -> ArgumentError:
     """The error for a file that is not what it has to be.
 

@@ -17,7 +17,7 @@ from edgewise.data.molecules.molecule_table import (
     packed,
 )
 from edgewise.data.scale import Scale
-from edgewise.data.table import as_number
+from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
 from edgewise.tasks import Regression

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.data import Data
+from edgewise.data.tables.rows import read_rows
 from edgewise.errors import ArgumentError
-from edgewise.inference.rows import read_rows
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import describe, read_value
@@ -111,7 +111,7 @@ class Predictor(ABC):
         What is no line of a text, such as an image of a folder, has no number.
 
         Rows are those of a table with a header (``.csv``, ``.tsv``, ``.jsonl``), or lines of a
-        text under the name ``input``; see :func:`edgewise.inference.rows.read_rows`.
+        text under the name ``input``; see :func:`edgewise.data.tables.rows.read_rows`.
         """
         for line, row in read_rows(path, self.columns()):
             yield line, row, row["input"] if set(row) == {"input"} else self.from_row(row)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.data.series.dates import Step
 from edgewise.data.series.time_series import Series, TimeSeries, history_of
-from edgewise.data.table import Table, as_number, read_table
+from edgewise.data.tables.dates import Step
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.rows import check_columns
+from edgewise.data.tables.table import Table, as_number
 from edgewise.errors import ArgumentError, require
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import check_columns
 from edgewise.tasks import Forecast
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import torch
 
 from edgewise.data.images.quickdraw import QuickDraw, inputs, packed
 from edgewise.data.images.strokes import Stroke, read_strokes
+from edgewise.data.tables.read import read_json
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import read_json
 from edgewise.inference.sentences import labelled
 from edgewise.tasks import Classification
 

@@ -13,10 +13,10 @@ import torch
 from edgewise.arguments import check_least
 from edgewise.batches import Article
 from edgewise.data.reading import read_own_text
+from edgewise.data.tables.read import is_table
 from edgewise.data.text.wiki_summaries import Articles, WikiSummaries
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text
-from edgewise.inference.rows import is_table
 from edgewise.tasks import Extraction
 
 ABBREVIATIONS = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from edgewise.data.reading import read_own_text
+from edgewise.data.tables.read import form_of
 from edgewise.data.text.conllu import blocks, words_of
 from edgewise.data.text.tagged_words import TaggedWords, encode_words
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer
-from edgewise.inference.rows import form_of
 from edgewise.inference.texts import OfTexts
 from edgewise.tasks import Tagging
 

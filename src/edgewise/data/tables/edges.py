@@ -1,16 +1,18 @@
-"""Lists of edges and of interactions in text files, whose ids are numbers or names of any kind.
+"""Edges and interactions from a text, a table or a data frame, with ids of any kind.
 
-Ids may have gaps, be as large as they like, or be texts: nodes are numbered from 0 without gaps, in
-the order of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
+Ids are numbers, with or without gaps, or texts. Nodes are numbered from 0 without gaps in the order
+of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
 
-Fields are separated by tabs, ``::``, semicolons, commas or spaces, whichever the first line has,
-and a field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//`` do not
-count. A file whose name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` is unpacked.
+In a text, fields are separated by tabs, ``::``, one of the other delimiters of
+:mod:`edgewise.data.tables.read`, or spaces, whichever comes first in this list and occurs in the
+first line. A field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//``
+are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
+lines of different lengths nor several kinds of comments.
 
-Where most ids of a file are whole numbers all have to be, so that a damaged line is found and not
-taken for a new node; ``names=True`` takes any. A first line that names the columns is recognised
-(``header=None``): it has words alone above numbers, or words such as ``source,target``. Of a table
-with more columns than are wanted, those are taken that :class:`Column` names or knows.
+If most ids of a file are whole numbers, all have to be, so that a damaged line is found and not
+taken for a new node; ``names=True`` accepts any. A first line that names the columns is recognised
+(``header=None``): it has words only above numbers, or words such as ``source,target``. Of a table
+with more columns than needed, those are used that :class:`Column` names or knows.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from torch import Tensor
 
 from edgewise.data.files import unreadable
 from edgewise.data.reading import check_memory, number, opened_text, text_form
+from edgewise.data.tables.frames import FrameSource, open_source
+from edgewise.data.tables.read import DELIMITERS, is_text, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
 """The number of each id, in the order of the numbers: ``list(ids)[number]`` is the id again."""
 
 COMMENTS = ("#", "%", "//")
-DELIMITERS = ("\t", "::", ";", ",")
+MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
 DIGITS = 20  # of a whole number of 64 bits
@@ -137,7 +141,7 @@ class Line(NamedTuple):
 class File(NamedTuple):
     """The lines of a file that count, and the names of its columns where it says them."""
 
-    path: Path
+    path: Path | FrameSource
     lines: list[Line]
     names: list[str] | None = None
 
@@ -167,7 +171,7 @@ def read_edges(
 
     """
     columns = source_column(source), destination_column(destination)
-    file = _lines(Path(path), header, columns)
+    file = _lines(open_source(path), header, columns)
     pairs = _two_columns(file, columns, "two ids, source and target,")
     if not pairs.lines:
         raise _empty(pairs.path)
@@ -206,7 +210,7 @@ def read_interactions(
     columns = user_column(user), item_column(item)
     files, numbers = [], []
     for path in paths:
-        file = _lines(Path(path), header, (*columns, *further))
+        file = _lines(open_source(path), header, (*columns, *further))
         named = any(column.name for column in (*columns, *further))
         table = file.names is not None or named
         if not table:
@@ -238,13 +242,13 @@ def read_memberships(path: str | Path) -> Edges:
         MissingDataError: there is no such file.
 
     """
-    lines = _lines(Path(path), header=False).lines
+    lines = _lines(open_source(path), header=False).lines
     if not lines:
-        raise _empty(Path(path))
+        raise _empty(open_source(path))
     for line in lines:
         if not all(line.fields):
-            raise _bad_line(Path(path), line, "an id in each field")
-    ids = _numbered([File(Path(path), lines)], slice(None), names=False)
+            raise _bad_line(open_source(path), line, "an id in each field")
+    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
     groups = {str(group): group for group in range(len(lines))}
     named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
     return Edges(_memberships(named, groups, ids), ids)
@@ -278,8 +282,19 @@ def _is_whole(field: str) -> bool:
     return digits and (field[0] != "0" or field == "0")
 
 
-def _lines(path: Path, header: bool | None, columns: Sequence[Column] = ()) -> File:
-    """The lines of a file that count, and its header apart."""
+def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
+    """Return the lines without comments, and the names of the columns if there are any."""
+    if not is_text(path):
+        table = read_table(path)
+        names = list(table.frame.columns)
+        rows = zip(*table.columns.values(), strict=True)
+        lines = [
+            Line(number, [cell.strip() for cell in row])
+            for number, row in zip(table.lines, rows, strict=True)
+        ]
+        unnamed = header is False or all(name.isdecimal() for name in names)
+        return File(path, lines, None if unnamed else names)
+    assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
     check_memory("data.path", needed, path.name, "give a part of its lines, or more memory")
@@ -288,7 +303,7 @@ def _lines(path: Path, header: bool | None, columns: Sequence[Column] = ()) -> F
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
     if not texts:
         return File(path, [])
-    delimiter = next((mark for mark in DELIMITERS if mark in texts[0][1]), None)
+    delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
     lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
         if header is None:
@@ -461,9 +476,11 @@ def _refuse_ratings(file: File) -> None:
         )
 
 
-def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
-    with opened_text(path, text_form(path).encoding) as file:
-        text = next(islice(file, line.number - 1, None)).strip()
+def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentError:
+    text = ", ".join(line.fields)
+    if isinstance(path, Path) and is_text(path):
+        with opened_text(path, text_form(path).encoding) as file:
+            text = next(islice(file, line.number - 1, None)).strip()
     return unreadable(
         path,
         expected=f"{expected} in each line",
@@ -474,6 +491,6 @@ def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
     )
 
 
-def _empty(path: Path) -> ArgumentError:
+def _empty(path: Path | FrameSource) -> ArgumentError:
     remedy = "name a text file with one edge a line"
     return unreadable(path, expected="at least one edge", got="none", remedy=remedy)

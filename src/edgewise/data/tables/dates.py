@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from edgewise.data.table import Table
+from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 DAYS = (

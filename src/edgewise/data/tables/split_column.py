@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.data.table import Table
+from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
-NAMES = ("split", "set", "subset", "partition")
+NAMES = ("split", "set", "subset", "partition", "part")
+"""Usual names of a column of splits, in every kind of table."""
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
