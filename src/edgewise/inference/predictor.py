@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice
 from edgewise.data import Data
-from edgewise.data.tables.rows import read_rows
+from edgewise.data.tables.frames import is_frame
+from edgewise.data.tables.rows import frame_rows, read_rows
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import Fitted
@@ -54,6 +55,8 @@ class Predictor(ABC):
     """The key of an answer that is a text by itself; a terminal shows nothing else then."""
     batch_size: ClassVar[int] = 64
     """Inputs that are answered side by side."""
+    frame_is_one_input: ClassVar[bool] = False
+    """Whether all rows of a data frame are one input."""
 
     def __init__(
         self,
@@ -91,14 +94,13 @@ class Predictor(ABC):
         )
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
-        """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
+        """Return the inputs in a Python value: one, several, or the rows of a data frame."""
         if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
             return [inputs]  # the last is such as an id that is a number, or an image
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
-            rows: list[Any] = inputs.to_dict("records")
-            return rows
+        if is_frame(inputs):
+            return [row["input"] if set(row) == {"input"} else row for row in frame_rows(inputs)]
         return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:

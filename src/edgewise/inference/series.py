@@ -11,6 +11,7 @@ import torch
 
 from edgewise.data.series.time_series import Series, TimeSeries, history_of
 from edgewise.data.tables.dates import Step
+from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.rows import check_columns
 from edgewise.data.tables.table import Table, as_number
@@ -33,6 +34,7 @@ class Forecasts(Predictor):
     """
 
     data, task, input = TimeSeries, Forecast, "a history of values"
+    frame_is_one_input = True
 
     def set_up(self) -> None:
         values = self.fitted.values
@@ -62,8 +64,8 @@ class Forecasts(Predictor):
 
     def from_python(self, inputs: Any) -> list[Any]:
         """A single history, or several of them."""
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
-            return [inputs.to_dict("list")]
+        if is_frame(inputs):
+            return [to_pandas(inputs).to_dict("list")]
         several = list(super().from_python(inputs))
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 
@@ -78,7 +80,7 @@ class Forecasts(Predictor):
                 got=" and ".join(map(str, sorted(lengths))),
                 remedy="give a value for each date",
             )
-        return Table(Path("input"), columns, list(range(lengths.pop())))
+        return Table.of("input", columns)
 
     def prepare(self, value: Any) -> Series:
         if isinstance(value, Table):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.data.reading import opened_text, text_form
+from edgewise.data.tables.frames import as_text, pandas_for, to_pandas
 from edgewise.data.tables.read import is_table, table_rows
 from edgewise.errors import ArgumentError
 
@@ -34,6 +35,27 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     with opened_text(path, text_form(path).encoding) as text:
         lines = (line.rstrip("\r\n") for line in text)
         yield from ((n, {"input": line}) for n, line in enumerate(lines, 1) if line.strip())
+
+
+def frame_rows(value: Any) -> list[dict[str, Any]]:
+    """Return the rows of a data frame with the cells that a CSV file of it would have.
+
+    Cells that a text cannot hold, such as lists, stay as they are.
+    """
+    frame = to_pandas(value)
+    columns = {}
+    for name, cells in as_text(frame).items():
+        kept = frame.iloc[:, len(columns)].tolist()
+        columns[name] = [
+            text if _is_scalar(raw) else getattr(raw, "tolist", lambda raw=raw: raw)()
+            for text, raw in zip(cells, kept, strict=True)
+        ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _is_scalar(value: Any) -> bool:
+    found: bool = pandas_for("reading a data frame").api.types.is_scalar(value)
+    return found
 
 
 def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
