@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from edgewise.data.tables.edges import read_edges
 from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
 from edgewise.data.tables.read import read_table
 from edgewise.data.tables.split_column import NAMES, PART_OF
-from edgewise.data.tables.table import Table, as_number
+from edgewise.data.tables.table import Table, as_numbers
 from edgewise.errors import ArgumentError, MissingDataError
 
 Scale = Literal["auto", "columns", "rows", "none"]
@@ -165,11 +164,13 @@ class NodeFiles(NodeData):
         if isinstance(nodes, Path) and nodes.suffix == ".npz":
             return _read_npz(nodes)
         what = "a table of edges beside that of nodes"
-        path = check_named("data.edges", edges, what)
+        if edges is None:
+            check_named("data.edges", "", what)
+        assert edges is not None
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(
-            path,
+            edges,
             header=self.header,
             names=True,
             source=self.source,
@@ -178,7 +179,7 @@ class NodeFiles(NodeData):
         if not set(read.ids) & set(found.ids):
             raise ArgumentError(
                 "data.id",
-                expected=f"ids of {path.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
+                expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
                 remedy="name the column of the same ids with --data.id",
             )
@@ -329,23 +330,25 @@ def _check_same_features(table: Table, names: Sequence[str]) -> None:
 
 
 def _features(table: Table, names: list[str]) -> Tensor:
-    """``[N, F]``; a node of which no feature is given has NaN alone."""
+    """Return features ``[N, F]``; a node without any feature has only NaN."""
     if not names:
         return torch.empty(len(table), 0)
-    texts = [table.texts("data.features", name) for name in names]
-    blank = [not any(row) for row in zip(*([t.strip() for t in c] for c in texts), strict=True)]
-    for name, column in zip(names, texts, strict=True):
-        for row, text in enumerate(column):
-            if not blank[row] and math.isnan(as_number(text, table.delimiter)):
-                raise ArgumentError(
-                    "data.features",
-                    expected=f"numbers in column {name!r}, or no feature at all of a node",
-                    got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
-                    remedy="correct this row, or name the columns that count, as "
-                    "--data.features age,income",
-                )
-    columns = [[as_number(text, table.delimiter) for text in column] for column in texts]
-    return torch.tensor(columns, dtype=torch.float32).T.contiguous()
+    for name in names:
+        table.texts("data.features", name)
+    cells = table.frame[names]
+    blank = cells.apply(lambda column: column.str.strip() == "").all(axis=1)
+    values = cells.apply(as_numbers, delimiter=table.delimiter)
+    wrong = values.isna() & ~blank.to_numpy()[:, None]
+    for name in names:
+        for row in wrong[name].to_numpy().nonzero()[0][:1].tolist():
+            raise ArgumentError(
+                "data.features",
+                expected=f"numbers in column {name!r}, or no feature at all of a node",
+                got=f"{cells[name].iloc[row][:60]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or name the columns that count, as "
+                "--data.features age,income",
+            )
+    return torch.tensor(values.to_numpy(), dtype=torch.float32)
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:

@@ -143,7 +143,7 @@ def cell_text(value: Any) -> str:
         return value
     if isinstance(value, (list, tuple, dict)):
         return json.dumps(value)
-    if hasattr(value, "tolist") and getattr(value, "ndim", 0):  # an array in a Parquet column
+    if hasattr(value, "tolist") and hasattr(value, "ndim"):  # a list in a Parquet file
         return json.dumps(value.tolist())
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 

@@ -42,20 +42,18 @@ def frame_rows(value: Any) -> list[dict[str, Any]]:
 
     Cells that a text cannot hold, such as lists, stay as they are.
     """
-    frame = to_pandas(value)
-    columns = {}
-    for name, cells in as_text(frame).items():
-        kept = frame.iloc[:, len(columns)].tolist()
-        columns[name] = [
-            text if _is_scalar(raw) else getattr(raw, "tolist", lambda raw=raw: raw)()
-            for text, raw in zip(cells, kept, strict=True)
-        ]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    frame: Any = to_pandas(value)
+    pandas = pandas_for("reading a data frame")
 
+    def cell(text: str, raw: Any) -> Any:
+        if pandas.api.types.is_scalar(raw):
+            return text
+        return raw.tolist() if hasattr(raw, "tolist") else raw
 
-def _is_scalar(value: Any) -> bool:
-    found: bool = pandas_for("reading a data frame").api.types.is_scalar(value)
-    return found
+    names = [str(name) for name in frame.columns]
+    texts = as_text(frame).to_numpy().tolist()
+    rows = zip(texts, frame.itertuples(index=False, name=None), strict=True)
+    return [dict(zip(names, map(cell, *row), strict=True)) for row in rows]
 
 
 def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:

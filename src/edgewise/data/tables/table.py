@@ -220,7 +220,8 @@ def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
         decimal = cells.str.fullmatch(DECIMAL_COMMA)
         cells = cells.where(~decimal, cells.str.replace(",", "."))
     values = pandas_for("reading a table").to_numeric(cells, errors="coerce").astype("float64")
-    return values.where(values.abs() <= LARGEST)
+    found: Series[Any] = values.where(values.abs() <= LARGEST)
+    return found
 
 
 def as_number(text: str, delimiter: str = ",") -> float:
