@@ -198,9 +198,7 @@ def _add_predicting(add: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
     help_ = "what is asked: a SMILES, a sentence, an image file, a user's id, as the run's data are"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
-    help_ = (
-        "inputs from a file: .csv, .tsv or .jsonl with the columns of the training table, or lines"
-    )
+    help_ = "file of inputs: .csv, .jsonl, .parquet or .xlsx with the columns trained on, or lines"
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write .csv, .tsv or .jsonl instead of printing"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
