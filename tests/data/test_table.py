@@ -17,6 +17,7 @@ from edgewise.data.tables.read import read_table, table_rows
 from edgewise.data.tables.table import as_number
 from edgewise.errors import MissingDataError
 from tests.errors import refused
+from tests.imports import blocking, run_code
 
 
 def written(folder: Path, text: str, name: str = "t.csv") -> Path:
@@ -250,3 +251,13 @@ def test_rows_after_a_cell_of_several_lines_keep_their_line_numbers(tmp_path: Pa
     assert [line for line, _ in table_rows(path)] == [4, 5]
     with refused("data.target", expected="finite", got="'high' in row 5", remedy="row"):
         read_table(path).numbers("data.target", ["b"])
+
+
+@pytest.mark.parametrize(("package", "name"), [("pandas", "t.csv"), ("openpyxl", "t.xlsx")])
+def test_a_missing_package_is_named(package: str, name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = written(tmp_path, "a,b\n1,2\n", name)
+    code = f"from edgewise.data.tables.read import read_table; read_table({str(path)!r})"
+    done = run_code(f"{blocking([package])}\n{code}")
+    assert f"needs the package `{package}`" in done.stderr
+    assert "pip install" in done.stderr

@@ -141,10 +141,8 @@ def cell_text(value: Any) -> str:
     """Return a cell as text; lists and dicts as JSON, dates without a time of midnight."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value)
-    if hasattr(value, "tolist") and hasattr(value, "ndim"):  # a list in a Parquet file
-        return json.dumps(value.tolist())
+    if isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0):
+        return json.dumps(value, default=lambda array: array.tolist())  # as Parquet files have
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 
 

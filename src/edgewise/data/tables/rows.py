@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewise.data.reading import opened_text, text_form
 from edgewise.data.tables.frames import as_text, pandas_for, to_pandas
-from edgewise.data.tables.read import is_table, table_rows
+from edgewise.data.tables.read import is_table, read_json, table_rows
 from edgewise.errors import ArgumentError
 
 
@@ -48,7 +48,7 @@ def frame_rows(value: Any) -> list[dict[str, Any]]:
     def cell(text: str, raw: Any) -> Any:
         if pandas.api.types.is_scalar(raw):
             return text
-        return raw.tolist() if hasattr(raw, "tolist") else raw
+        return read_json(text) if hasattr(raw, "tolist") else raw
 
     names = [str(name) for name in frame.columns]
     texts = as_text(frame).to_numpy().tolist()
