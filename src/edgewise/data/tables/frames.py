@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from edgewise.errors import ArgumentError, require
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def cell_text(value: Any) -> str:
     """Return a cell as text; lists and dicts as JSON, dates without a time of midnight."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0):
+    if isinstance(value, (list, tuple, dict, np.ndarray)):
         return json.dumps(value, default=lambda array: array.tolist())  # as Parquet files have
     return "" if value is None else str(value).removesuffix(" 00:00:00")
 
