@@ -270,6 +270,9 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
 def check_own_data(scope: dict[str, Any], _folder: Path) -> None:
     assert [len(answer["top"]) for answer in scope["answers"]] == [2, 2]
     assert scope["rows"][0]["by"] == "ann"
+    assert {"text", "by", "predicted_label", "label"} >= set(scope["frame"]) - {"probability"}
+    assert scope["frame"]["by"].tolist() == ["ann"]
+    assert scope["metrics"]["test/accuracy"] >= 0
 
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {

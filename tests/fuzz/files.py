@@ -24,6 +24,7 @@ import copy
 import dataclasses
 import gzip
 import hashlib
+import json
 import os
 import resource
 import shutil
@@ -40,6 +41,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pandas
 import torch
 from edgewise_examples import data as example_data
 from torch import Tensor
@@ -255,6 +257,17 @@ def made(folder: Path) -> dict[str, Case]:
     for name in ("train", "val", "test"):
         for end in ("en", "de"):
             texts[f"parallel/{name}.{end}"] = [sentence() for _ in range(40)]
+    shuffled = random.sample(pairs, len(pairs))
+    tables = {
+        "parquet/edges.parquet": lambda frame, path: frame.to_parquet(path),
+        "excel/edges.xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    }
+    for name, write in tables.items():
+        data_set, file = name.split("/")
+        raw = folder / data_set / "raw"
+        raw.mkdir(parents=True)
+        write(pandas.DataFrame(shuffled, columns=["source", "target"]), raw / file)
+    texts["json_lines/edges.jsonl"] = [json.dumps({"source": a, "target": b}) for a, b in pairs]
     for name, rows in texts.items():
         data_set, file = name.split("/")
         path = folder / data_set / "raw" / file
@@ -265,6 +278,9 @@ def made(folder: Path) -> dict[str, Case]:
     cases: dict[str, Callable[[Path], Data]] = {
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
+        "parquet": lambda raw: data.edge_list(path=str(raw / "edges.parquet")),
+        "excel": lambda raw: data.edge_list(path=str(raw / "edges.xlsx")),
+        "json_lines": lambda raw: data.edge_list(path=str(raw / "edges.jsonl")),
         "nodes": lambda raw: data.node_files(
             nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")
         ),

@@ -108,6 +108,14 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
     lines.write_text("\n".join(json.dumps(one | {"name": f"g{n}"}) for n, one in enumerate(graphs)))
     told = run.predict(lines)
     assert (probabilities(told), told[2]["name"]) == (wanted, "g2")
+    frame = pytest.importorskip("pandas").DataFrame(graphs)
+    assert run.predict(frame)["probability"].tolist() == wanted
+    pytest.importorskip("pyarrow")
+    for name, write_table in (("new.csv", frame.to_csv), ("new.parquet", frame.to_parquet)):
+        write_table(tmp_path / name)
+        assert probabilities(run.predict(tmp_path / name)) == wanted
+    again = pytest.importorskip("pandas").read_parquet(tmp_path / "new.parquet")
+    assert run.predict(again)["probability"].tolist() == wanted
     write(tmp_path / "set", 6, labels=False)
     told = run.predict(tmp_path / "set")
     assert probabilities(told) == pytest.approx(wanted)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.data.files import find_files
-from edgewise.data.graphs.edge_files import read_memberships
 from edgewise.data.graphs.edge_splits import distinct
 from edgewise.data.graphs.links import Links, Pairs
+from edgewise.data.tables.edges import read_memberships
 
 FILE = "actor.dat.gz"
 ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FILE}"

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from edgewise.data.tables.read import read_json
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, top_labels
-from edgewise.inference.rows import read_json
 from edgewise.tasks import Classification
 from edgewise_examples.data.quickdraw import QuickDraw, inputs, packed
 from edgewise_examples.data.strokes import Stroke, read_strokes

@@ -12,9 +12,9 @@ import torch
 
 from edgewise.arguments import check_least
 from edgewise.data.reading import read_own_text
+from edgewise.data.tables.read import is_table
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text
-from edgewise.inference.rows import is_table
 from edgewise_examples.articles import Article
 from edgewise_examples.data.wiki_summaries import Articles, WikiSummaries
 from edgewise_examples.tasks import Extraction

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from edgewise.data.reading import read_own_text
+from edgewise.data.tables.read import is_table, read_json
 from edgewise.data.text.conllu import blocks, read_conllu, words_of
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import is_table, read_json
 from edgewise.tasks import Classification
 from edgewise_examples.data.ewt_trees import EWTTrees, Sentence, forest, sentence
 

@@ -21,6 +21,7 @@ from edgewise.plugins import plugins
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
+    "pandas": ("predict", "tables of your own"),
     "safetensors": ("predict", "weights in run folders"),
     "scikit-learn": ("train", "handwritten digits, and stratified splits"),
     "rich": ("train", "progress bars"),
@@ -31,6 +32,8 @@ EXTRAS = {
     "matplotlib": ("plot", "pictures, learning curves and reports"),
     "transformers": ("text", "weights of live Hugging Face models"),
     "tokenizers": ("text", "reading text"),
+    "pyarrow": ("tables", "Parquet and Feather files, frames of PyArrow and Polars"),
+    "openpyxl": ("tables", "Excel files"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),

@@ -278,8 +278,8 @@ def _add_predicting(
     help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = (
-        "file of inputs: .csv, .tsv or .jsonl with the columns of the training table, or a text "
-        "with one input per line"
+        "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
+        "training table, or a text with one input per line"
     )
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
     help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"

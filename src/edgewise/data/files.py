@@ -174,7 +174,7 @@ def fetch(sources: Mapping[str, str], folder: Path) -> None:
 
 
 def unreadable(
-    path: Path, *, expected: str, got: str, remedy: str = "", line: int = 0
+    path: Path | str, *, expected: str, got: str, remedy: str = "", line: int = 0
 ) -> ArgumentError:
     """Return the error for a file with wrong content.
 

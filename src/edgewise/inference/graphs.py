@@ -18,9 +18,9 @@ from edgewise.data.graphs.graph_data import (
     needed,
 )
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.tables.read import read_json
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, top_labels
-from edgewise.inference.rows import read_json
 from edgewise.tasks import Classification
 
 

@@ -23,7 +23,7 @@ from edgewise.data.molecules.molecule_table import (
 from edgewise.data.molecules.zinc import ZINC, molecule_graph
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.scale import Scale
-from edgewise.data.table import as_number
+from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
 from edgewise.layers import shares_nodes

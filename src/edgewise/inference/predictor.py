@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_choice, check_least
 from edgewise.data import Data
+from edgewise.data.tables.frames import is_frame
+from edgewise.data.tables.rows import frame_rows, read_rows
 from edgewise.errors import ArgumentError
-from edgewise.inference.rows import read_rows
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import describe, read_value
@@ -61,6 +62,8 @@ class Predictor(ABC):
     """Key of an answer that is a text. If set, the command prints this text alone."""
     batch_size: ClassVar[int] = 64
     """Default number of inputs per batch."""
+    frame_is_one_input: ClassVar[bool] = False
+    """Whether all rows of a data frame are one input."""
 
     def __init__(
         self,
@@ -98,14 +101,13 @@ class Predictor(ABC):
         )
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
-        """Return the inputs in a Python argument: one, several, or the rows of a ``DataFrame``."""
-        if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids or numbers
+        """Return the inputs in a Python value: one, several, or the rows of a data frame."""
+        if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
             return [inputs]  # not iterable: a numeric id or an image
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
-            rows: list[Any] = inputs.to_dict("records")
-            return rows
+        if is_frame(inputs):
+            return [row["input"] if set(row) == {"input"} else row for row in frame_rows(inputs)]
         return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
@@ -115,8 +117,8 @@ class Predictor(ABC):
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Yield the line number, the columns and the input of each row of a file.
 
-        A file is a table with a header (``.csv``, ``.tsv``, ``.jsonl``) or a text whose lines have
-        the column ``input``; see :func:`edgewise.inference.rows.read_rows`. The line number is
+        A file is a table with a header (``.csv``, ``.parquet``, ...) or a text whose lines have
+        the column ``input``; see :func:`edgewise.data.tables.rows.read_rows`. The line number is
         ``None`` for inputs that are not lines, such as images in a folder.
         """
         for line, row in read_rows(path, self.columns()):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from edgewise.arguments import check_least
+from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
-from edgewise.inference.rows import is_of_dicts
+from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs.fitted import load_fitted
 from edgewise.runs.record import check_finished, load_recipe
@@ -28,6 +29,7 @@ from edgewise.training.folder import CURVES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 T = TypeVar("T")
 
@@ -59,29 +61,29 @@ class Run:
         """Final metrics of the run; NaN for a metric that could not be computed."""
         return RunFolder(self.path).read_metrics()
 
-    def predict(
-        self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
-    ) -> list[Answer]:
+    def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
         """Return the answers, in the order of the inputs.
 
         Args:
-            inputs: a list of inputs, such as sentences or SMILES; rows as dicts or as a pandas
-                ``DataFrame``; a single input; or the ``pathlib.Path`` of a file. A run of a series
-                needs no input and continues its training series.
-            batch_size: number of inputs per batch.
-            options: options of this kind of run, such as ``top=3``; `edgewise predict --help`
-                lists them.
+            inputs: a list of inputs, such as sentences or SMILES; rows as dicts; a data frame of
+                pandas, PyArrow or Polars; a single input; or a ``pathlib.Path`` of a file. May be
+                left out for a run of a series, which then continues from the end of its data.
+            batch_size: number of inputs in a batch.
+            options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
+                all of them.
 
         Returns:
-            One dict per input: ``input``, and the answer, such as ``label`` and ``probability``.
-            An invalid input has ``error`` instead.
+            A dict for each input: ``input`` and the answer, or ``error`` if the model cannot answer
+            it. For a data frame a pandas ``DataFrame``: its own columns, and the same answers as
+            further columns. An answer of several parts, such as ``top=3``, has a row for each part.
 
         Raises:
             ArgumentError: unknown option, or a file in another format.
             MissingDataError: the file does not exist.
 
         """
-        return list(self.stream(inputs, batch_size=batch_size, **options))
+        answers = list(self.stream(inputs, batch_size=batch_size, **options))
+        return self._joined_frame(inputs, answers) if is_frame(inputs) else answers
 
     def stream(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
@@ -95,6 +97,22 @@ class Run:
         if inputs is None:
             return self._of_values(self.predictor.default_inputs(), size, chosen)
         return self._of_values(self.predictor.from_python(inputs), size, chosen)
+
+    def _joined_frame(self, inputs: Any, answers: list[Answer]) -> DataFrame:
+        frame = to_pandas(inputs)
+        if self.predictor.frame_is_one_input:
+            return type(frame)([row for answer in answers for row in flat(answer)])
+        own = dict.fromkeys(map(str, frame.columns))
+        found, places = [], []
+        for place, answer in enumerate(answers):
+            new = {name: value for name, value in answer.items() if name != "input"}
+            for row in flat(own | _beside(own, new)):
+                found.append({name: value for name, value in row.items() if name not in own})
+                places.append(place)
+        joined = frame.iloc[places].copy()
+        for name in dict.fromkeys(name for row in found for name in row):
+            joined[name] = [row.get(name) for row in found]
+        return joined
 
     def draw(self, answers: list[Answer]) -> Figure:
         """Plot answers; only forecasts have a figure."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.data.series.dates import Step
 from edgewise.data.series.time_series import Series, TimeSeries, history_of
-from edgewise.data.table import Table, as_number, read_table
+from edgewise.data.tables.dates import Step
+from edgewise.data.tables.frames import is_frame, to_pandas
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.rows import check_columns
+from edgewise.data.tables.table import Table, as_number
 from edgewise.errors import ArgumentError, require
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import check_columns
 from edgewise.tasks import Forecast
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Forecasts(Predictor):
     """
 
     data, task, input = TimeSeries, Forecast, "a history of values"
+    frame_is_one_input = True
 
     def set_up(self) -> None:
         values = self.fitted.values
@@ -60,8 +63,8 @@ class Forecasts(Predictor):
 
     def from_python(self, inputs: Any) -> list[Any]:
         """Accept one history or a list of histories."""
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
-            return [inputs.to_dict("list")]
+        if is_frame(inputs):
+            return [to_pandas(inputs).to_dict("list")]
         several = list(super().from_python(inputs))
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 
@@ -76,7 +79,7 @@ class Forecasts(Predictor):
                 got=" and ".join(map(str, sorted(lengths))),
                 remedy="give a value for each date",
             )
-        return Table(Path("input"), columns, list(range(lengths.pop())))
+        return Table.of("input", columns)
 
     def prepare(self, value: Any) -> Series:
         if isinstance(value, Table):

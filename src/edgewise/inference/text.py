@@ -15,6 +15,7 @@ from torch import Tensor
 from edgewise import decoding
 from edgewise.arguments import check_from_zero, check_least, check_seed
 from edgewise.data.reading import read_own_text
+from edgewise.data.tables.read import form_of
 from edgewise.data.text.conllu import blocks, words_of
 from edgewise.data.text.labelled_sentences import LabelledSentences
 from edgewise.data.text.masked_text import MaskedText
@@ -26,7 +27,6 @@ from edgewise.data.text.tokenizer import encode_all, special_id, special_ids
 from edgewise.decoding import Choose, Greedy, Sample
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_text, top_labels
-from edgewise.inference.rows import form_of
 from edgewise.layers import LanguageModel, Tokens
 from edgewise.tasks import (
     LanguageModeling,

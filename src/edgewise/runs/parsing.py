@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from edgewise import graphs
 from edgewise.arguments import check_choice
+from edgewise.data.tables.frames import as_source, is_frame
 from edgewise.errors import ArgumentError
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -47,8 +49,8 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
         return WORDS[str(value).lower()]
-    if kind is str and isinstance(value, str):
-        return value
+    if kind is str and (isinstance(value, (str, Path)) or is_frame(value)):
+        return as_source(value)
     if kind in (int, float) and not isinstance(value, bool):
         try:
             number = kind(value)

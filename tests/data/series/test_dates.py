@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edgewise import data
-from edgewise.data.series.dates import Step, read_dates
 from edgewise.data.series.time_series import Series, TimeSeries
-from edgewise.data.table import read_table
+from edgewise.data.tables.dates import Step, read_dates
+from edgewise.data.tables.read import read_table
 from tests.errors import refused
 
 

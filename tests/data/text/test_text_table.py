@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.data import text_table
-from edgewise.data.table import read_table
+from edgewise.data.tables.read import read_table
 from edgewise.data.text.text_table import Columns, find_columns
 from tests.errors import refused
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgewise.data.files import find_files
-from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
+from edgewise.data.tables.edges import read_edges
 
 FILE = "facebook_combined.txt.gz"
 ADDRESS = f"https://snap.stanford.edu/data/{FILE}"

@@ -9,14 +9,15 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise.arguments import check_named, check_shares
-from edgewise.data.graphs.edge_files import (
+from edgewise.data.graphs.edge_splits import EdgeSplit, once
+from edgewise.data.graphs.interactions import Chosen, Interactions
+from edgewise.data.tables.edges import (
     Column,
     rating_column,
     read_interactions,
     time_column,
 )
-from edgewise.data.graphs.edge_splits import EdgeSplit, once
-from edgewise.data.graphs.interactions import Chosen, Interactions
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
@@ -30,10 +31,10 @@ class InteractionFiles(Interactions):
 
     Where there is one file alone, a share of each user's interactions is held out: the last ones,
     where a column says when they were, else some at random. Lines may also be ``user item item
-    ...``; see :func:`edgewise.data.graphs.edge_files.read_interactions`.
+    ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
 
     Attributes:
-        path: the file.
+        path: the file, or a data frame.
         test_path: a second one to test on, with nothing that is in the first; what is validated on
             is then drawn from the first.
         user, item, time, rating: columns by name, or by number where there is no header; "" knows
@@ -47,8 +48,8 @@ class InteractionFiles(Interactions):
 
     """
 
-    path: str = ""
-    test_path: str = ""
+    path: Source = ""
+    test_path: Source = ""
     user: str = ""
     item: str = ""
     time: str = ""
@@ -59,13 +60,14 @@ class InteractionFiles(Interactions):
     names: bool = False
 
     def __post_init__(self) -> None:
+        take_frames(self, "path", "test_path")
         super().__post_init__()
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.1")
 
     def read(self) -> Chosen:
         check_named("data.path", self.path, "a file of users and items")
-        paths = [Path(path) for path in (self.path, self.test_path) if path]
+        paths = [open_source(path) for path in (self.path, self.test_path) if path]
         time, rating = time_column(self.time), rating_column(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
@@ -90,7 +92,7 @@ class InteractionFiles(Interactions):
         return bool(column.name) or self.least_rating is not None
 
     def _liked(
-        self, pairs: Tensor, numbers: dict[str, Tensor], path: Path
+        self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
         """The interactions that count, and when they were."""
         when = numbers.get("data.time")

@@ -14,10 +14,11 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.graphs.edge_files import Ids, read_interactions
 from edgewise.data.graphs.edge_splits import EdgeSplit, both_ways, check_edge_split, once
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.edges import Ids, read_interactions
+from edgewise.data.tables.frames import FrameSource
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
@@ -41,7 +42,7 @@ class Chosen(NamedTuple):
     test: Tensor
     user_ids: Ids
     item_ids: Ids
-    files: tuple[Path, ...]
+    files: tuple[Path | FrameSource, ...]
     val: Tensor | None = None
     columns: tuple[str, str] = ("user", "item")
 

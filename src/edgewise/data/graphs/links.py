@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.graphs.edge_files import Edges, Ids
 from edgewise.data.graphs.edge_splits import (
     both_ways,
     draw_non_edges,
@@ -24,6 +23,8 @@ from edgewise.data.graphs.edge_splits import (
 )
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.edges import Edges, Ids
+from edgewise.data.tables.frames import FrameSource
 from edgewise.graphs import Graph, edges
 
 
@@ -43,11 +44,11 @@ class Pairs(NamedTuple):
     left: range
     right: range
     node_ids: Ids
-    file: Path
+    file: Path | FrameSource
     column: str = "source"
 
 
-def pairs_of_one_kind(found: Edges, path: Path) -> Pairs:
+def pairs_of_one_kind(found: Edges, path: Path | FrameSource) -> Pairs:
     """Return the undirected edges of a file with one node type."""
     nodes = range(len(found.ids))
     return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)

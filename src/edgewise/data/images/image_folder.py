@@ -30,8 +30,8 @@ from edgewise.data.images.image_data import (
 )
 from edgewise.data.images.warping import flipped, warped
 from edgewise.data.reading import check_memory
-from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Split, Splits
+from edgewise.data.tables.split_column import PART_OF
 from edgewise.errors import ArgumentError, MissingDataError, require
 
 if TYPE_CHECKING:

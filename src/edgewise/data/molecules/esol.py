@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgewise.data.files import find_files
 from edgewise.data.molecules.molecule_table import MoleculeTable
+from edgewise.data.tables.frames import FrameSource
 
 FILE = "delaney-processed.csv"
 ADDRESS = f"https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/{FILE}"
@@ -28,5 +29,5 @@ class ESOL(MoleculeTable):
     target: str = "measured log solubility in mols per litre"
     unit: str = "log10 mol/L"
 
-    def source(self) -> Path:
+    def source(self) -> Path | FrameSource:
         return super().source() if self.path else find_files("esol", {FILE: ADDRESS}) / FILE

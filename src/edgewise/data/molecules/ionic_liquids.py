@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgewise.data.files import find_raw
 from edgewise.data.molecules.molecule_table import By, MoleculeTable
+from edgewise.data.tables.frames import FrameSource
 from edgewise.errors import MissingDataError
 
 FILE = "co2_solubility_chen2024.csv.gz"
@@ -34,7 +35,7 @@ class IonicLiquids(MoleculeTable):
     val: float = 0.15
     batch_size: int = 256
 
-    def source(self) -> Path:
+    def source(self) -> Path | FrameSource:
         if self.path:
             return super().source()
         return find_raw("ionic_liquids", [FILE], _no_download) / FILE

@@ -24,9 +24,11 @@ from edgewise.data.folds import Folds, How
 from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.scale import Scale
-from edgewise.data.split_column import find_split_column, parts_of
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.split_column import find_split_column, parts_of
+from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
 from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
@@ -48,7 +50,8 @@ class MoleculeTable(Data):
     molecule), bond features, conditions ``[B, C]`` and descriptors, those that there are.
 
     Attributes:
-        path: a table whose first row names the columns; see :func:`edgewise.data.table.read_table`.
+        path: a table whose first row names the columns, or a data frame; see
+            :func:`edgewise.data.tables.read.read_table`.
         smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph. "" is
             the only one that RDKit can read, or that is called so.
         target: the column to predict, in its own unit; "" is the only other column of numbers.
@@ -78,7 +81,7 @@ class MoleculeTable(Data):
 
     """
 
-    path: str = ""
+    path: Source = ""
     smiles: str = ""
     target: str = ""
     unit: str = ""
@@ -106,6 +109,7 @@ class MoleculeTable(Data):
     )
 
     def __post_init__(self) -> None:
+        take_frames(self, "path")
         self._folds()
         for name, kind in (("split", By), ("invalid", Invalid)):
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
@@ -122,9 +126,9 @@ class MoleculeTable(Data):
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
-    def source(self) -> Path:
-        """The file."""
-        return Path(check_named("data.path", self.path, "a table of molecules")).expanduser()
+    def source(self) -> Path | FrameSource:
+        """Return the file, or the data frame."""
+        return open_source(check_named("data.path", self.path, "a table of molecules"))
 
     def load(self) -> Splits:
         table = _named(read_table(self.source()))

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
@@ -21,7 +20,8 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_features, check_least, check_shares
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.series.dates import (
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.dates import (
     MANY,
     Step,
     check_distinct,
@@ -29,8 +29,9 @@ from edgewise.data.series.dates import (
     parse_dates,
     read_dates,
 )
-from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
+from edgewise.data.tables.frames import Source, open_source, take_frames
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
 from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -63,7 +64,7 @@ class TimeSeries(Data):
     Attributes:
         name: Series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
             are interpolated linearly.
-        path: The user's own table, with one row per time step.
+        path: The user's own table or data frame, with one row per time step.
         column: Column of the values; ``""`` for the only numeric one.
         date: Column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
             ``"none"`` for rows in their order. Rows are sorted by date. Up to a fifth of the dates
@@ -84,7 +85,7 @@ class TimeSeries(Data):
     """
 
     name: Bundled | None = None
-    path: str = ""
+    path: Source = ""
     column: str = ""
     date: str = ""
     date_format: str = ""
@@ -99,6 +100,7 @@ class TimeSeries(Data):
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
+        take_frames(self, "path")
         if self.name is not None:
             check_choice("data.name", self.name, get_args(Bundled))
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
@@ -144,7 +146,8 @@ class TimeSeries(Data):
                     remedy="choose a shorter history or horizon, or larger fractions",
                 )
             parts.append(_split(values, starts, history, horizon, season))
-        check_varies(values[: bounds[0]], "data.column", names["column"], Path(self.path))
+        file = open_source(self.path)
+        check_varies(values[: bounds[0]], "data.column", names["column"], file)
         sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
@@ -180,7 +183,7 @@ class TimeSeries(Data):
         return self.history or max(season, 2, min(3 * far, length // 3)), horizon, season
 
     def _of_table(self) -> tuple[Series, dict[str, str]]:
-        table = _named(read_table(Path(self.path).expanduser()))
+        table = _named(read_table(self.path))
         date = self.date
         if not date:
             others = [n for n, texts in table.columns.items() if n != self.column]

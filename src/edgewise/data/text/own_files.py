@@ -11,7 +11,8 @@ from typing import TypeVar
 from edgewise.arguments import check_named
 from edgewise.data.files import naming, unreadable
 from edgewise.data.folds import Folds, How
-from edgewise.data.table import Table
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.table import Table
 from edgewise.data.text.text_data import TextData
 from edgewise.errors import ArgumentError
 
@@ -23,7 +24,7 @@ class OwnFiles(TextData, ABC):
     """Base class of the user's own texts, split by cross-validation.
 
     Attributes:
-        path: The file.
+        path: File or data frame.
         val_path, test_path: Optional files of the same form for validation and test.
         folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`; used for the splits
             without a file of their own.
@@ -31,15 +32,16 @@ class OwnFiles(TextData, ABC):
 
     """
 
-    path: str = ""
-    val_path: str = ""
-    test_path: str = ""
+    path: Source = ""
+    val_path: Source = ""
+    test_path: Source = ""
     folds: int = 10
     fold: int = 0
     val: float = 0.1
     split_seed: int = 0
 
     def __post_init__(self) -> None:
+        take_frames(self, "path", "val_path", "test_path")
         super().__post_init__()
         self._folds()
         if self.test_path and self.fold:
@@ -53,7 +55,7 @@ class OwnFiles(TextData, ABC):
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
-    def files(self, what: str) -> dict[str, Path]:
+    def files(self, what: str) -> dict[str, Path | FrameSource]:
         """Return the named files by split.
 
         Args:
@@ -65,7 +67,7 @@ class OwnFiles(TextData, ABC):
         """
         check_named("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
-        return {split: Path(path).expanduser() for split, path in named.items() if path}
+        return {split: open_source(path) for split, path in named.items() if path}
 
     def dealt(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgewise.data.files import unreadable
-from edgewise.data.table import Table, read_table
+from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table
 from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.errors import ArgumentError
@@ -84,7 +86,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
     for argument, column in (("data.text", text), ("data.label", label)):
         if column:
             table.texts(argument, column)
-    if len(names) == 2 and not text and not label:
+    if len(names) == 2 and not text and not label and not table.named:
         few, many = sorted(names, key=lambda name: len(set(table.columns[name])))
         if few in table.columns[few]:
             given = ("text", "label") if names[0] == many else ("label", "text")
@@ -130,7 +132,7 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
     return [(text.strip(), label.strip()) for text, label in zip(texts, labels, strict=True)]
 
 
-def _check_classes(labels: list[str], column: str, file: Path) -> None:
+def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> None:
     distinct = len(set(labels))
     if distinct == 1:
         raise ArgumentError(

@@ -1,16 +1,18 @@
-"""Lists of edges and of interactions in text files, whose ids are numbers or names of any kind.
+"""Edges and interactions from a text, a table or a data frame, with ids of any kind.
 
-Ids may have gaps, be as large as they like, or be texts: nodes are numbered from 0 without gaps, in
-the order of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
+Ids are numbers, with or without gaps, or texts. Nodes are numbered from 0 without gaps in the order
+of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
 
-Fields are separated by tabs, ``::``, semicolons, commas or spaces, whichever the first line has,
-and a field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//`` do not
-count. A file whose name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zip`` is unpacked.
+In a text, fields are separated by tabs, ``::``, one of the other delimiters of
+:mod:`edgewise.data.tables.read`, or spaces, whichever comes first in this list and occurs in the
+first line. A field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//``
+are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
+lines of different lengths nor several kinds of comments.
 
-Where most ids of a file are whole numbers all have to be, so that a damaged line is found and not
-taken for a new node; ``names=True`` takes any. A first line that names the columns is recognised
-(``header=None``): it has words alone above numbers, or words such as ``source,target``. Of a table
-with more columns than are wanted, those are taken that :class:`Column` names or knows.
+If most ids of a file are whole numbers, all have to be, so that a damaged line is found and not
+taken for a new node; ``names=True`` accepts any. A first line that names the columns is recognised
+(``header=None``): it has words only above numbers, or words such as ``source,target``. Of a table
+with more columns than needed, those are used that :class:`Column` names or knows.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from torch import Tensor
 
 from edgewise.data.files import unreadable
 from edgewise.data.reading import check_memory, number, opened_text, text_form
+from edgewise.data.tables.frames import FrameSource, open_source
+from edgewise.data.tables.read import DELIMITERS, is_text, read_table
 from edgewise.errors import ArgumentError, unknown_name
 
 Ids = dict[str, int]
-"""The number of each id, in the order of the numbers: ``list(ids)[number]`` is the id again."""
+"""Number of each id, in ascending order: ``list(ids)[number]`` is the id."""
 
 COMMENTS = ("#", "%", "//")
-DELIMITERS = ("\t", "::", ";", ",")
+MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
 DIGITS = 20  # of a whole number of 64 bits
@@ -44,12 +48,12 @@ PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its le
 
 
 class Column(NamedTuple):
-    """A column that is wanted of a table, and how it is found.
+    """Column of a table by its meaning, and how to find it.
 
     Attributes:
         argument: the field that names it, such as ``data.user``.
         name: its name, or its number from 1 where there is no header; "" looks for a usual name.
-        usual: names that leave no doubt, in small letters without spaces and underscores.
+        usual: unambiguous names, in lower case without spaces and underscores.
 
     """
 
@@ -59,26 +63,26 @@ class Column(NamedTuple):
 
 
 def source_column(name: str = "") -> Column:
-    """Where an edge begins."""
+    """Return the column of source nodes."""
     usual = "source", "src", "from", "citing", "u", "sourceid", "fromid", "node1", "id1", "user1"
     return Column("data.source", name, (*usual, "fromnodeid", "nodeid1", "userid1", "person1"))
 
 
 def destination_column(name: str = "") -> Column:
-    """Where an edge ends."""
+    """Return the column of destination nodes."""
     usual = "destination", "dst", "target", "to", "cited", "v", "destinationid", "toid", "targetid"
     pairs = "node2", "id2", "user2", "tonodeid", "nodeid2", "userid2", "person2", "dest", "friend"
     return Column("data.destination", name, usual + pairs)
 
 
 def user_column(name: str = "") -> Column:
-    """Who chooses."""
+    """Return the column of users."""
     usual = "user", "userid", "username", "customer", "customerid", "member", "memberid", "reader"
     return Column("data.user", name, (*usual, "visitorid", "reviewerid", "person", "personid"))
 
 
 def item_column(name: str = "") -> Column:
-    """What is chosen."""
+    """Return the column of items."""
     usual = "item", "itemid", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn"
     things = "product", "productid", "asin", "song", "songid", "track", "trackid", "article"
     more = "articleid", "artist", "artistid", "business", "businessid", "place", "placeid", "sku"
@@ -86,19 +90,19 @@ def item_column(name: str = "") -> Column:
 
 
 def time_column(name: str = "") -> Column:
-    """When it was chosen."""
+    """Return the column of times of interactions."""
     usual = "time", "timestamp", "date", "datetime", "when", "unixreviewtime", "createdat"
     return Column("data.time", name, usual)
 
 
 def rating_column(name: str = "") -> Column:
-    """How much it was liked."""
+    """Return the column of ratings."""
     return Column("data.rating", name, ("rating", "ratings", "score", "stars", "bookrating"))
 
 
 ROLES = source_column, destination_column, user_column, item_column, time_column, rating_column
 USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node", "nodeid"))
-"""Words that name columns, so that two of them are no edge."""
+"""Names of columns. A first line with two of them is a header, not an edge."""
 
 
 class Edges(NamedTuple):
@@ -128,16 +132,16 @@ class Interactions(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of a file that counts: its number, from 1, and its fields."""
+    """Line number, from 1, and fields of a line that is not empty and no comment."""
 
     number: int
     fields: list[str]
 
 
 class File(NamedTuple):
-    """The lines of a file that count, and the names of its columns where it says them."""
+    """Lines of a file without comments, and the names of its columns if it has a header."""
 
-    path: Path
+    path: Path | FrameSource
     lines: list[Line]
     names: list[str] | None = None
 
@@ -150,24 +154,24 @@ def read_edges(
     source: str = "",
     destination: str = "",
 ) -> Edges:
-    """The edges of a file with ``source target`` in each line, or in two columns of a table.
+    """Read edges from lines ``source target``, or from two columns of a table.
 
     Args:
-        path: the file.
-        header: whether the first line names the columns; ``None`` recognises it.
-        names: ids are names, even where they look like numbers.
-        source: the column where an edge begins; "" knows the usual names, and takes the first of
+        path: the file, or a data frame.
+        header: the first line names the columns; ``None`` detects it.
+        names: ids are names, even if they look like numbers.
+        source: column of the source nodes; "" finds it by its usual names, or takes the first of
             two.
-        destination: the column where it ends; likewise.
+        destination: column of the destination nodes; "" as for ``source``.
 
     Raises:
-        ArgumentError: a line that is not two ids; gives its number and what it says. Or there is no
-            edge, or no telling which columns these are.
+        ArgumentError: a line is not two ids (gives its number and text), there is no edge, or the
+            columns cannot be determined.
         MissingDataError: there is no such file.
 
     """
     columns = source_column(source), destination_column(destination)
-    file = _lines(Path(path), header, columns)
+    file = _lines(open_source(path), header, columns)
     pairs = _two_columns(file, columns, "two ids, source and target,")
     if not pairs.lines:
         raise _empty(pairs.path)
@@ -185,28 +189,28 @@ def read_interactions(
     item: str = "",
     further: Sequence[Column] = (),
 ) -> Interactions:
-    """Users and their items: lines ``user item item ...`` (LightGCN's format), pairs or a table.
+    """Read interactions from lines ``user item item ...`` (LightGCN's format), pairs or a table.
 
-    A user without an item is allowed, and an item that a user has twice is there twice.
+    A user may have no item. Repeated interactions are kept.
 
     Args:
-        paths: files about the same users and items.
+        paths: files or data frames with the same users and items.
         header: see :func:`read_edges`; without one, lines are of LightGCN's format.
         names: see :func:`read_edges`.
-        user: the column of the users; "" knows the usual names, and takes the first of two.
-        item: the column of the items; likewise.
-        further: columns of numbers or dates; one that is not named may be missing.
+        user: column of the users; "" finds it by its usual names, or takes the first of two.
+        item: column of the items; "" as for ``user``.
+        further: columns of numbers or dates, which may be missing unless they are named.
 
     Raises:
-        ArgumentError: an id that is none, or a file without items; names the line. Or there is no
-            telling which columns these are.
+        ArgumentError: an id is missing or a file has no items (names the line), or the columns
+            cannot be determined.
         MissingDataError: there is no such file.
 
     """
     columns = user_column(user), item_column(item)
     files, numbers = [], []
     for path in paths:
-        file = _lines(Path(path), header, (*columns, *further))
+        file = _lines(open_source(path), header, (*columns, *further))
         named = any(column.name for column in (*columns, *further))
         table = file.names is not None or named
         if not table:
@@ -228,30 +232,29 @@ def read_interactions(
 
 
 def read_memberships(path: str | Path) -> Edges:
-    """Groups and their members, ``[2, E]``, from lines that list the members of one group each.
+    """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
 
-    A hypergraph: group g is line g, counted from 0 and without comments and empty lines. The ids
-    are those of the members.
+    Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
 
     Raises:
-        ArgumentError: an id that is none, or no member; names the line.
+        ArgumentError: an id is missing, or there is no member; names the line.
         MissingDataError: there is no such file.
 
     """
-    lines = _lines(Path(path), header=False).lines
+    lines = _lines(open_source(path), header=False).lines
     if not lines:
-        raise _empty(Path(path))
+        raise _empty(open_source(path))
     for line in lines:
         if not all(line.fields):
-            raise _bad_line(Path(path), line, "an id in each field")
-    ids = _numbered([File(Path(path), lines)], slice(None), names=False)
+            raise _bad_line(open_source(path), line, "an id in each field")
+    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
     groups = {str(group): group for group in range(len(lines))}
     named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
     return Edges(_memberships(named, groups, ids), ids)
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
-    """Pairs ``[2, E]`` of the first field of each line and each of the others."""
+    """Return pairs ``[2, E]`` of the first field of each line and each other field."""
     group = torch.tensor([groups[line.fields[0]] for line in lines])
     count = torch.tensor([len(line.fields) - 1 for line in lines])
     member = [members[field] for line in lines for field in line.fields[1:]]
@@ -259,7 +262,7 @@ def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
 
 
 def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
-    """The number of each id in this part of the lines: by size, or as names by the alphabet."""
+    """Number the ids in this part of all lines, sorted as numbers or as names."""
     found = {field for file in files for line in file.lines for field in line.fields[part]}
     whole = sum(map(_is_whole, found))
     if names or 2 * whole <= len(found):
@@ -273,13 +276,24 @@ def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
 
 
 def _is_whole(field: str) -> bool:
-    # What begins with 0, such as a postal code, is a name.
+    # A leading 0, as in a postal code, makes it a name.
     digits = field.isascii() and field.isdecimal() and len(field) <= DIGITS
     return digits and (field[0] != "0" or field == "0")
 
 
-def _lines(path: Path, header: bool | None, columns: Sequence[Column] = ()) -> File:
-    """The lines of a file that count, and its header apart."""
+def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
+    """Return the lines without comments, and the names of the columns if there are any."""
+    if not is_text(path):
+        table = read_table(path)
+        names = list(table.frame.columns)
+        rows = zip(*table.columns.values(), strict=True)
+        lines = [
+            Line(number, [cell.strip() for cell in row])
+            for number, row in zip(table.lines, rows, strict=True)
+        ]
+        unnamed = header is False or all(name.isdecimal() for name in names)
+        return File(path, lines, None if unnamed else names)
+    assert isinstance(path, Path)
     form = text_form(path)
     needed = LETTERS * form.characters + PER_LINE * form.lines
     check_memory("data.path", needed, path.name, "give a part of its lines, or more memory")
@@ -288,7 +302,7 @@ def _lines(path: Path, header: bool | None, columns: Sequence[Column] = ()) -> F
         texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
     if not texts:
         return File(path, [])
-    delimiter = next((mark for mark in DELIMITERS if mark in texts[0][1]), None)
+    delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
     lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
     if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
         if header is None:
@@ -332,7 +346,7 @@ def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -
 
 
 def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
-    """Words that are never seen again, above ids that are, may be names of columns or ids."""
+    """Refuse a first line of words that occur nowhere else, above ids that do."""
     if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
         return
     count = Counter(field for line in lines for field in line.fields)
@@ -348,15 +362,15 @@ def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
 
 
 def _plain(name: str) -> str:
-    """A name without what people write in different ways."""
+    """Return a name in lower case, without spaces and punctuation."""
     return re.sub(r"[\s_.-]", "", name.lower())
 
 
 def find_column(file: File, column: Column) -> int | None:
-    """The place of a column in a table, counted from 0; ``None`` where there is no telling.
+    """Return the position of a column, from 0, or ``None`` if it cannot be determined.
 
     Raises:
-        ArgumentError: it is named, and the table has none of that name.
+        ArgumentError: the column is named, and the table has no column of that name.
 
     """
     if not file.names:
@@ -389,7 +403,7 @@ def _numbered_column(file: File, column: Column) -> int:
 
 
 def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> File:
-    """The same file with these two columns alone."""
+    """Return the file reduced to these two columns."""
     if not file.lines:
         return file
     places = [find_column(file, column) for column in columns]
@@ -421,7 +435,7 @@ def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> F
 
 
 def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
-    """Columns of numbers or dates, by their arguments, where the file has them."""
+    """Return the columns of numbers or dates that the file has, by their arguments."""
     found = {}
     for column in columns:
         place = find_column(file, column)
@@ -436,7 +450,7 @@ def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
 
 
 def moment(text: str) -> float | None:
-    """A number, or the seconds since 1970 of a date as ISO 8601 writes it; ``None`` for others."""
+    """Parse a number, or a date of ISO 8601 as seconds since 1970; ``None`` for other text."""
     value = number(text)
     if not math.isnan(value):
         return value
@@ -448,7 +462,10 @@ def moment(text: str) -> float | None:
 
 
 def _refuse_ratings(file: File) -> None:
-    """Without a header, a table of ratings looks like lines of items; but there users repeat."""
+    """Refuse a table of ratings without a header, which looks like lines of items.
+
+    In it users repeat, which they do not in lines of items.
+    """
     widths = {len(line.fields) for line in file.lines}
     users = {line.fields[0] for line in file.lines}
     if len(widths) == 1 and max(widths) > 2 and 2 * len(users) < len(file.lines):
@@ -461,9 +478,11 @@ def _refuse_ratings(file: File) -> None:
         )
 
 
-def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
-    with opened_text(path, text_form(path).encoding) as file:
-        text = next(islice(file, line.number - 1, None)).strip()
+def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentError:
+    text = ", ".join(line.fields)
+    if isinstance(path, Path) and is_text(path):
+        with opened_text(path, text_form(path).encoding) as file:
+            text = next(islice(file, line.number - 1, None)).strip()
     return unreadable(
         path,
         expected=f"{expected} in each line",
@@ -474,6 +493,6 @@ def _bad_line(path: Path, line: Line, expected: str) -> ArgumentError:
     )
 
 
-def _empty(path: Path) -> ArgumentError:
+def _empty(path: Path | FrameSource) -> ArgumentError:
     remedy = "name a text file with one edge a line"
     return unreadable(path, expected="at least one edge", got="none", remedy=remedy)

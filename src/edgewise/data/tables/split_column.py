@@ -1,33 +1,34 @@
-"""Tables that say in a column which rows are trained, validated and tested on."""
+"""Column of a table that assigns rows to the training, validation and test split."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from edgewise.data.table import Table
+from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
-NAMES = ("split", "set", "subset", "partition")
+NAMES = ("split", "set", "subset", "partition", "part")
+"""Usual names of a column of splits, in every kind of table."""
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
 PART_OF = {word: part for part, words in PARTS.items() for word in words}
-"""The split that a word in a table, or the name of a folder, means."""
+"""Split that a word in a table, or the name of a folder, stands for."""
 
 
 def find_split_column(table: Table, named: str) -> str:
-    """The column that says it; "" where there is none.
+    """Return the name of the column, or "" if there is none.
 
     Args:
         table: with at least one row.
-        named: the column; "" looks for one of :data:`NAMES` that holds the words of
-            :data:`PARTS` alone, and "none" for none.
+        named: the column; "" searches for one of :data:`NAMES` that holds only the words of
+            :data:`PARTS`, and "none" uses none.
 
     Raises:
-        ArgumentError: the named one is not there.
+        ArgumentError: there is no column of the given name.
 
     """
     if named == "none":
@@ -44,14 +45,14 @@ def find_split_column(table: Table, named: str) -> str:
 
 
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
-    """The numbers of the rows of each part, of which one may be empty.
+    """Return the indices of the rows of each split; a split may be empty.
 
     Args:
-        table: has the column.
-        column: what says it.
+        table: the table.
+        column: name of the column.
 
     Raises:
-        ArgumentError: it says something else; names the row.
+        ArgumentError: a cell has another word; names the row.
 
     """
     texts = table.texts("data.split_column", column)

@@ -1,7 +1,8 @@
-"""Dates as people write them, and the step from one to the next.
+"""Dates in common formats, and the step from each to the next.
 
-A column is of dates where one format reads all of it. Where several do, as with 03/04/2020, the one
-that leaves the fewest dates missing is meant.
+A column holds dates if one format reads every cell. If several do, as with 03/04/2020, the format
+with the fewest missing dates is used. ``pandas.infer_freq`` finds no step if a date is missing,
+and :func:`read_dates` accepts up to a fifth of missing dates, so that the step is found here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from edgewise.data.table import Table
+from edgewise.data.tables.frames import pandas_for
+from edgewise.data.tables.table import Table
 from edgewise.errors import ArgumentError
 
 DAYS = (
@@ -30,14 +32,14 @@ MANY = 0.2  # missing dates, as a share, from which on they are not filled in
 
 
 class Step(NamedTuple):
-    """From one date to the next, and how dates are written.
+    """Step between consecutive dates, and the format of the dates.
 
     Attributes:
-        format: as ``strftime`` has it.
-        months: of a step, on the same day of the month; 0 where it is another.
-        last: whether that is the month's last day.
-        seconds: of a step that is always as long.
-        weekdays: whether it goes from Friday to Monday.
+        format: ``strftime`` format.
+        months: length in months, on the same day of the month; 0 for a step of another kind.
+        last: the day is the last one of each month.
+        seconds: length in seconds of a step of constant length.
+        weekdays: a step of one day that skips Saturday and Sunday.
 
     """
 
@@ -48,19 +50,21 @@ class Step(NamedTuple):
     weekdays: bool = False
 
     def after(self, date: datetime, count: int) -> datetime:
-        """The date so many steps after another."""
-        if self.months:
-            year, month = divmod(date.year * 12 + date.month - 1 + self.months * count, 12)
-            length = calendar.monthrange(year, month + 1)[1]
-            day = length if self.last else min(date.day, length)
-            return date.replace(year=year, month=month + 1, day=day)
+        """Return the date ``count`` steps after another."""
+        pandas = pandas_for("reading dates")
         if self.weekdays:
-            weeks, day = divmod(date.weekday() + count, 5)
-            return date + timedelta(days=7 * weeks + day - date.weekday())
-        return date + timedelta(seconds=self.seconds * count)
+            step = pandas.offsets.BDay(count)
+        elif self.months:
+            step = pandas.DateOffset(months=self.months * count)
+        else:
+            step = timedelta(seconds=self.seconds * count)
+        after: datetime = (pandas.Timestamp(date) + step).to_pydatetime()
+        if self.months and self.last:
+            after = after.replace(day=calendar.monthrange(after.year, after.month)[1])
+        return after
 
     def steps(self, one: datetime, other: datetime) -> float:
-        """Steps from one date to another; whole where both belong to the same series."""
+        """Return the number of steps between dates; whole if both belong to one series."""
         if self.months:
             months = (other.year - one.year) * 12 + other.month - one.month
             whole = months // self.months
@@ -73,41 +77,42 @@ class Step(NamedTuple):
         return (other - one).total_seconds() / self.seconds
 
     def text(self, date: datetime) -> str:
-        """As the file writes it."""
+        """Return the date in the format of the file."""
         return date.strftime(self.format)
 
     @property
     def season(self) -> int:
-        """Steps after which such series usually repeat themselves."""
+        """Usual number of steps in a season."""
         if self.months:
             return max(1, 12 // self.months)
         return 5 if self.weekdays else SEASONS.get(int(self.seconds), 1)
 
 
 class Dates(NamedTuple):
-    """The dates of the rows of a table, and the step between them."""
+    """Dates of the rows of a table, and the step between them."""
 
     dates: list[datetime]
     step: Step
 
 
 def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
-    """The dates, in UTC where zones are given; ``None`` where the format does not read one."""
-    found = []
-    for text in texts:
-        stripped = text.strip()
-        if format in DIGITS and len(stripped) != DIGITS[format]:
+    """Return the dates, in UTC if zones are given; ``None`` if the format cannot read one."""
+    stripped = [text.strip() for text in texts]
+    if format in DIGITS and any(len(text) != DIGITS[format] for text in stripped):
+        return None
+    # Most formats do not read the first date, so that the others need not be looked at.
+    pandas = pandas_for("reading dates")
+    zone = "%z" in format
+    for part in (stripped[:1], stripped):
+        dates = pandas.to_datetime(part, format=format, errors="coerce", utc=zone)
+        if dates.isna().any():
             return None
-        try:
-            date = datetime.strptime(stripped, format)
-        except ValueError:
-            return None
-        found.append(date.astimezone(UTC) if date.tzinfo else date)
-    return found
+    found: list[datetime] = dates.to_pydatetime().tolist()
+    return [date.replace(tzinfo=UTC) for date in found] if zone else found
 
 
 def is_date_column(texts: Sequence[str]) -> bool:
-    """Whether one format reads all; a column of four digits has to rise or fall throughout."""
+    """Return whether one format reads all cells; years have to rise or fall throughout."""
     for format_ in FORMATS:
         dates = parse_dates(texts, format_)
         if dates:
@@ -117,16 +122,16 @@ def is_date_column(texts: Sequence[str]) -> bool:
 
 
 def read_dates(table: Table, column: str, named: str) -> Dates:
-    """The dates in a column of a table.
+    """Read the dates in a column of a table.
 
     Args:
-        table: has the column.
-        column: its name.
+        table: the table.
+        column: name of the column.
         named: the format; "" finds it.
 
     Raises:
-        ArgumentError: no format reads all; the dates of two rows are the same; they are not
-            regular; or two formats read them equally well. Names the row.
+        ArgumentError: no format reads all cells, two rows have the same date, the dates are not
+            regular, or two formats fit equally well. Names the row.
 
     """
     texts = table.texts("data.date", column)
@@ -161,10 +166,10 @@ def read_dates(table: Table, column: str, named: str) -> Dates:
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:
-    """No two rows have one date.
+    """Refuse two rows with the same date.
 
     Raises:
-        ArgumentError: two have; names both.
+        ArgumentError: there are two; names both.
 
     """
     first: dict[Any, int] = {}
@@ -181,7 +186,7 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """The row that the format that reads most of those before it does not read."""
+    """Return the first row that the format which reads most rows before it cannot read."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -189,7 +194,7 @@ def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
 
 
 def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
-    """The step of sorted dates, of which some may be missing; ``None`` where they are irregular."""
+    """Return the step of sorted dates, some of them missing; ``None`` if irregular."""
     differences = [later - earlier for earlier, later in pairwise(dates) if later != earlier]
     if not differences:
         return None
