@@ -12,7 +12,7 @@ from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.field_docs import field_meanings, model_meanings
+from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.parsing import read_value
 
 PARTS = ("data", "task", "optimizer", "schedule", "trainer")
@@ -50,7 +50,7 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
     """Return the arguments of a model, without those that the data determine."""
-    hints, meanings = get_type_hints(model.func), model_meanings(model.func)
+    hints, meanings = get_type_hints(model.func), field_meanings(model.func)
     return {
         name: Field(
             model.keywords.get(name, parameter.default), hints[name], meanings.get(name, "")
