@@ -26,7 +26,7 @@ from edgewise.tasks import Task
 
 def gat_links(num_nodes: int) -> nn.Module:
     """Return a link predictor with node embeddings of width 64 and two GAT layers of 8 heads."""
-    encoder = models.gat(64, 64, hidden=8, heads=8, output_heads=1, dropout=0.0)
+    encoder = models.gat(64, 64, head_width=8, heads=8, output_heads=1, dropout=0.0)
     return LinkPredictor(num_nodes, 64, encoder, "dot")
 
 

@@ -78,7 +78,7 @@ PICTURES = {
     "block_sparse": BlockSparse(size=2, number=1, heads=1, seed=0, length=64).bind(24),
     "reformer": of_hashes(),
     "linformer": graphs.complete().bind(16, 4),
-    "bp_transformer": partition_graph(16, 1, one_way=False)[0],
+    "bp_transformer": partition_graph(16, 1, causal=False)[0],
     "transformer_xl": segments(),
     "compressive": compressed(),
     "light_conv": graphs.window(3),

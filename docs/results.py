@@ -204,7 +204,7 @@ BESIDE = {
     "gpt-shakespeare": {
         "shakespeare-bp": (
             "BP-Transformer in the place of GPT, 3 epochs of its 10, one seed",
-            "edgewise train gpt-shakespeare --model bp_transformer --model.one_way true"
+            "edgewise train gpt-shakespeare --model bp_transformer --model.causal true"
             " --trainer.epochs 3 --out shakespeare-bp",
         ),
         **{
@@ -305,7 +305,7 @@ BESIDE = {
             "20 epochs, dropout 0.3 in place of 0.2, the mean of the last five epochs' weights,"
             " in bf16: no better",
             "edgewise train transformer-multi30k --model.dropout 0.3 --trainer.epochs 20"
-            " --trainer.average_last 5 --trainer.precision bf16 --out multi30k-20-epochs",
+            " --trainer.average_last_epochs 5 --trainer.precision bf16 --out multi30k-20-epochs",
         ),
         "multi30k-small-batches": (
             "batches of 1,024 tokens in place of 4,096, and dropout 0.3: no better after 12"
@@ -387,15 +387,15 @@ BESIDE = {
             "pre-trained on hidden words of all texts (25.7 minutes), then of these sentences"
             " (9.9 minutes); fine-tuned otherwise than `sst2`: from scratch with these settings"
             " (*sst2-tuned-scratch*) 80.18 ± 0.72 %, so that no gain is shown",
-            "edgewise train bert-wikitext --data.vocabulary_size 16000 --trainer.epochs 20"
+            "edgewise train bert-wikitext --data.vocab_size 16000 --trainer.epochs 20"
             " --trainer.precision bf16 --out runs/texts\n"
             "edgewise train bert-wikitext --from runs/texts --data.sources sst2 --data.windows 0"
             " --trainer.epochs 40 --optimizer.lr 1e-3 --trainer.precision bf16 --out runs/films\n"
             'edgewise train sst2 --from runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned\n"
             'edgewise train sst2 --data.tokenizer runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned-scratch",
         ),
         "sst2-few": (

@@ -16,6 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LADDER: list[set[str]] = [
     {"errors", "torch_internals"},
+    {"renamed"},
     {"arguments", "plugins", "ragged", "dispatch_modes"},
     {"scores", "biases", "normalisers", "batches", "base_task"},
     {"graphs", "engines"},

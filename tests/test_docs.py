@@ -27,7 +27,7 @@ from edgewise.cli import main
 from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.runs.fitted import Fitted
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
@@ -262,7 +262,7 @@ def check_training(scope: dict[str, Any], folder: Path) -> None:
         {"train": ones, "val": ones, "test": ones},
         training.RunFolder(folder / "runs" / "relative"),
         optimizer=training.OptimizerSettings(lr=0.01),
-        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", better="lower"),
+        trainer=training.TrainerSettings(epochs=2, monitor="val/mape", mode="min"),
     )
     assert metrics["test/mape"] < 5
 
@@ -340,7 +340,7 @@ def test_the_worked_examples_of_contributing_run(
     sure = torch.nn.Linear(2, 2)  # of (1, 1), not of (-1, -1)
     torch.nn.init.constant_(sure.weight[0], -1.0)
     torch.nn.init.constant_(sure.weight[1], 1.0)
-    answering = example.SameSigns(recipe, sure, Fitted({}, None, {}), None, tmp_path)
+    answering = example.SameSigns(recipe, sure, Preprocessing({}, None, {}), None, tmp_path)
     given = [[1.0, 1.0], [1.0], {"x": "-1", "y": -1}]
     yes, refused, no = answering.answers(given, answering.check_options({"threshold": "0.6"}))
     assert [yes["same"], no["same"]] == [True, False]

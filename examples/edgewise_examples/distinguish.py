@@ -20,7 +20,7 @@ from edgewise.errors import ArgumentError, EdgewiseError, require
 from edgewise.graphs import Graph, batch, edges
 from edgewise.layers import PooledNodes
 from edgewise.models import MODELS, NODE_MODELS, READOUT_MODELS
-from edgewise.runs.fitted import load_fitted
+from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model
 from edgewise.training import RunFolder
@@ -97,10 +97,10 @@ def trained(path: Path) -> Model:
     check_finished(folder, recipe)
     name = recipe.model.func.__name__
     _check_of_graphs(str(path), name, f"a run of {name}")
-    fitted = load_fitted(folder)
-    network = build_model(recipe, fitted)
+    preprocessing = load_preprocessing(folder)
+    network = build_model(recipe, preprocessing)
     folder.load_weights(network)
-    return Model(_of_graphs(name, network), fitted.model_arguments["in_width"])
+    return Model(_of_graphs(name, network), preprocessing.model_arguments["in_width"])
 
 
 def _check_of_graphs(argument: str, name: str, got: str) -> None:

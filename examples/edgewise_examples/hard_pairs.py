@@ -131,8 +131,8 @@ def _rounded(code: Tensor) -> Tensor:
 
 def _drawn(n: int, pairs: Iterable[tuple[int, int]]) -> Drawn:
     distinct = sorted({(min(pair), max(pair)) for pair in pairs})
-    one_way = torch.tensor(distinct).T
-    return Drawn(edges(torch.cat([one_way, one_way.flip(0)], dim=1), n), _circle(n))
+    causal = torch.tensor(distinct).T
+    return Drawn(edges(torch.cat([causal, causal.flip(0)], dim=1), n), _circle(n))
 
 
 def _cycle(n: int, first: int = 0) -> list[tuple[int, int]]:

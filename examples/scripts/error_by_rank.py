@@ -50,10 +50,10 @@ def projected(nodes: Nodes, rank: int) -> Tensor:
     return weights(*nodes[:2]) @ random.T @ (random @ nodes[2])
 
 
-def linformer(nodes: Nodes, rank: int, *, fitted: bool = True) -> Tensor:
+def linformer(nodes: Nodes, rank: int, *, preprocessing: bool = True) -> Tensor:
     query, key, value = nodes
     of_keys, of_values = (new_projection(rank, TOKENS).detach() for _ in range(2))
-    if not fitted:
+    if not preprocessing:
         return exact(query, of_keys @ key, of_values @ value)
     read = weights(query, of_keys @ key).double()
     return (read @ torch.linalg.pinv(read) @ exact(*nodes).double()).float()
@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[[Nodes, int], Tensor]] = {
     "best of that rank": best,
     "projected at random": projected,
     "Linformer, best F": linformer,
-    "Linformer, as drawn": lambda nodes, rank: linformer(nodes, rank, fitted=False),
+    "Linformer, as drawn": lambda nodes, rank: linformer(nodes, rank, preprocessing=False),
     "Performer": performer,
     "Performer, independent": lambda nodes, rank: performer(nodes, rank, orthogonal=False),
     "sines and cosines": waves,

@@ -28,7 +28,7 @@ from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import train
 
 CONTEXT = 256
-SIZES: dict[str, Any] = {"width": 64, "depth": 3, "heads": 4, "feed_forward": 256, "dropout": 0.0}
+SIZES: dict[str, Any] = {"width": 64, "depth": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0}
 SPANS: dict[str, dict[str, Any]] = {
     "from 256": {"begin": CONTEXT, "penalty": 0.0},
     "from 0": {"penalty": 0.0},
@@ -48,7 +48,7 @@ def span_recipe(options: dict[str, Any]) -> Recipe:
 
 def sparse_recipe(normaliser: str) -> Recipe:
     """400 steps of eight texts of 64 characters."""
-    model = partial(models.gpt, **SIZES, length=64, normaliser=normaliser)
+    model = partial(models.gpt, **SIZES, max_length=64, normaliser=normaliser)
     return recipe(model, data.shakespeare(context=64, stride=32, batch_size=8, test=0.02), 400)
 
 

@@ -29,7 +29,7 @@ from edgewise.models import mae
 
 CHOSEN_ON = 1000
 RATES = (5e-4, 2e-3)
-SIZES = {"patch": 4, "width": 64, "depth": 4, "heads": 4, "feed_forward": 128}
+SIZES = {"patch": 4, "width": 64, "depth": 4, "heads": 4, "ffn_dim": 128}
 
 
 def images_and_labels(*splits: Split) -> tuple[Tensor, Tensor]:

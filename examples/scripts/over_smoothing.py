@@ -71,8 +71,8 @@ def two_rings(seed: int) -> graphs.Graph:
     """
     torch.manual_seed(seed)
     rings = [torch.stack([order, order.roll(1)]) for order in map(torch.randperm, (NODES, NODES))]
-    one_way = torch.cat(rings, dim=1)
-    return graphs.edges(torch.cat([one_way, one_way.flip(0)], dim=1), NODES)
+    causal = torch.cat(rings, dim=1)
+    return graphs.edges(torch.cat([causal, causal.flip(0)], dim=1), NODES)
 
 
 def deep_gat(depth: int) -> GraphSequential:
@@ -83,11 +83,11 @@ def deep_gat(depth: int) -> GraphSequential:
 
 
 MODELS: dict[str, Callable[[int], nn.Module]] = {
-    "GCN": lambda depth: gcn(WIDTH, WIDTH, hidden=WIDTH, depth=depth),
+    "GCN": lambda depth: gcn(WIDTH, WIDTH, width=WIDTH, depth=depth),
     "GAT": deep_gat,
-    "MAGNA": lambda depth: magna(WIDTH, WIDTH, hidden=WIDTH, depth=depth, heads=HEADS, alpha=0.1),
+    "MAGNA": lambda depth: magna(WIDTH, WIDTH, width=WIDTH, depth=depth, heads=HEADS, alpha=0.1),
     "MAGNA's block, one hop": lambda depth: magna(
-        WIDTH, WIDTH, hidden=WIDTH, depth=depth, heads=HEADS, alpha=0.0, hops=1
+        WIDTH, WIDTH, width=WIDTH, depth=depth, heads=HEADS, alpha=0.0, hops=1
     ),
 }
 
@@ -189,7 +189,7 @@ def measured(kind: Kind, depth: int, seed: int) -> Measured:
             loaders,
             training.RunFolder(Path(folder) / "run"),
             optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
-            trainer=training.TrainerSettings(epochs=EPOCHS, monitor="val/loss", better="lower"),
+            trainer=training.TrainerSettings(epochs=EPOCHS, monitor="val/loss", mode="min"),
         )
     batch = next(iter(loaders["train"]))
     x, graph = batch.inputs

@@ -23,8 +23,8 @@ from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers import (
-    Reader,
-    RecurrentReader,
+    Backbone,
+    RecurrentBackbone,
     SequenceBatch,
     TransformerLayer,
     TransformerStack,
@@ -61,7 +61,7 @@ class Words(nn.Module):
     ) -> None:
         super().__init__()
         self.embed, self.positions = nn.Linear(in_width, width), positions
-        self.reader, self.dropout = reader, nn.Dropout(dropout)
+        self.backbone, self.dropout = reader, nn.Dropout(dropout)
         self.head = nn.Linear(width, out_width)
 
     def forward(self, x: Tensor, _tree: Pattern, *, batch: Sizes) -> Tensor:
@@ -70,13 +70,13 @@ class Words(nn.Module):
         x = self.embed(self.dropout(x))
         if self.positions is not None:
             x = self.positions(x, sequences.positions)
-        out: Tensor = self.head(self.dropout(self.reader(x, sequences)))
+        out: Tensor = self.head(self.dropout(self.backbone(x, sequences)))
         return out
 
 
 def lstm(in_width: int, out_width: int, width: int = 96, depth: int = 1) -> Words:
     """Both ways, half of each state from either end."""
-    reader = RecurrentReader(nn.LSTM, width, depth, bidirectional=True)
+    reader = RecurrentBackbone(nn.LSTM, width, depth, bidirectional=True)
     return Words(in_width, out_width, width=width, positions=None, reader=reader, dropout=0.2)
 
 
@@ -86,7 +86,7 @@ def bert(in_width: int, out_width: int, width: int = 96, depth: int = 2) -> Word
         TransformerLayer(width, 4, 2 * width, act="gelu", order="pre", dropout=0.2)
         for _ in range(depth)
     ]
-    reader = Reader(TransformerStack(layers, nn.LayerNorm(width), complete()))
+    reader = Backbone(TransformerStack(layers, nn.LayerNorm(width), complete()))
     positions = Learned(LONGEST, width)
     return Words(in_width, out_width, width=width, positions=positions, reader=reader, dropout=0.2)
 

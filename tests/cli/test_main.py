@@ -112,7 +112,7 @@ def test_show_draws_a_graph(capsys, tmp_path):
         (["predict", "runs/x", "--back=3"], "write --backtest"),
         (["predict", "runs/x", "x", "--tokens", "3"], "write --max-new-tokens"),
         (["predict", "runs/x", "x", "--beams", "3"], "write --num-beams"),
-        (["train", "digits", "--trainer.head_first", "1"], "a model with a head"),
+        (["train", "digits", "--trainer.freeze_backbone_epochs", "1"], "a model with a head"),
         (["train", "digits", "--resume"], "recipe.json: no such file"),
         (["list", "--model.heads", "3"], "options of this command"),
         (["test", "nowhere"], "no such file"),
@@ -153,7 +153,7 @@ def test_help_of_a_recipe_with_another_model_lists_its_fields(capsys):
             main(["train", "sst2", *words, "--help"])
         out = capsys.readouterr().out
         assert "--model.bidirectional " in out
-        assert "--model.feed_forward " not in out
+        assert "--model.ffn_dim " not in out
 
 
 def test_help_of_predict_says_which_option_is_for_which_run(capsys):

@@ -22,7 +22,7 @@ pytest.importorskip("lightning")
 SMALL = {
     "model.width": 16,
     "model.depth": 1,
-    "model.feed_forward": 32,
+    "model.ffn_dim": 32,
     "trainer.accelerator": "cpu",
 }
 

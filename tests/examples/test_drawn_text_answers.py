@@ -18,7 +18,7 @@ from edgewise.cli import main
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 
-FAST = {"model.width": 32, "model.feed_forward": 32, "trainer.accelerator": "cpu"}
+FAST = {"model.width": 32, "model.ffn_dim": 32, "trainer.accelerator": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def duplication(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("duplication")
     drawn = data.duplication(length=8, symbols=4, count=64, tested=8, batch_size=32)
     recipe = replace(find("duplication"), data=drawn)
-    train(with_values(recipe, FAST | {"model.length": 8, "trainer.epochs": 1}), folder / "run")
+    train(with_values(recipe, FAST | {"model.max_length": 8, "trainer.epochs": 1}), folder / "run")
     return folder / "run"
 
 
@@ -35,7 +35,7 @@ def recall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recall")
     drawn = data.recall(length=16, distance=8, symbols=2, keys=3, count=64, tested=50)
     recipe = replace(find("recall"), data=drawn)
-    train(with_values(recipe, FAST | {"model.length": 16, "trainer.epochs": 1}), folder / "run")
+    train(with_values(recipe, FAST | {"model.max_length": 16, "trainer.epochs": 1}), folder / "run")
     return folder / "run"
 
 

@@ -46,7 +46,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words_read_what_hangs_from_them() -> None:
     splits = data.ewt_trees(hashed=64).load()
-    assert splits.fitted == {"labels": ["advmod", "nsubj", "root"]}
+    assert splits.preprocessing == {"labels": ["advmod", "nsubj", "root"]}
     batch = splits.train.make(torch.tensor([0]))
     x, graph = batch.inputs
     assert sorted(graph.edge_index.T.tolist()) == [[0, 1], [2, 1]]

@@ -165,7 +165,7 @@ def test_the_articles_of_wikitext() -> None:
 
     from edgewise import data
 
-    splits = example_data.wiki_summaries(vocabulary_size=500).load()
+    splits = example_data.wiki_summaries(vocab_size=500).load()
     assert (splits.train.count, splits.val.count, splits.test.count) == (48, 12, 61)
     whole = "".join(data.wikitext2().parts()[i] for i in (1, 0))
     for split, known in ((splits.train, slice(48)), (splits.val, slice(48, 60))):

@@ -11,7 +11,7 @@ from edgewise_examples.inference.summaries import Summaries, sentences_of
 from edgewise import recipes
 from edgewise.data.text.tokenizer import train_tokenizer
 from edgewise.runs import with_values
-from edgewise.runs.fitted import Fitted
+from edgewise.runs.preprocessing import Preprocessing
 
 pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
@@ -40,10 +40,10 @@ def test_articles_are_summarised(tmp_path: Path) -> None:
         recipes.find("summarise-wikitext"), {"model.width": 8, "model.heads": 2, "task.heads": 2}
     )
     model = summariser.task.complete(
-        summariser.model(vocabulary=tokenizer.get_vocab_size()), {"longest": 64}
+        summariser.model(vocab_size=tokenizer.get_vocab_size()), {"longest": 64}
     )
-    fitted = Fitted({}, None, {})
-    kind = Summaries(summariser, model.eval(), fitted, tokenizer, tmp_path)
+    preprocessing = Preprocessing({}, None, {})
+    kind = Summaries(summariser, model.eval(), preprocessing, tokenizer, tmp_path)
     article, nothing, short = kind.answers([ARTICLE, "a title", "a title\nOne."], {})
     sentences = sentences_of(ARTICLE.partition("\n")[2])
     chosen = [one for one in sentences if one in article["summary"]]

@@ -127,7 +127,7 @@ def sentences_in(raw: Path) -> int:
     )
 
 
-SMALL: dict[str, Any] = {"vocabulary_size": 400, "batch_size": 8}
+SMALL: dict[str, Any] = {"vocab_size": 400, "batch_size": 8}
 SST2 = ("train.tsv", "dev.tsv", "test.tsv")
 EWT = {"train": 300, "dev": 20, "test": 20}
 MULTI30K = {"train": 120, "val": 30, "test_2016_flickr": 30}
@@ -183,7 +183,7 @@ KNOWN: dict[str, Case] = {
         ("multi30k", "wikitext-2"),
     ),
     "multi30k": Case(
-        lambda _: data.multi30k(vocabulary_size=400, batch_size=400),
+        lambda _: data.multi30k(vocab_size=400, batch_size=400),
         ("multi30k",),
         lines_in(*(f"{name}.en.gz" for name in MULTI30K)),
     ),
@@ -297,7 +297,7 @@ def made(folder: Path) -> dict[str, Case]:
         "text_files": lambda raw: data.text_files(
             paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
         ),
-        "parallel": lambda raw: data.parallel(folder=str(raw), vocabulary_size=60, batch_size=200),
+        "parallel": lambda raw: data.parallel(folder=str(raw), vocab_size=60, batch_size=200),
     }
     counts = {
         "text_table": lines_in(*labelled.values()),

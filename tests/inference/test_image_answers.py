@@ -24,7 +24,7 @@ pytest.importorskip("lightning")
 SMALL = {
     "model.width": 16,
     "model.depth": 1,
-    "model.feed_forward": 32,
+    "model.ffn_dim": 32,
     "trainer.accelerator": "cpu",
 }
 
@@ -83,7 +83,7 @@ def test_the_numbers_are_those_of_the_test(run_folder, tmp_path):
     run = edgewise.load(run_folder)
     image = striped(upright=True, seed=7)
     mean, std = (
-        torch.tensor(run.predictor.fitted.values[n])[:, None, None] for n in ("mean", "std")
+        torch.tensor(run.predictor.preprocessing.values[n])[:, None, None] for n in ("mean", "std")
     )
     values = torch.tensor(np.array(image)).permute(2, 0, 1) / 255
     with torch.no_grad():

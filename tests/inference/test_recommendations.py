@@ -83,7 +83,7 @@ def test_items_that_a_user_does_not_have_with_reasons(recommender, ratings):
 
 def test_scores_are_those_of_the_model(recommender):
     run = edgewise.load(recommender)
-    kept = run.predictor.fitted.values
+    kept = run.predictor.preprocessing.values
     users, items = len(kept["users"]), len(kept["items"])
     pairs = kept["known"] + torch.tensor([[0], [users]])
     graph = edgewise.graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), users + items)

@@ -29,8 +29,8 @@ pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
 
 WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
-SIZES = {"width": 16, "depth": 1, "heads": 2, "feed_forward": 32, "length": 64, "dropout": 0.0}
-FAST = {"epochs": 8, "monitor": "val/loss", "better": "lower", "accelerator": "cpu"}
+SIZES = {"width": 16, "depth": 1, "heads": 2, "ffn_dim": 32, "length": 64, "dropout": 0.0}
+FAST = {"epochs": 8, "monitor": "val/loss", "mode": "min", "accelerator": "cpu"}
 
 
 def recipe(name: str, source: Any, task: Any, model: Any = models.bert) -> Recipe:
@@ -68,7 +68,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [("praise" if "big" in text.split() else "blame", text) for text in sentences(300)]
     with (folder / "mine.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("verdict", "opinion"), *rows])
-    table = data.text_table(path=str(folder / "mine.csv"), kind="words", vocabulary_size=None)
+    table = data.text_table(path=str(folder / "mine.csv"), kind="words", vocab_size=None)
     return trained(folder, recipe("labels", table, tasks.TextClassification(pool="max")))
 
 
@@ -143,7 +143,7 @@ def test_a_terminal_counts_the_answers_and_a_file_does_not(
 
 def test_of_a_text_longer_than_any_that_was_seen_the_beginning_is_read(labels: Path) -> None:
     run = edgewise.load(labels)
-    longest = run.predictor.fitted.model_arguments["longest"]
+    longest = run.predictor.preprocessing.model_arguments["longest"]
     start = ["film"] * (longest - 1)
     texts = [start[1:], [*start, *["big"] * 500], [*start, "the"]]
     whole, cut, other = run.predict([" ".join(text) for text in texts])
@@ -206,7 +206,7 @@ def tags(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for words in map(str.split, sentences(200))
     ]
     (folder / "mine.txt").write_text("\n\n".join(lines) + "\n")
-    source = data.tag_file(path=str(folder / "mine.txt"), kind="words", vocabulary_size=None)
+    source = data.tag_file(path=str(folder / "mine.txt"), kind="words", vocab_size=None)
     return trained(folder, recipe("tags", source, tasks.Tagging(dropout=0.0)))
 
 
@@ -271,10 +271,10 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         paths=paths,
         test_paths=paths,
         kind="words",
-        vocabulary_size=None,
+        vocab_size=None,
         context=16,
         val=0.1,
-        masked=0.3,
+        mask_fraction=0.3,
         batch_size=8,
     )
     what = recipe("masked", source, tasks.MaskedLanguageModeling())
@@ -352,7 +352,7 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
     [
         partial(models.reformer, chunk=4, local_chunk=4),
         partial(models.bigbird, graph=graphs.causal()),
-        partial(models.performer, one_way=True),
+        partial(models.performer, causal=True),
     ],
     ids=lambda model: model.func.__name__,
 )

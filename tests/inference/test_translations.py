@@ -37,13 +37,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = Recipe(
         name="dictionary",
         summary="",
-        model=partial(models.transformer, width=32, depth=1, heads=2, feed_forward=32, dropout=0.0),
-        data=data.parallel(folder=str(folder), vocabulary_size=60, batch_size=200),
-        task=tasks.Translation(beams=2),
+        model=partial(models.transformer, width=32, depth=1, heads=2, ffn_dim=32, dropout=0.0),
+        data=data.parallel(folder=str(folder), vocab_size=60, batch_size=200),
+        task=tasks.Translation(num_beams=2),
         optimizer=training.OptimizerSettings("adam", lr=5e-3),
         schedule=training.CosineSchedule(warmup=0.1),
         trainer=training.TrainerSettings(
-            epochs=30, monitor="val/loss", better="lower", accelerator="cpu"
+            epochs=30, monitor="val/loss", mode="min", accelerator="cpu"
         ),
     )
     assert train(recipe, folder / "run")["test/bleu"] > 50
@@ -110,7 +110,7 @@ def test_beams_and_tokens_are_options(run: Path) -> None:
 def test_a_text_far_longer_than_any_of_training_is_named_at_once(run: Path) -> None:
     """Its translation would take as many steps as it has tokens, each over all of them."""
     loaded = edgewise.load(run)
-    longest = loaded.predictor.fitted.values["longest"]
+    longest = loaded.predictor.preprocessing.values["longest"]
     long, good = loaded.predict(["the cat " * 5 * longest, "the cat"])
     assert f"at most {4 * longest} tokens" in long["error"]
     assert good["translation"]

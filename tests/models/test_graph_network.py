@@ -47,7 +47,7 @@ def test_a_graph_network_updates_edges_then_nodes_then_graphs() -> None:
 
 
 def test_a_graph_network_keeps_the_graphs_of_a_batch_apart() -> None:
-    model = graph_network(2, 4, edge_width=3, global_width=1, hidden=8).double()
+    model = graph_network(2, 4, edge_width=3, global_width=1, width=8).double()
     parts = []
     for nodes, count in ((3, 4), (2, 1)):
         index = torch.randint(nodes, (2, count))
@@ -71,14 +71,14 @@ def triangle() -> tuple[torch.Tensor, graphs.Graph]:
 
 @pytest.mark.parametrize("focus", ["nodes", "edges", "graphs"])
 def test_focus_says_what_has_an_output(focus: str) -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, hidden=8, focus=focus).double()
+    (x, graph), model = triangle(), graph_network(2, 4, width=8, focus=focus).double()
     expected = model.decode(getattr(model.states(x, graph), focus))
     assert expected.shape == (1 if focus == "graphs" else 3, 4)
     torch.testing.assert_close(model(x, graph), expected)
 
 
 def test_without_features_edges_and_graphs_have_ones() -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, edge_width=2, hidden=8).double()
+    (x, graph), model = triangle(), graph_network(2, 4, edge_width=2, width=8).double()
     ones = torch.ones(3, 2).double(), torch.ones(1, 1).double()
     expected = model(x, graph, edge_attr=ones[0], global_attr=ones[1])
     torch.testing.assert_close(model(x, graph), expected)
@@ -87,7 +87,7 @@ def test_without_features_edges_and_graphs_have_ones() -> None:
 def test_one_graph_under_several_conditions() -> None:
     """A liquid measured three times is stored once, and packed three times."""
     x, graph = triangle()
-    model = graph_network(2, 4, edge_width=2, global_width=1, hidden=8).double()
+    model = graph_network(2, 4, edge_width=2, global_width=1, width=8).double()
     single = torch.randn(1, 2).double()
     edge, u = torch.randn(3, 2).double(), torch.randn(4, 1).double()
     stored = PackedGraphs.of(
@@ -103,7 +103,7 @@ def test_one_graph_under_several_conditions() -> None:
 
 @pytest.mark.parametrize("focus", ["graphs", "nodes"])
 def test_graphs_that_share_nodes_are_refused(focus: Focus) -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, hidden=8, focus=focus).double()
+    (x, graph), model = triangle(), graph_network(2, 4, width=8, focus=focus).double()
     members = Intervals(torch.tensor([0, 0]), torch.tensor([3, 3]), 3)
     with refused(
         "batch", expected="each node in exactly one graph", got="several", remedy="shared=False"

@@ -26,7 +26,7 @@ VOCABULARY = 11
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
     numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "length": 64}
     model = models.reformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
@@ -110,7 +110,7 @@ def read_by_node(found: SortedGraphs) -> dict[tuple[int, int], set[tuple[int, in
         name: set() for row in names for name in row
     }
     everyone = [name for row in names for name in row]
-    reader, read = ([everyone[i] for i in x.tolist()] for x in (found.reader, found.read))
+    reader, read = ([everyone[i] for i in x.tolist()] for x in (found.backbone, found.read))
     of_rounds = [(graph, row, row) for graph, row in zip(found.within, names, strict=True)]
     for graph, targets, sources in [*of_rounds, (found.across, reader, read)]:
         for j, i in graph.edge_index.T.tolist():
@@ -201,7 +201,7 @@ def test_padding_changes_nothing_that_is_read() -> None:
 
 def gradients(model: TextModel, out: Tensor) -> list[Tensor]:
     weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
-    return list(torch.autograd.grad((out * weight).sum(), [*model.reader.parameters()]))
+    return list(torch.autograd.grad((out * weight).sum(), [*model.backbone.parameters()]))
 
 
 @pytest.mark.parametrize("kinds", [("lsh",), ("local", "lsh")])
@@ -295,7 +295,7 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_a_text_without_a_batch_and_a_classifier_of_texts() -> None:
-    model = models.reformer(11, width=8, heads=2, depth=2, feed_forward=8, chunk=4).eval()
+    model = models.reformer(11, width=8, heads=2, depth=2, ffn_dim=8, chunk=4).eval()
     ids = torch.arange(10) % 11
     assert torch.equal(model(ids), model(ids[None])[0])
     sizes = {"longest": 10, "out_width": 3}

@@ -206,6 +206,6 @@ def test_its_sizes_are_refused_by_name() -> None:
         models.san(IN, 2, heads=3)
     with refused("position_heads", expected="position_width 8", got="3", remedy="position_width"):
         models.san(IN, 2, position_heads=3)
-    one_way = graphs.edges(torch.tensor([[0], [1]]), 2)
+    causal = graphs.edges(torch.tensor([[0], [1]]), 2)
     with refused("graph", expected="undirected", got="one direction", remedy="transpose"):
-        small()(torch.randn(2, IN, dtype=torch.double), one_way)
+        small()(torch.randn(2, IN, dtype=torch.double), causal)

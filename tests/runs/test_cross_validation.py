@@ -71,7 +71,7 @@ def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path
     recipe = runs.with_values(
         recipes.find("attentive-esol"), {**values, "data.folds": 3, "trainer.epochs": 1}
     )
-    recipe = replace(recipe, model=partial(models.graph_network, hidden=8))
+    recipe = replace(recipe, model=partial(models.graph_network, width=8))
     assert runs.train(recipe, tmp_path / "run")["test/rmse"] >= 0
     assert runs.load_recipe(RunFolder(tmp_path / "run")).model.func is models.graph_network
 

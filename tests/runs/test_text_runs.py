@@ -32,7 +32,7 @@ pytest.importorskip("tokenizers")
 
 TEXT = "the a cat dog mat sat ran on over under red blue big good bad film"
 WORDS = TEXT.split()
-SIZES = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 16, "length": 16}
+SIZES = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 16, "length": 16}
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -63,7 +63,7 @@ def language(files: dict[str, str], **values: object) -> Recipe:
             optimizer=training.OptimizerSettings(lr=1e-2),
             schedule=training.CosineSchedule(),
             trainer=training.TrainerSettings(
-                epochs=2, monitor="val/loss", better="lower", accelerator="cpu", save_every=0
+                epochs=2, monitor="val/loss", mode="min", accelerator="cpu", save_every=0
             ),
         ),
         values,
@@ -78,7 +78,7 @@ def labels(files: dict[str, str], **values: object) -> Recipe:
         replace(
             recipe,
             name="labels",
-            data=data.text_table(**three, kind="words", vocabulary_size=None, batch_size=8),
+            data=data.text_table(**three, kind="words", vocab_size=None, batch_size=8),
             task=tasks.TextClassification(),
         ),
         values,
@@ -122,7 +122,7 @@ def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> N
     run = RunFolder(pretrained)
     assert run.has(TOKENIZER)
     record = run.read_json("recipe.json")
-    assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
+    assert record["vocab_size"] == vocabulary_hash(data_tokenizer(pretrained))
     metrics = run.read_json("metrics.json")
     (pretrained.parent / TOKENIZER).rename(pretrained.parent / "gone.json")  # the run has its own
     try:
@@ -188,7 +188,7 @@ def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
             paths=(files["text"],),
             test_paths=(files["text"],),
             kind="words",
-            vocabulary_size=None,
+            vocab_size=None,
             context=12,
             val=0.1,
             windows=40,
@@ -228,14 +228,12 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     pretrained: Path, files: dict[str, str], tmp_path: Path
 ) -> None:
     start = {"from": str(pretrained)}
-    other = labels(
-        files, **start, **{"model.depth": 2, "model.feed_forward": 24, "model.dropout": 0.1}
-    )
+    other = labels(files, **start, **{"model.depth": 2, "model.ffn_dim": 24, "model.dropout": 0.1})
     with refused(
         "--from",
         expected=f"the model of {pretrained}, a run of language: gpt",
-        got="model.depth 2, model.feed_forward 24",
-        remedy="choose --model.depth 1 --model.feed_forward 16",
+        got="model.depth 2, model.ffn_dim 24",
+        remedy="choose --model.depth 1 --model.ffn_dim 16",
     ):
         train(other, tmp_path / "run")
     with refused(

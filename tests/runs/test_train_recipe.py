@@ -27,7 +27,7 @@ TINY = with_values(
         "model.width": 8,
         "model.depth": 1,
         "model.heads": 1,
-        "model.feed_forward": 8,
+        "model.ffn_dim": 8,
         "data.batch_size": 500,
         "trainer.epochs": 2,
         "trainer.accelerator": "cpu",

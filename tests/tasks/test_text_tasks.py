@@ -63,7 +63,7 @@ def test_masked_accuracy_is_the_share_that_is_found():
 
 def test_what_a_task_puts_on_a_model():
     def bert() -> nn.Module:
-        return models.bert(11, width=8, depth=1, heads=2, feed_forward=8, length=6)
+        return models.bert(11, width=8, depth=1, heads=2, ffn_dim=8, max_length=6)
 
     told = {"longest": 6, "out_width": 5}
     tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
@@ -79,11 +79,13 @@ def test_what_a_task_puts_on_a_model():
 
 
 def test_texts_longer_than_learned_positions_reach():
-    short = models.gpt(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="truncate longer texts"):
+    short = models.gpt(11, width=8, depth=1, heads=2, max_length=6)
+    with refused(
+        "model.max_length", expected="at least 7", got="6", remedy="truncate longer texts"
+    ):
         LanguageModeling().complete(short, {"longest": 7})
-    padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="raise it"):
+    padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, max_length=6)
+    with refused("model.max_length", expected="at least 7", got="6", remedy="raise it"):
         Tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
     assert LanguageModeling().complete(endless, {"longest": 7})
@@ -95,7 +97,7 @@ def test_a_model_of_another_kind():
         LanguageModeling().complete(net, {"longest": 7})
 
 
-SMALL = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 8}
+SMALL = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8}
 CHUNKS = {"chunk": 2, "local_chunk": 2, "length": 32}
 TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
 
@@ -137,7 +139,7 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
         lambda: models.llama(11, width=8, depth=1, heads=2),
         lambda: models.lstm(11, width=8),
         lambda: models.reformer(11, **SMALL, **CHUNKS),
-        lambda: models.bp_transformer(11, **SMALL, one_way=True),
+        lambda: models.bp_transformer(11, **SMALL, causal=True),
     ],
 )
 def test_a_model_that_reads_what_was_before_is_asked(model):

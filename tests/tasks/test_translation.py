@@ -54,7 +54,7 @@ def test_exact_counts_captions_without_any_mistake() -> None:
 def test_translations_are_what_the_model_likes_best() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)
-    task, begin, end = tasks.Translation(beams=2, max_length_ratio=2.0), 1, 2
+    task, begin, end = tasks.Translation(num_beams=2, max_length_ratio=2.0), 1, 2
     model = Seq2SeqLanguageModel(
         models.transformer(9, width=16, depth=1, heads=2, dropout=0.0, order="pre")
     )

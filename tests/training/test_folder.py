@@ -31,7 +31,7 @@ from tests.errors import refused
 pytest.importorskip("lightning")
 
 SETTINGS = TrainerSettings(
-    epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", better="lower"
+    epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", mode="min"
 )
 
 

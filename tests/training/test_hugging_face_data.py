@@ -89,7 +89,7 @@ def test_texts_train_by_the_collator_of_their_tokenizer(tmp_path: Path) -> None:
     class Classifier(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.trunk = bert(4, width=8, depth=1, heads=2, feed_forward=8, dropout=0.0)
+            self.trunk = bert(4, width=8, depth=1, heads=2, ffn_dim=8, dropout=0.0)
             self.head = nn.Linear(8, 2)
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:

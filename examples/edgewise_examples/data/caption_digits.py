@@ -57,7 +57,7 @@ class CaptionDigits(ImageData):
     provides: ClassVar[tuple[str, ...]] = (
         "image_size",
         "channels",
-        "vocabulary",
+        "vocab_size",
         "length",
     )
 
@@ -76,19 +76,22 @@ class CaptionDigits(ImageData):
         images, labels = read_mnist("train")
         test_images, test_labels = read_mnist("test")
         kept = len(images) - len(images) // 12
-        train = Digits(images[:kept], labels[:kept])
-        val, test = Digits(images[kept:], labels[kept:]), Digits(test_images, test_labels)
+        train = LabelledDigits(images[:kept], labels[:kept])
+        val, test = (
+            LabelledDigits(images[kept:], labels[kept:]),
+            LabelledDigits(test_images, test_labels),
+        )
         sizes = {
             "image_size": (SIDE, SIDE * self.places),
             "channels": 1,
-            "vocabulary": FIRST + len(DIGITS),
+            "vocab_size": FIRST + len(DIGITS),
             "length": self.places + 1,
         }
 
         def draw(index: Tensor, generator: Generator) -> Batch:
             return self._made(train, self._plan(len(index), train, generator))
 
-        def fixed(digits: Digits, seed: int) -> Split:
+        def fixed(digits: LabelledDigits, seed: int) -> Split:
             plan = self._plan(self.tested, digits, Generator().manual_seed(seed))
             return Split(self.tested, lambda index: self._made(digits, plan.of(index)))
 
@@ -100,7 +103,7 @@ class CaptionDigits(ImageData):
             batch_size=self.batch_size,
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         # A shorter row is padded with empty squares on the right.
         width = max(1, min(round(image.width * SIDE / image.height), SIDE * self.places))
         squares = bright_on_dark(pixels(image, SIDE, width, color=False) / 255)
@@ -111,7 +114,7 @@ class CaptionDigits(ImageData):
         nothing = torch.zeros(len(images), self.places, dtype=torch.long)
         return captioned(images, nothing, nothing.bool())
 
-    def _plan(self, count: int, digits: Digits, generator: Generator) -> Plan:
+    def _plan(self, count: int, digits: LabelledDigits, generator: Generator) -> Plan:
         shape = (count, self.places)
         number = torch.randint(self.least, self.places + 1, (count, 1), generator=generator)
         there = torch.rand(shape, generator=generator).argsort(1).argsort(1) < number
@@ -119,7 +122,7 @@ class CaptionDigits(ImageData):
         shifts = 2 * self.jitter + 1
         return Plan(there, which, torch.randint(shifts, (2, *shape), generator=generator))
 
-    def _made(self, digits: Digits, plan: Plan) -> Batch:
+    def _made(self, digits: LabelledDigits, plan: Plan) -> Batch:
         padded = F.pad(digits.images[plan.which], [self.jitter] * 4)
         down, right = plan.moved[..., None] + torch.arange(SIDE)
         row, place = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
@@ -132,7 +135,7 @@ class CaptionDigits(ImageData):
 
 
 @dataclass(frozen=True)
-class Digits:
+class LabelledDigits:
     """Images ``[N, 28, 28]`` and their labels ``[N]``."""
 
     images: Tensor

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.codes import Codes
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Splits
 
 NODES = 41
@@ -62,11 +62,13 @@ class CSL(GraphData):
         edges = [circulant(SKIPS[kind], torch.randperm(NODES, generator=mixed)) for kind in y]
         nodes = [torch.ones(NODES, 1)] * len(y)
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
-        codes, index = Codes(graphs), self._folds().split("stratified", y.tolist())
+        codes, index = PrecomputedEncodings(graphs), self._folds().split("stratified", y.tolist())
         train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
-        fitted = kept_form([f"skip {skip}" for skip in SKIPS])
-        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted, codes=codes)
+        preprocessing = kept_form([f"skip {skip}" for skip in SKIPS])
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
+        )
 
 
 def circulant(skip: int, order: Tensor) -> Tensor:
@@ -78,5 +80,5 @@ def circulant(skip: int, order: Tensor) -> Tensor:
 
     """
     ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]
-    one_way = torch.cat(ends, dim=1)
-    return torch.cat([one_way, one_way.flip(0)], dim=1)
+    causal = torch.cat(ends, dim=1)
+    return torch.cat([causal, causal.flip(0)], dim=1)

@@ -81,10 +81,10 @@ class DigitRows(ImageData):
             fixed(val, self.split_seed),
             fixed(test, self.split_seed + 1),
             batch_size=self.batch_size,
-            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
+            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
     def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:

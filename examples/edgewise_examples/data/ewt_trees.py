@@ -16,8 +16,8 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_least
 from edgewise.batches import UNLABELLED, Batch
-from edgewise.data.codes import Codes
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits
 from edgewise.data.text.conllu import read_conllu
 from edgewise.data.text.ewt import ewt_texts
@@ -79,11 +79,11 @@ class EWTTrees(Data):
         y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
 
         graphs, pieces = forest(sentences, self.hashed)
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         train, val, test = (_part(codes, which, pieces, y) for which in index)
         sizes = {"in_width": self.hashed, "out_width": len(names)}
         return Splits(
-            sizes, train, val, test, self.batch_size, fitted={"labels": names}, codes=codes
+            sizes, train, val, test, self.batch_size, preprocessing={"labels": names}, codes=codes
         )
 
 
@@ -156,7 +156,7 @@ def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pi
     return graphs, Pieces(numbers, boundaries(torch.tensor([len(w) for w in pieces])), hashed)
 
 
-def _part(codes: Codes, which: Tensor, pieces: Pieces, y: Tensor) -> Split:
+def _part(codes: PrecomputedEncodings, which: Tensor, pieces: Pieces, y: Tensor) -> Split:
     def make(index: Tensor) -> Batch:
         words, graph, _members, _edges = codes.graphs.take(which[index])
         words = words[:, 0]

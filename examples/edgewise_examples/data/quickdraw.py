@@ -99,7 +99,7 @@ class QuickDraw(Data):
             for (first, last), vary in zip(bounds, (self._varied, None, None), strict=True)
         )
         sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
-        return Splits(sizes, train, val, test, self.batch_size, fitted={"labels": names})
+        return Splits(sizes, train, val, test, self.batch_size, preprocessing={"labels": names})
 
     def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
         """Apply a random affine map to the points of each sketch."""

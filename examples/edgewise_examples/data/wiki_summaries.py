@@ -48,27 +48,27 @@ class WikiSummaries(TextData):
 
     Attributes:
         chosen: minimum number of sentences of an article, and number of sentences of a summary.
-        longest: maximum number of tokens of a sentence; longer ones are truncated.
+        max_length: maximum number of tokens of a sentence; longer ones are truncated.
         val: fraction of articles for validation, the last ones of the file.
-        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: number of articles per batch.
 
     """
 
     kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
+    vocab_size: int | None = 8000
     lowercase: bool = True
     batch_size: int = 2
     chosen: int = 3
-    longest: int = 64
+    max_length: int = 64
     val: float = 0.2
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("chosen", 1, 3)
-        self.at_least("longest", 3, 64)
+        self.at_least("max_length", 3, 64)
         self.shares("val")
 
     def load(self) -> TextSplits:
@@ -87,7 +87,7 @@ class WikiSummaries(TextData):
         texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]
         tokenizer = self.make_tokenizer(texts, SPECIAL)
         splits = {name: self._split(found, tokenizer) for name, found in parts.items()}
-        data_sizes = {"vocabulary": tokenizer.get_vocab_size(), "longest": self.longest}
+        data_sizes = {"vocab_size": tokenizer.get_vocab_size(), "longest": self.max_length}
         return TextSplits(
             data_sizes,
             splits["train"],
@@ -98,7 +98,7 @@ class WikiSummaries(TextData):
         )
 
     def _split(self, found: Sequence[Article], tokenizer: Tokenizer) -> Split:
-        packed = Articles.of(tokenizer, found, self.longest)
+        packed = Articles.of(tokenizer, found, self.max_length)
         labels = torch.zeros(len(packed.texts))
         for article, start in zip(found, starts(packed.sentences.sizes).tolist(), strict=True):
             labels[start + 1 : start + 1 + len(article.sentences)] = torch.tensor(shares(article))

@@ -55,7 +55,7 @@ class SketchClasses(Predictor):
         graphs = packed(examples, data.joined, data.order)
         x, graph, keywords = inputs(graphs, torch.arange(len(graphs)), data.joined)
         scores = self.model(x, graph, **keywords)
-        return top_labels(scores.softmax(-1), self.fitted.values["labels"], top)
+        return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
     def show(self, value: Any) -> str:  # noqa: ARG002 - too long to show
         return "drawing"

@@ -74,7 +74,7 @@ class Summaries(Predictor):
         if sentences is not None:
             check_least("sentences", sentences, 1, "choose for example 3")
             task = replace(task, chosen=sentences)
-        packed = Articles.of(self.tokenizer, examples, data.longest)
+        packed = Articles.of(self.tokenizer, examples, data.max_length)
         batch = packed.take(torch.arange(len(examples)), torch.zeros(len(packed.texts)))
         return [{"summary": text} for text in task.generate(self.model, batch)]
 

@@ -70,7 +70,7 @@ class TreeLabels(Predictor):
         words, graph, _members, _edges = graphs.take(torch.arange(len(graphs)))
         scores = self.model(pieces.of(words[:, 0]), graph, batch=graphs.sizes)
         best = scores.softmax(-1).max(-1)
-        labels = self.fitted.values["labels"]
+        labels = self.preprocessing.values["labels"]
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [
             {

@@ -18,12 +18,12 @@ from edgewise_examples import data
 gnn_csl = Recipe(
     name="gnn-csl",
     summary="Plain graph network on CSL, at chance level",
-    model=partial(models.graph_gnn, hidden=32),
+    model=partial(models.graph_gnn, width=32),
     data=data.csl(),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adamw", lr=3e-3),
     schedule=training.CosineSchedule(warmup=0.3),
-    trainer=training.TrainerSettings(epochs=20, monitor="val/loss", better="lower", clip_norm=1.0),
+    trainer=training.TrainerSettings(epochs=20, monitor="val/loss", mode="min", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
         "10 % (Dwivedi et al., 2020)",
@@ -45,7 +45,7 @@ gin_csl = replace(
     gnn_csl,
     name="gin-csl",
     summary="Graph isomorphism network on CSL, at chance level",
-    model=partial(models.graph_gin, hidden=32),
+    model=partial(models.graph_gin, width=32),
 )
 
 gps_csl = _beside(

@@ -19,7 +19,7 @@ digit_rows = Recipe(
         width=64,
         depth=2,
         heads=4,
-        feed_forward=128,
+        ffn_dim=128,
         pool="last",
         position_std=0.2,
     ),
@@ -27,7 +27,7 @@ digit_rows = Recipe(
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "10 %: by chance",

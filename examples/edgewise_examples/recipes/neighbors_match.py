@@ -32,7 +32,7 @@ gps_match = Recipe(
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=1e-2),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=4, monitor="val/loss", better="lower", clip_norm=1.0),
+    trainer=training.TrainerSettings(epochs=4, monitor="val/loss", mode="min", clip_norm=1.0),
     protocol=Protocol(("test/accuracy",), "none published", BY, seeds=2),
 )
 

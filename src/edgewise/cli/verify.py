@@ -144,7 +144,7 @@ def _whole(dtype: torch.dtype) -> float:
     theirs = nn.Transformer(
         WIDTH, HEADS, 2, 2, HIDDEN, 0.0, batch_first=True, norm_first=False, dtype=dtype
     )
-    numbers: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "depth": 2, "feed_forward": HIDDEN}
+    numbers: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "depth": 2, "ffn_dim": HIDDEN}
     ours = transformer(1, **numbers, dropout=0.0, last_norm=True).core.to(dtype)
     copy_transformer(theirs, ours)
     x, y = _sequence(dtype), _sequence(dtype)[:, : NODES // 2].detach()

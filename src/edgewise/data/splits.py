@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.loader import Loader
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -65,8 +65,8 @@ class Splits:
             ``in_width``.
         train, val, test: The three splits.
         batch_size: Batch size.
-        fitted: Preprocessing that predictions need, such as label names, item ids, scales or the
-            graph: JSON values or tensors by name. A run saves it for :mod:`edgewise.inference`.
+        preprocessing: Values that predictions need, such as label names, item ids, scales or the
+            graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
         codes: Precomputed positional encodings of the graphs. Those that the model uses are
             prepared before training and added to every batch.
 
@@ -77,8 +77,8 @@ class Splits:
     val: Split
     test: Split
     batch_size: int
-    fitted: dict[str, Any] = field(default_factory=dict, kw_only=True)
-    codes: Codes | None = field(default=None, kw_only=True)
+    preprocessing: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    codes: PrecomputedEncodings | None = field(default=None, kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """Return the loader of each split by name; only ``train`` is shuffled."""
@@ -95,7 +95,7 @@ class TextSplits(Splits):
 
     Attributes:
         tokenizer: The tokenizer; it is saved in the run folder.
-        model_arguments, train, val, test, batch_size, fitted: See :class:`Splits`.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 

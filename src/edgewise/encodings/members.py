@@ -102,12 +102,12 @@ def check_undirected(members: Members) -> None:
     Raises:
         ArgumentError: a member is directed.
     """
-    one_way = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
-    if bool(one_way.any()):
+    causal = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
+    if bool(causal.any()):
         raise ArgumentError(
             "graph",
             expected="an undirected graph, every edge in both directions",
-            got=f"edges in one direction, in member {int(members.which[one_way][0])}",
+            got=f"edges in one direction, in member {int(members.which[causal][0])}",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
 

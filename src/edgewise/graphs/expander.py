@@ -44,9 +44,9 @@ class Expander(Pattern):
         for _ in range(self.degree // 2):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
-        one_way = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
-        one_way = one_way[:, one_way[0] != one_way[1]]  # a ring of one node
-        target, source = torch.cat([one_way, one_way.flip(0)], dim=1)
+        causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
+        causal = causal[:, causal[0] != causal[1]]  # a ring of one node
+        target, source = torch.cat([causal, causal.flip(0)], dim=1)
         number = (target * num_targets + source).unique()  # by target, each edge once
         n = max(num_targets, 1)
         return Edges(torch.stack([number % n, number // n]), num_targets, num_sources)

@@ -39,24 +39,24 @@ class GraphClasses(Predictor):
         if not path.is_dir():
             yield from super().from_file(path)
             return
-        for graph in graphs_in(path, self.fitted.values):
+        for graph in graphs_in(path, self.preprocessing.values):
             yield None, {"input": graph.name}, graph
 
     def from_python(self, inputs: Any) -> Any:
         return [inputs] if hasattr(inputs, "edge_index") else super().from_python(inputs)
 
     def columns(self) -> tuple[str, ...]:
-        return needed(self.fitted.values)
+        return needed(self.preprocessing.values)
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
         return row
 
     def prepare(self, value: Any) -> WholeGraph:
         if isinstance(value, FiledGraph):
-            return value.whole(self.fitted.values)
+            return value.whole(self.preprocessing.values)
         if hasattr(value, "edge_index"):
-            width = self.fitted.model_arguments["in_width"]
-            return graph_of_pyg(value, self.fitted.values, width)
+            width = self.preprocessing.model_arguments["in_width"]
+            return graph_of_pyg(value, self.preprocessing.values, width)
         if isinstance(value, str):
             value = _object(value)
         if not isinstance(value, Mapping):
@@ -69,7 +69,7 @@ class GraphClasses(Predictor):
                 got=f"one without {', '.join(missing)}",
                 remedy="add the keys that the training graphs have",
             )
-        return graph_of(value, self.fitted.values)
+        return graph_of(value, self.preprocessing.values)
 
     def answer(self, examples: list[WholeGraph], *, top: int = 1) -> list[Answer]:
         edges = [graph.edge_index for graph in examples]
@@ -77,7 +77,7 @@ class GraphClasses(Predictor):
         packed = PackedGraphs.of([graph.x for graph in examples], edges, none)
         x, graph, members, _ = packed.take(torch.arange(len(packed)))
         scores = self.model(x, graph, batch=members)
-        return top_labels(scores.softmax(-1), self.fitted.values["labels"], top)
+        return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
     def show(self, value: Any) -> str:
         given = _object(value) if isinstance(value, str) else value

@@ -56,7 +56,7 @@ class OnImages(Predictor):
                 got=type(value).__name__,
                 remedy="give a path, or PIL.Image.fromarray(array)",
             )
-        return data.to_input(value, self.fitted.values)
+        return data.to_input(value, self.preprocessing.values)
 
 
 class ImageClasses(OnImages):
@@ -66,7 +66,7 @@ class ImageClasses(OnImages):
 
     def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
         scores = self.model(torch.stack(examples))
-        return top_labels(scores.softmax(-1), self.fitted.values["labels"], top)
+        return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
 
 def _images_in(folder: Path) -> list[Path]:

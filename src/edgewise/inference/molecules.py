@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_least
-from edgewise.data.codes import Codes
 from edgewise.data.molecules.chem import BONDS, ELEMENTS, parse, unknown_parts, with_parts
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.data.molecules.molecule_table import (
@@ -20,9 +19,10 @@ from edgewise.data.molecules.molecule_table import (
     described_by,
     packed,
 )
-from edgewise.data.molecules.zinc import ZINC, molecule_graph
+from edgewise.data.molecules.zinc import ZINC, zinc_graph
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.scale import Scale
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.standardisation import Standardisation
 from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
@@ -80,14 +80,17 @@ class MoleculeProperties(Predictor):
     def set_up(self) -> None:
         assert isinstance(self.recipe.data, MoleculeTable)
         self.table = self.recipe.data
-        self.smiles, self.target = self.fitted.values["smiles"], self.fitted.values["target"]
+        self.smiles, self.target = (
+            self.preprocessing.values["smiles"],
+            self.preprocessing.values["target"],
+        )
         self.unit = {"unit": self.table.unit} if self.table.unit else {}
         logs = self.table.log_conditions
         self.names = tuple(dict.fromkeys((*self.table.conditions, *logs)))
         self.scales = {
-            name: Scale.read(self.fitted.values[name])
+            name: Standardisation.read(self.preprocessing.values[name])
             for name in ("conditions", "descriptors")
-            if name in self.fitted.values
+            if name in self.preprocessing.values
         }
 
     def columns(self) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ class PenalisedLogP(Predictor):
         return ("smiles",)
 
     def prepare(self, value: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return molecule_graph(read_smiles(value))
+        return zinc_graph(read_smiles(value))
 
     def answer(self, examples: list[tuple[Tensor, Tensor, Tensor]]) -> list[Answer]:
         assert isinstance(self.recipe.data, ZINC)
@@ -211,7 +214,7 @@ class HiddenAtoms(Predictor):
             top: number of elements or kinds of bonds for each unknown part.
         """
         check_least("top", top, 1, "choose how many elements you want")
-        codes = Codes(packed([one.molecule for one in examples]))
+        codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
         atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
         bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])
         batch = hide(codes, torch.arange(len(examples)), atoms, bonds)

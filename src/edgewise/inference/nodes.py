@@ -113,7 +113,7 @@ class NodeClasses(Predictor):
         return isinstance(recipe.data, NodeData) and known_task
 
     def set_up(self) -> None:
-        kept = graph_kept(self.fitted.values)
+        kept = graph_kept(self.preprocessing.values)
         self.nodes = KnownIds(kept.ids, "node", "give the folder or .npz file of a new graph")
         self.probabilities = self._probabilities(kept)
 
@@ -129,13 +129,13 @@ class NodeClasses(Predictor):
             yield from super().from_file(path)
             return
         assert isinstance(self.recipe.data, NodeData)
-        found = self.recipe.data.read_new(path, self.fitted.values)
+        found = self.recipe.data.read_new(path, self.preprocessing.values)
         rows = self._probabilities(found)
         for name, row in zip(found.ids, rows, strict=True):
             yield None, {"input": name}, NewNode(name, row)
 
     def columns(self) -> tuple[str, ...]:
-        return (self.fitted.values.get("column", "id"),)
+        return (self.preprocessing.values.get("column", "id"),)
 
     def prepare(self, value: Any) -> Tensor:
         if isinstance(value, NewNode):
@@ -143,7 +143,7 @@ class NodeClasses(Predictor):
         return self.probabilities[self.nodes.number(value)]
 
     def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
-        return top_labels(torch.stack(examples), self.fitted.values["labels"], top)
+        return top_labels(torch.stack(examples), self.preprocessing.values["labels"], top)
 
     def show(self, value: Any) -> str:
         return value.id if isinstance(value, NewNode) else str(value)
@@ -160,7 +160,7 @@ class LinkSuggestions(Predictor):
 
     @torch.no_grad()
     def set_up(self) -> None:
-        kept = self.fitted.values
+        kept = self.preprocessing.values
         self.nodes = KnownIds(kept["ids"], "node")
         self.left, self.right = range(*kept["left"]), range(*kept["right"])
         pairs = both_ways(kept["known"])
@@ -169,7 +169,7 @@ class LinkSuggestions(Predictor):
         self.states = self.model.embed(edges(pairs, len(kept["ids"])))
 
     def columns(self) -> tuple[str, ...]:
-        return (self.fitted.values["column"],)
+        return (self.preprocessing.values["column"],)
 
     def prepare(self, value: Any) -> int:
         return self.nodes.number(value)

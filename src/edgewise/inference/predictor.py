@@ -18,8 +18,8 @@ from edgewise.data.tables.frames import is_frame
 from edgewise.data.tables.rows import frame_rows, read_rows
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import describe, read_value
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import Task
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Predictor(ABC):
     Args:
         recipe: recipe of the run.
         model: trained model in evaluation mode.
-        fitted: preprocessing values that the run saved, such as label names.
+        preprocessing: preprocessing values that the run saved, such as label names.
         tokenizer: tokenizer of the run, or ``None`` if its data are not texts.
         folder: run folder, for error messages.
 
@@ -69,11 +69,16 @@ class Predictor(ABC):
         self,
         recipe: Recipe,
         model: nn.Module,
-        fitted: Fitted,
+        preprocessing: Preprocessing,
         tokenizer: Tokenizer | None,
         folder: Path,
     ) -> None:
-        self.recipe, self.model, self.fitted, self.folder = recipe, model, fitted, folder
+        self.recipe, self.model, self.preprocessing, self.folder = (
+            recipe,
+            model,
+            preprocessing,
+            folder,
+        )
         if tokenizer is not None:
             self.tokenizer = tokenizer
         self.set_up()

@@ -28,7 +28,7 @@ class Recommendations(Predictor):
 
     @torch.no_grad()
     def set_up(self) -> None:
-        kept = self.fitted.values
+        kept = self.preprocessing.values
         self.users, self.items = KnownIds(kept["users"], "user"), KnownIds(kept["items"], "item")
         known, first_item = kept["known"], len(kept["users"])
         self.chosen = Neighbours(known, first_item)
@@ -39,7 +39,7 @@ class Recommendations(Predictor):
         self.directions = F.normalize(self.item_states, dim=-1)
 
     def columns(self) -> tuple[str, ...]:
-        return (self.fitted.values["columns"][0],)
+        return (self.preprocessing.values["columns"][0],)
 
     def prepare(self, value: Any) -> int:
         return self.users.number(value)

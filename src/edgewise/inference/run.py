@@ -20,7 +20,7 @@ from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
 from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fitted import load_fitted
+from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model
 from edgewise.runs.vocabulary import check_vocabulary
@@ -208,10 +208,12 @@ def load(path: Path | str) -> Run:
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
     kind = predictor_of(recipe)
-    fitted = load_fitted(folder)
+    preprocessing = load_preprocessing(folder)
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)
-    model = build_model(recipe, fitted)
+    model = build_model(recipe, preprocessing)
     folder.load_weights(model)
     model.eval()
-    return Run(folder.path, recipe, model, kind(recipe, model, fitted, tokenizer, folder.path))
+    return Run(
+        folder.path, recipe, model, kind(recipe, model, preprocessing, tokenizer, folder.path)
+    )

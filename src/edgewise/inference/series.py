@@ -36,10 +36,10 @@ class Forecasts(Predictor):
     frame_is_one_input = True
 
     def set_up(self) -> None:
-        values = self.fitted.values
+        values = self.preprocessing.values
         self.column, self.date = values["column"], values["date"]
-        self.length = self.fitted.model_arguments["history"]
-        self.horizon = self.fitted.model_arguments["horizon"]
+        self.length = self.preprocessing.model_arguments["history"]
+        self.horizon = self.preprocessing.model_arguments["horizon"]
         self.step = Step(**values["step"]) if values["step"] else None
         last = datetime.fromisoformat(values["last"]) if values["last"] else None
         self.own = Series(values["series"], last, self.step)

@@ -46,7 +46,7 @@ class OnTexts(Predictor):
     """Base of predictors on texts. The column of texts has the name that it had in training."""
 
     def columns(self) -> tuple[str, ...]:
-        return (self.fitted.values.get("text", "text"),)
+        return (self.preprocessing.values.get("text", "text"),)
 
 
 class SentenceClasses(OnTexts):
@@ -64,10 +64,10 @@ class SentenceClasses(OnTexts):
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
-        longest = self.fitted.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest"]
         texts = whole.cut(longest)
         tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer)
-        found = top_labels(self.model(tokens).softmax(-1), self.fitted.values["labels"], top)
+        found = top_labels(self.model(tokens).softmax(-1), self.preprocessing.values["labels"], top)
         for answer, size in zip(found, whole.sizes.tolist(), strict=True):
             if size > longest:
                 answer["read"] = f"the first {longest} of {size} tokens"
@@ -107,9 +107,9 @@ class WordTags(OnTexts):
     def answer(self, examples: list[list[str]]) -> list[Answer]:
         data = self.recipe.data
         assert isinstance(data, TaggedWords)
-        tags = self.fitted.values["labels"]
+        tags = self.preprocessing.values["labels"]
         words = encode_words(self.tokenizer, [word for words in examples for word in words])
-        longest = self.fitted.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest"]
         words = words.cut(longest)  # a single word can have more tokens than any training sentence
         parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
         tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
@@ -164,7 +164,7 @@ class HiddenWords(OnTexts):
             )
         own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
         ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")
-        longest = self.fitted.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest"]
         if len(ids) > longest:
             raise ArgumentError(
                 "input",
@@ -303,7 +303,7 @@ class Translations(OnTexts):
     def prepare(self, value: Any) -> Tensor:
         """Return the token ids ``[T]`` of the text."""
         read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
-        trained = self.fitted.values.get("longest")  # missing in runs of older versions
+        trained = self.preprocessing.values.get("longest")  # missing in runs of older versions
         if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
             raise ArgumentError(
                 "input",
@@ -333,7 +333,7 @@ class Translations(OnTexts):
         assert isinstance(task, Translation)
         if num_beams is not None:
             check_least("num_beams", num_beams, 1, "choose for example 5")
-            task = replace(task, beams=num_beams)
+            task = replace(task, num_beams=num_beams)
         if max_new_tokens is not None:
             check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))

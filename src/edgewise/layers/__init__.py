@@ -34,7 +34,7 @@ from edgewise.layers.pooling import (
     packed_graph,
 )
 from edgewise.layers.recommender import Recommender
-from edgewise.layers.recurrent import RecurrentReader
+from edgewise.layers.recurrent import RecurrentBackbone
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.sequential import (
@@ -48,7 +48,7 @@ from edgewise.layers.sequential import (
 )
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
-from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding, TextModel
+from edgewise.layers.text import Backbone, LanguageModelHead, TextEmbedding, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (
     AttentionBlock,
@@ -68,6 +68,7 @@ __all__ = [
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
+    "Backbone",
     "Cache",
     "ClassToken",
     "ClassificationHead",
@@ -97,9 +98,8 @@ __all__ = [
     "Penalised",
     "Pool",
     "PooledNodes",
-    "Reader",
     "Recommender",
-    "RecurrentReader",
+    "RecurrentBackbone",
     "Residual",
     "Seq2SeqLanguageModel",
     "SequenceBatch",

@@ -116,11 +116,11 @@ class LanguageModel(nn.Module):
         return self.trunk.logits(states if places is None else states[places])
 
     def _check_goes_on(self) -> None:
-        if not getattr(self.trunk.reader, "goes_on", False):
+        if not getattr(self.trunk.backbone, "goes_on", False):
             raise ArgumentError(
                 "data.consecutive",
                 expected="a model that carries something of bounded size from text to text",
-                got=f"one that reads by a {type(self.trunk.reader).__name__}",
+                got=f"one that reads by a {type(self.trunk.backbone).__name__}",
                 remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
                 " false",
             )

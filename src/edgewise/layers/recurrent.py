@@ -15,7 +15,7 @@ from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceBatch, with_padding
 
 
-class RecurrentReader(nn.Module):
+class RecurrentBackbone(nn.Module):
     """Recurrent network over a sequence, :math:`h_t = f(x_t, h_{t - 1})`.
 
     Args:
@@ -58,7 +58,7 @@ class RecurrentReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return states of x; see :class:`edgewise.layers.Reader`. States of padding are zero.
+        """Return states of x; see :class:`edgewise.layers.Backbone`. States of padding are zero.
 
         Raises:
             ArgumentError: ``graph`` or ``memory`` is given; or a cache, if the network is

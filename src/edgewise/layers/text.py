@@ -1,6 +1,6 @@
 """Text models: from token ids to states and logits.
 
-In the order of a forward pass: :class:`TextEmbedding`, :class:`Reader` (Transformer layers) and
+In the order of a forward pass: :class:`TextEmbedding`, :class:`Backbone` (Transformer layers) and
 :class:`LanguageModelHead`; :class:`TextModel` combines the three. Padding, packing and caching are
 in ``sequences.py``.
 """
@@ -28,7 +28,7 @@ class TextEmbedding(nn.Module):
     .. math:: x_t = \mathrm{dropout}(\mathrm{norm}(s\,E_{id_t} + P_t + S_{type_t}))
 
     Args:
-        vocabulary: number of tokens.
+        vocab_size: number of tokens.
         width: feature size.
         positions: an encoding of :data:`edgewise.encodings.ADDED`, or ``None``.
         types: number of token types (BERT's two sentences); 0 for none.
@@ -40,7 +40,7 @@ class TextEmbedding(nn.Module):
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         width: int,
         *,
         positions: nn.Module | None = None,
@@ -51,7 +51,7 @@ class TextEmbedding(nn.Module):
         padding: int | None = None,
     ) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
+        self.tokens = nn.Embedding(vocab_size, width)
         nn.init.normal_(self.tokens.weight, std=0.02 if scale == 1.0 else width**-0.5)
         self.positions, self.scale, self.padding = positions, scale, padding
         self.types = nn.Embedding(types, width) if types else None
@@ -108,7 +108,7 @@ class TextEmbedding(nn.Module):
         )
 
 
-class Reader(nn.Module):
+class Backbone(nn.Module):
     """Transformer layers over sequences: bind the graph of this call, then run the layers.
 
     Args:
@@ -167,7 +167,7 @@ class LanguageModelHead(nn.Module):
     r"""Logits of tokens, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
 
     Args:
-        vocabulary: number of tokens.
+        vocab_size: number of tokens.
         width: feature size of the states.
         tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate one.
         bias: whether there is a bias b.
@@ -177,7 +177,7 @@ class LanguageModelHead(nn.Module):
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         width: int,
         *,
         tied: bool = True,
@@ -186,20 +186,20 @@ class LanguageModelHead(nn.Module):
         scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.weight = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        self.weight = None if tied else nn.Parameter(torch.empty(vocab_size, width))
         if self.weight is not None:
             nn.init.normal_(self.weight, std=0.02)
-        self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
         self.transform = nn.Identity() if transform is None else transform
         self.scale = scale
 
     @classmethod
     def for_masked_tokens(
-        cls, vocabulary: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
+        cls, vocab_size: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
     ) -> LanguageModelHead:
         """Create BERT's head, where f is a linear map, ``act`` and ``norm(width)``."""
         transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-        return cls(vocabulary, width, bias=True, transform=transform)
+        return cls(vocab_size, width, bias=True, transform=transform)
 
     def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
@@ -208,11 +208,11 @@ class LanguageModelHead(nn.Module):
 
 
 class TextModel(nn.Module):
-    """Text model of an embedding, a reader and an output head.
+    """Text model of an embedding, a backbone and an output head.
 
     Args:
         embedding: embedding of ids.
-        reader: layers on features; :class:`edgewise.layers.Reader`.
+        backbone: layers on features; :class:`edgewise.layers.Backbone`.
         head: maps states and the embedding matrix to logits, or ``None``.
         pooler: maps states to a vector for each sequence, if a checkpoint has one.
         width: feature size of the states; by default that of the embedding.
@@ -221,20 +221,20 @@ class TextModel(nn.Module):
     def __init__(
         self,
         embedding: TextEmbedding,
-        reader: nn.Module,
+        backbone: nn.Module,
         head: nn.Module | None,
         *,
         pooler: nn.Module | None = None,
         width: int | None = None,
     ) -> None:
         super().__init__()
-        self.embedding, self.reader, self.head, self.pooler = embedding, reader, head, pooler
+        self.embedding, self.backbone, self.head, self.pooler = embedding, backbone, head, pooler
         self.width = embedding.tokens.embedding_dim if width is None else width
 
     @property
     def caches(self) -> bool:
         """Return whether the model supports a cache."""
-        return bool(getattr(self.reader, "caches", True))
+        return bool(getattr(self.backbone, "caches", True))
 
     def forward(
         self,
@@ -268,7 +268,7 @@ class TextModel(nn.Module):
             input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache
         )
         x = self.embedding(input_ids, sequences.positions, token_type_ids)
-        states: Tensor = self.reader(x, sequences, graph=graph, memory=memory)
+        states: Tensor = self.backbone(x, sequences, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class FeedForward(nn.Sequential):
 
     Args:
         width: feature size of input and output.
-        hidden: hidden size, usually 2 to 4 times ``width``.
+        ffn_dim: hidden size, usually 2 to 4 times ``width``.
         act: σ, a name of ``ACTIVATIONS``.
         dropout: dropout rate after σ.
         bias: whether the maps have biases.
@@ -60,13 +60,13 @@ class FeedForward(nn.Sequential):
     def __init__(
         self,
         width: int,
-        hidden: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        first, last = nn.Linear(width, hidden, bias=bias), nn.Linear(hidden, width, bias=bias)
+        first, last = nn.Linear(width, ffn_dim, bias=bias), nn.Linear(ffn_dim, width, bias=bias)
         super().__init__(first, activation(act), nn.Dropout(dropout), last)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,17 +82,19 @@ class GatedFeedForward(nn.Module):
 
     Args:
         width: feature size of input and output.
-        hidden: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
+        ffn_dim: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
         act: σ.
         dropout: dropout rate before the last map.
     """
 
-    def __init__(self, width: int, hidden: int, *, act: str = "silu", dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, ffn_dim: int, *, act: str = "silu", dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, hidden, bias=False)
-        self.up = nn.Linear(width, hidden, bias=False)
+        self.gate = nn.Linear(width, ffn_dim, bias=False)
+        self.up = nn.Linear(width, ffn_dim, bias=False)
         self.act, self.dropout = activation(act), nn.Dropout(dropout)
-        self.down = nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(ffn_dim, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down(apply_dropout(self.dropout, self.act(self.gate(x)) * self.up(x)))
@@ -209,7 +211,7 @@ class TransformerLayer(AttentionBlock):
 
     Args:
         width, heads, projections: see :class:`~edgewise.layers.MultiHeadAttention`.
-        feed_forward: hidden size of the feed-forward network.
+        ffn_dim: hidden size of the feed-forward network.
         act: its activation.
         score: a name of :data:`edgewise.layers.SCORES`.
         normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"`` (α for each
@@ -222,7 +224,7 @@ class TransformerLayer(AttentionBlock):
         self,
         width: int,
         heads: int,
-        feed_forward: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         score: str = "dot",
@@ -240,7 +242,7 @@ class TransformerLayer(AttentionBlock):
             projections=projections,
             dropout=dropout,
         )
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
+        network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
 
@@ -305,7 +307,7 @@ class DecoderLayer(CrossBlock):
         self,
         width: int,
         heads: int,
-        feed_forward: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         score: str = "dot",
@@ -325,7 +327,7 @@ class DecoderLayer(CrossBlock):
             dropout=dropout,
         )
         attention, cross = made(), made(source_width=width)
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
+        network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
 
 

@@ -108,7 +108,7 @@ class GraphNetwork(GraphLayer):
         *,
         edge_width: int,
         global_width: int,
-        hidden: int,
+        width: int,
         depth: int,
         reduce: Reduce,
         focus: Focus,
@@ -116,11 +116,11 @@ class GraphNetwork(GraphLayer):
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
-        self.encode_nodes = Linear(in_width, hidden)
-        self.encode_edges = nn.Linear(edge_width or 1, hidden)
-        self.encode_graphs = nn.Linear(global_width or 1, hidden)
-        self.blocks = nn.ModuleList(GraphNetworkBlock(hidden, reduce=reduce) for _ in range(depth))
-        self.decode = nn.Linear(hidden, out_width)
+        self.encode_nodes = Linear(in_width, width)
+        self.encode_edges = nn.Linear(edge_width or 1, width)
+        self.encode_graphs = nn.Linear(global_width or 1, width)
+        self.blocks = nn.ModuleList(GraphNetworkBlock(width, reduce=reduce) for _ in range(depth))
+        self.decode = nn.Linear(width, out_width)
 
     def forward(
         self,
@@ -202,7 +202,7 @@ def graph_network(
     *,
     edge_width: int = 0,
     global_width: int = 0,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 2,
     reduce: Reduce = "sum",
     focus: Focus = "graphs",
@@ -218,7 +218,7 @@ def graph_network(
         out_width,
         edge_width=edge_width,
         global_width=global_width,
-        hidden=hidden,
+        width=width,
         depth=depth,
         reduce=reduce,
         focus=focus,

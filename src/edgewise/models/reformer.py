@@ -48,13 +48,13 @@ KINDS = ("local", "lsh")
 
 @checked(depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
 def reformer(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
     head_width: int | None = None,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     kinds: tuple[str, ...] = KINDS,
     chunk: int = 64,
     local_chunk: int = 64,
@@ -64,7 +64,7 @@ def reformer(
     num_hashes: int = 4,
     hash_seed: int | None = None,
     causal: bool = True,
-    length: int = 4096,
+    max_length: int = 4096,
     axial: tuple[int, ...] | None = None,
     axial_widths: tuple[int, ...] | None = None,
     act: str = "relu",
@@ -82,7 +82,7 @@ def reformer(
     twice the number of chunks. Without ``hash_seed``, hashes are sampled in each training step, and
     evaluation uses seed 0. With ``causal``, no token attends to a later one. ``axial`` gives rows
     and columns of axial positions of sizes ``axial_widths``, which sum to ``width``, in place of
-    ``length`` learned positions. ``init_std`` is the standard deviation of initial weights.
+    ``max_length`` learned positions. ``init_std`` is the standard deviation of initial weights.
 
     The result for a text depends on the length that it is padded to, if padding adds a chunk: the
     first chunk of a round attends to the last chunk of the round before, which then holds padding,
@@ -97,8 +97,8 @@ def reformer(
     if axial is not None:
         positions: nn.Module = Axial(axial, axial_widths or (width // 2, width - width // 2), width)
     else:
-        positions = Learned(length, width)
-    embedding = TextEmbedding(vocabulary, width, positions=positions, dropout=dropout)
+        positions = Learned(max_length, width)
+    embedding = TextEmbedding(vocab_size, width, positions=positions, dropout=dropout)
     norm = partial(nn.LayerNorm, eps=epsilon)
     chosen = [kinds[layer % len(kinds)] for layer in range(depth)]
     of_chunks = {
@@ -107,13 +107,13 @@ def reformer(
         )
         for kind in KINDS
     }
-    hashing = Hashing(num_buckets, num_hashes, hash_seed, length)
+    hashing = Hashing(num_buckets, num_hashes, hash_seed, max_length)
     layers = [
         ReversibleLayer(
             LSHAttention(width, heads, head_width, of_chunks["lsh"], hashing, dropout=dropout)
             if kind == "lsh"
             else LocalAttention(width, heads, head_width, of_chunks["local"], dropout=dropout),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             norm(width),
             norm(width),
             dropout=dropout,
@@ -122,9 +122,9 @@ def reformer(
     ]
     last = nn.Sequential(norm(2 * width), nn.Dropout(dropout))
     sizes = {of_chunks[kind].size for kind in chosen} or {1}
-    reader = ReformerReader(layers, last, sizes)
-    head = LanguageModelHead(vocabulary, 2 * width, tied=False)
-    return init_normal(TextModel(embedding, reader, head, width=2 * width), std=init_std)
+    backbone = ReformerBackbone(layers, last, sizes)
+    head = LanguageModelHead(vocab_size, 2 * width, tied=False)
+    return init_normal(TextModel(embedding, backbone, head, width=2 * width), std=init_std)
 
 
 class Axial(nn.Module):
@@ -229,13 +229,13 @@ class Hashing:
                     remedy="add one",
                 )
 
-    def factors(self, length: int, chunk: int) -> tuple[int, ...]:
+    def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
         """Return the factors of the number of buckets for a text of this length."""
         if isinstance(self.num_buckets, int):
             return (self.num_buckets,)
         if self.num_buckets is not None:
             return tuple(self.num_buckets)
-        power = (2 * (length // chunk)).bit_length() - 1
+        power = (2 * (max_length // chunk)).bit_length() - 1
         if 2**power > 2 * max(math.isqrt(self.max_length // chunk), chunk):
             return 2 ** (power // 2), 2 ** (power - power // 2)
         return (2**power,)
@@ -615,11 +615,11 @@ class LocalAttention(MultiHeadAttention):
             graph = graph & (batch(causal(), texts.sizes) if texts.packed else causal())
         return super().forward(x, graph)
 
-    def _graph(self, length: int, tokens: int) -> Graph:
-        """Return the graph of a text of padded ``length`` with ``tokens`` real tokens."""
-        if length <= self.chunks.size:
+    def _graph(self, max_length: int, tokens: int) -> Graph:
+        """Return the graph of a text of padded ``max_length`` with ``tokens`` real tokens."""
+        if max_length <= self.chunks.size:
             return complete().bind(tokens)
-        count, kept = -(-length // self.chunks.size), -(-tokens // self.chunks.size)
+        count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
         here = torch.arange(kept)
         pairs = [torch.stack([(here + step) % count, here]) for step in self.chunks.read(count)]
         joined = torch.cat(pairs, 1)
@@ -661,7 +661,7 @@ class ReversibleLayer(nn.Module):
         return first, second
 
 
-class ReformerReader(nn.Module):
+class ReformerBackbone(nn.Module):
     """Reformer layers on two streams, both initialised with x, and a final norm.
 
     Args:

@@ -9,7 +9,7 @@ from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 # One backbone for all recipes on texts, so that `--from` can transfer its weights.
-trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
+trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
 
 HIDDEN_WORDS = Protocol(
     ("test/accuracy",),
@@ -23,11 +23,11 @@ bert_wikitext = Recipe(
     # 6,400 steps are few for BERT: a narrow window converges faster than the complete graph, and
     # 40 % masked tokens give more training signal per step than 15 %.
     model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
-    data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
+    data=data.masked_text(context=64, mask_fraction=0.4, batch_size=32, windows=32 * 400),
     task=tasks.MaskedLanguageModeling(),
     optimizer=training.OptimizerSettings(lr=2e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=HIDDEN_WORDS,
 )
 

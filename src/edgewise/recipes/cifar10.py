@@ -13,12 +13,12 @@ SPLIT = "9,000 images to train, 1,000 to validate, 2,000 to test; epoch by valid
 vit_cifar10 = Recipe(
     name="vit-cifar10",
     summary="Vision Transformer on 9,000 images of CIFAR-10, 64 patches each",
-    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, feed_forward=128, dropout=0.1),
+    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128, dropout=0.1),
     data=data.cifar10(flip=True, warp=0.1),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "72.1 % by six convolutions in 15 epochs, where this model had 53.2 % (`images.md`)",

@@ -9,7 +9,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 # The best epoch is chosen by loss: many epochs have the same accuracy on the 500 papers.
-BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", better="lower")
+BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", mode="min")
 
 
 def _ten_seeds(reference: str) -> Protocol:
@@ -21,7 +21,7 @@ def _ten_seeds(reference: str) -> Protocol:
 gcn_cora = Recipe(
     name="gcn-cora",
     summary="Graph convolutional network on Cora: 82 % over ten seeds",
-    model=partial(models.gcn, hidden=16, depth=2, dropout=0.5),
+    model=partial(models.gcn, width=16, depth=2, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     # Only the first convolution decays; layer 0 is the dropout before it.
@@ -36,7 +36,7 @@ gcn_cora = Recipe(
 gat_cora = Recipe(
     name="gat-cora",
     summary="Graph attention network on Cora: 83 % over ten seeds",
-    model=partial(models.gat, hidden=8, heads=8, output_heads=1, dropout=0.6),
+    model=partial(models.gat, head_width=8, heads=8, output_heads=1, dropout=0.6),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=0.005, weight_decay=5e-4),
@@ -48,7 +48,7 @@ gat_cora = Recipe(
 magna_cora = Recipe(
     name="magna-cora",
     summary="MAGNA on Cora, multi-hop attention by diffusion",
-    model=partial(models.magna, hidden=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
+    model=partial(models.magna, width=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-4),
@@ -65,7 +65,7 @@ magna_cora = Recipe(
 grand_cora = Recipe(
     name="grand-cora",
     summary="GRAND on Cora, with consistency of random augmentations: 84.5 % over ten seeds",
-    model=partial(models.grand, hidden=32, hops=8, views=4),
+    model=partial(models.grand, width=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),
     optimizer=training.OptimizerSettings("adam", lr=0.02, weight_decay=5e-4),

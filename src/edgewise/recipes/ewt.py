@@ -16,7 +16,7 @@ tag_ewt = Recipe(
     name="tag-ewt",
     summary="Small BERT, part-of-speech tagging of English web texts",
     model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
-    data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
+    data=data.ewt(vocab_size=6000, word_dropout=0.1, batch_size=32),
     task=tasks.Tagging(dropout=0.2),
     optimizer=training.OptimizerSettings(lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),

@@ -16,7 +16,7 @@ ionic_liquids_co2 = Recipe(
     optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(),
     trainer=training.TrainerSettings(
-        epochs=15, monitor="val/mae", better="lower", average=0.98, clip_norm=1.0
+        epochs=15, monitor="val/mae", mode="min", ema_decay=0.98, clip_norm=1.0
     ),
     protocol=Protocol(
         ("test/mae", "test/r2"),

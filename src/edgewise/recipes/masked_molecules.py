@@ -16,11 +16,11 @@ masked_molecules = Recipe(
     name="masked-molecules",
     summary="GPS pre-trained on masked atoms and bonds of 12,000 molecules of ZINC",
     model=partial(trunk, pool="none"),
-    data=data.masked_molecules(share=0.15, batch_size=64),
+    data=data.masked_molecules(mask_fraction=0.15, batch_size=64),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
-    trainer=training.TrainerSettings(epochs=5, monitor="val/loss", better="lower", clip_norm=5.0),
+    trainer=training.TrainerSettings(epochs=5, monitor="val/loss", mode="min", clip_norm=5.0),
     protocol=Protocol(
         ("test/accuracy",),
         "none",

@@ -13,12 +13,12 @@ SPLIT = "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by val
 vit_mnist = Recipe(
     name="vit-mnist",
     summary="Vision Transformer on MNIST, 49 patches each",
-    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, feed_forward=128),
+    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128),
     data=data.mnist(warp=0.1),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "`convolutions-vit-mnist`: six convolutions, as many epochs",

@@ -18,6 +18,6 @@ molecules = Recipe(
     optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(
-        epochs=60, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+        epochs=60, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
     ),
 )

@@ -10,7 +10,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 SIZES: dict[str, Any] = {
-    **{"width": 256, "depth": 3, "heads": 4, "feed_forward": 512},
+    **{"width": 256, "depth": 3, "heads": 4, "ffn_dim": 512},
     **{"dropout": 0.2, "order": "pre"},
 }
 
@@ -18,11 +18,11 @@ transformer_multi30k = Recipe(
     name="transformer-multi30k",
     summary="Transformer translates English captions to German; BLEU with beam search",
     model=partial(models.transformer, **SIZES),
-    data=data.multi30k(vocabulary_size=8000, batch_size=4096),
-    task=tasks.Translation(label_smoothing=0.1, beams=5),
+    data=data.multi30k(vocab_size=8000, batch_size=4096),
+    task=tasks.Translation(label_smoothing=0.1, num_beams=5),
     optimizer=training.OptimizerSettings("adam", lr=1e-3),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=12, monitor="val/loss", better="lower", clip_norm=1.0),
+    trainer=training.TrainerSettings(epochs=12, monitor="val/loss", mode="min", clip_norm=1.0),
     protocol=Protocol(
         ("test/bleu",),
         "41.0 (Transformer-Tiny, text alone, a long run)",

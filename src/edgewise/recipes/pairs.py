@@ -11,7 +11,7 @@ pairs = replace(
     transformer_multi30k,
     name="pairs",
     summary="Transformer generates the second text of your pairs: --data.path mine.csv",
-    data=data.pair_table(vocabulary_size=8000, batch_size=1024),
+    data=data.pair_table(vocab_size=8000, batch_size=1024),
     trainer=replace(transformer_multi30k.trainer, epochs=20),
     protocol=None,
 )

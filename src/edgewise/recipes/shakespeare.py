@@ -17,8 +17,8 @@ PLAIN = Protocol(
     "nats a character on the whole last tenth, each once, after half a context or more"
     " (windows side by side: 0.02 higher)",
 )
-LAST: dict[str, Any] = {"monitor": "val/loss", "better": "lower"}
-gpt = partial(models.gpt, width=128, depth=4, heads=4, length=CONTEXT, act="gelu", dropout=0.0)
+LAST: dict[str, Any] = {"monitor": "val/loss", "mode": "min"}
+gpt = partial(models.gpt, width=128, depth=4, heads=4, max_length=CONTEXT, act="gelu", dropout=0.0)
 
 gpt_shakespeare = Recipe(
     name="gpt-shakespeare",
@@ -37,14 +37,14 @@ gpt_shakespeare = Recipe(
 gpt_shakespeare_best = Recipe(
     name="gpt-shakespeare-best",
     summary="As gpt-shakespeare, with rotary positions, gated FFN and a higher learning rate",
-    model=partial(models.llama, width=128, depth=4, heads=4, feed_forward=344, tied=True),
+    model=partial(models.llama, width=128, depth=4, heads=4, ffn_dim=344, tied=True),
     data=data.shakespeare(context=128, stride=64, batch_size=6, windows=6 * 200),
     task=tasks.LanguageModeling(),
     optimizer=training.OptimizerSettings(
         lr=4e-3, beta2=0.99, weight_decay=0.1, decay_only=MATRICES
     ),
     schedule=training.CosineSchedule(warmup=0.05),
-    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, average=0.99, **LAST),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, ema_decay=0.99, **LAST),
     protocol=PLAIN,
 )
 

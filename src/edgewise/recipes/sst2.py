@@ -21,7 +21,7 @@ sst2 = Recipe(
     name="sst2",
     summary="Small BERT, sentiment of film reviews; fine-tunes with --from a run of bert-wikitext",
     model=partial(trunk, dropout=0.3),
-    data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
+    data=data.sst2(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.TextClassification(pool="mean", dropout=0.3),
     optimizer=training.OptimizerSettings(lr=5e-4, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),

@@ -18,12 +18,12 @@ _SMALL = "on ZINC-12k with 100,000 weights (Tailor et al., 2022)"
 _LARGE = "with 500,000 in 16 layers (Dwivedi et al., 2020)"
 _OPTIMIZER = training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01)
 _SCHEDULE = training.CosineSchedule(warmup=0.05)
-_TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", better="lower", clip_norm=5.0)
+_TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", mode="min", clip_norm=5.0)
 
 gin_zinc = Recipe(
     name="gin-zinc",
     summary="Graph isomorphism network on ZINC, without bond types",
-    model=partial(models.graph_gin, hidden=144, depth=5, pool="sum"),
+    model=partial(models.graph_gin, width=144, depth=5, pool="sum"),
     data=data.zinc(bonds=False),
     task=tasks.Regression(kind="mae"),
     optimizer=_OPTIMIZER,
@@ -35,7 +35,7 @@ gin_zinc = Recipe(
 gat_zinc = Recipe(
     name="gat-zinc",
     summary="Graph attention network on ZINC, without bond types",
-    model=partial(models.graph_gat, hidden=16, heads=8, depth=5, dropout=0.0),
+    model=partial(models.graph_gat, head_width=16, heads=8, depth=5, dropout=0.0),
     data=data.zinc(bonds=False),
     task=tasks.Regression(kind="mae"),
     optimizer=_OPTIMIZER,

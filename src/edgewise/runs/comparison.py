@@ -80,7 +80,7 @@ class Comparison:
     def best(self) -> Outcome:
         """Outcome with the best mean of the monitored metric. Ties go to the first."""
         trainer = self.recipe.trainer
-        sign = 1 if trainer.better == "lower" else -1
+        sign = 1 if trainer.mode == "min" else -1
 
         def key(outcome: Outcome) -> float:
             mean = outcome.mean(trainer.monitor)

@@ -59,7 +59,8 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
         ArgumentError: the run has another model, other sizes or another number of heads.
 
     """
-    found, wanted = _trunk(run.read_weights()), _trunk(model.state_dict())
+    state = model.state_dict()
+    found, wanted = _trunk(run.read_weights(state)), _trunk(state)
     if not found or not wanted:
         raise ArgumentError(
             "--from",
@@ -72,8 +73,7 @@ def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
     if wrong:
         raise _other_model(recipe, run, wrong)
     _check_heads(model, run)
-    own = trunk_names(model.state_dict())
-    weights = {name: found[short] for name, short in own.items()}
+    weights = {name: found[short] for name, short in trunk_names(state).items()}
     model.load_state_dict(weights, strict=False)
 
 

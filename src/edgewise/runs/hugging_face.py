@@ -26,7 +26,7 @@ NUMBERS = {
     "width": "hidden_size",
     "depth": "num_hidden_layers",
     "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
+    "ffn_dim": "intermediate_size",
     "length": "max_position_embeddings",
     "types": "type_vocab_size",
     "epsilon": "layer_norm_eps",
@@ -158,11 +158,11 @@ def _told(model: nn.Module) -> str:
     return "words" if isinstance(model, TokenClassifier) else "texts"
 
 
-def _rows(name: str, weight: Tensor | None, vocabulary: int) -> Tensor | None:
+def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
     """Cut off rows beyond the vocabulary, with which tables are often padded for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
-    return weight[:vocabulary]
+    return weight[:vocab_size]
 
 
 def their_tokenizer(start: str) -> str:

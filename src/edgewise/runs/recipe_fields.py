@@ -12,6 +12,7 @@ from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import check_not_renamed
 from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.parsing import read_value
 
@@ -85,6 +86,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
+        check_not_renamed(name, known)
         check_choice("field", name, known)
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)

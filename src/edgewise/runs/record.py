@@ -13,6 +13,7 @@ from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
 from edgewise.plugins import provider
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import with_new_names
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
@@ -128,7 +129,7 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
             got=f"a recipe without {error}",
             remedy="train again with this version",
         ) from error
-    return with_values(bare, values)
+    return with_values(bare, with_new_names(values, fields_of(bare)))
 
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:

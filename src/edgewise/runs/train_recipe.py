@@ -13,14 +13,15 @@ from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
 from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import with_new_names
 from edgewise.runs.fine_tuning import check_start, load_trunk
-from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
 from edgewise.runs.hugging_face import (
     is_hugging_face,
     load_their_weights,
     with_their_model,
 )
 from edgewise.runs.launch import launch
+from edgewise.runs.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import check_finished, differences, load_recipe, to_record
 from edgewise.runs.vocabulary import (
@@ -76,7 +77,7 @@ def train(
     )  # raises an error if the run could not be resumed
     with folder.claimed(RECIPE, record, resume=resume):
         keep_vocabulary(folder, tokenizer)
-        keep_fitted(folder, splits)
+        keep_preprocessing(folder, splits)
         title = title or recipe.name
         if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
             del model, splits
@@ -99,7 +100,7 @@ def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Split
     model, splits = _prepared(with_vocabulary(recipe, folder))
     if begins:
         if is_hugging_face(recipe.start):
-            load_their_weights(model, recipe.start, splits.fitted.get("labels", ()))
+            load_their_weights(model, recipe.start, splits.preprocessing.get("labels", ()))
             return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")
@@ -143,7 +144,7 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
     seed_everything(recipe.seed)
-    model = build_model(recipe, fitted_of(splits))
+    model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
         splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
     recipe.trainer.check(recipe.task.metrics(), model)
@@ -171,16 +172,16 @@ def evaluate_one(path: Path) -> dict[str, float]:
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
 
 
-def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
+def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
     """Build the model with the sizes that the data determine.
 
     Raises:
         ArgumentError: the model does not fit the data.
 
     """
-    arguments: dict[str, Any] = dict(fitted.model_arguments)
-    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
+    arguments = with_new_names(preprocessing.model_arguments, wanted)
+    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     # A width of 0 means the feature is absent, so models without this argument ignore it.
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
@@ -209,7 +210,9 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
             remedy="combine a model and data of the same kind",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
-    return TargetScaling(model, *fitted.target_scale) if fitted.target_scale else model
+    return (
+        TargetScaling(model, *preprocessing.target_scale) if preprocessing.target_scale else model
+    )
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:

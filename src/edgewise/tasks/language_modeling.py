@@ -61,7 +61,7 @@ class LanguageModeling(Task):
                 expected="a causal model, as it has to predict the later tokens",
                 got=f"one whose {first} on token {late + 1}",
                 remedy="choose a causal model such as gpt, a graph such as "
-                '"causal()", or one_way=True if the model has it; for bidirectional models, mask '
+                '"causal()", or causal=True if the model has it; for bidirectional models, mask '
                 "tokens with tasks.MaskedLanguageModeling",
             )
 
@@ -97,7 +97,7 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
         model.eval()
         with torch.enable_grad():
             x = model.embedding(ids[None]).detach().requires_grad_()
-            states: Tensor = model.reader(x)
+            states: Tensor = model.backbone(x)
         # Random weights, as the plain sum of the outputs of a LayerNorm is constant.
         mixed = (states * torch.randn(states.shape, generator=draw).to(states)).sum(-1)[0]
         for border in sorted({1, count // 2, count - 1} - {0}):

@@ -34,7 +34,7 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
         taken = 0 if padding is None else padding + 1  # rows reserved for padding
         if positions.table.shape[0] - taken < longest:
             raise ArgumentError(
-                "model.length",
+                "model.max_length",
                 expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
                 got=str(positions.table.shape[0]),
                 remedy="raise it, or let the data truncate longer texts",

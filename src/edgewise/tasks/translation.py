@@ -27,7 +27,7 @@ class Translation(Classification):
 
     Attributes:
         label_smoothing: See :class:`Classification`.
-        beams: Beam size.
+        num_beams: Beam size.
         length_penalty: See :func:`edgewise.decoding.beam_search`.
         max_length_ratio: Maximum length of a translation, as a multiple of the longest source in
             the batch.
@@ -35,13 +35,13 @@ class Translation(Classification):
     """
 
     label_smoothing: float = 0.1
-    beams: int = 5
+    num_beams: int = 5
     length_penalty: float = 1.0
     max_length_ratio: float = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, usual in (("beams", 5), ("max_length_ratio", 2.0)):
+        for name, usual in (("num_beams", 5), ("max_length_ratio", 2.0)):
             check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
@@ -74,7 +74,7 @@ class Translation(Classification):
         found = beam_search(
             model.model,
             batch.prompt,
-            beams=self.beams,
+            beams=self.num_beams,
             max_new_tokens=round(self.max_length_ratio * longest) if tokens is None else tokens,
             length_penalty=self.length_penalty,
             end=batch.end,

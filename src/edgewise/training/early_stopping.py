@@ -19,7 +19,7 @@ class ResumableEarlyStopping(EarlyStopping):
         super().__init__(
             settings.monitor,
             patience=settings.patience,
-            mode="max" if settings.better == "higher" else "min",
+            mode=settings.mode,
             check_finite=False,  # NaN counts as no improvement; a NaN loss ends the run
         )
 

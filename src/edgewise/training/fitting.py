@@ -100,7 +100,7 @@ def fit(
 
     from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.early_stopping import early_stopping
-    from edgewise.training.head_first import head_first
+    from edgewise.training.freeze_backbone import freeze_backbone
     from edgewise.training.history import History
     from edgewise.training.lightning_module import TrainingModule
     from edgewise.training.progress import progress_display
@@ -116,7 +116,7 @@ def fit(
     batches = len(loaders["train"])
     if not hasattr(loaders["train"], "share"):  # Lightning will split it
         batches = math.ceil(batches / world_size)
-    steps = trainer.epochs * math.ceil(batches / trainer.accumulate)
+    steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
     folder.make()
     module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
     history = History(trainer)
@@ -125,7 +125,7 @@ def fit(
         lightning_trainer = lightning.Trainer(
             max_epochs=trainer.epochs,
             gradient_clip_val=trainer.clip_norm or None,
-            accumulate_grad_batches=trainer.accumulate,
+            accumulate_grad_batches=trainer.accumulate_grad_batches,
             precision=PRECISIONS[trainer.precision],
             accelerator=trainer.accelerator,
             logger=logger or False,
@@ -134,7 +134,7 @@ def fit(
                 history,
                 *weight_averaging(trainer),
                 *early_stopping(trainer),
-                *head_first(trainer),
+                *freeze_backbone(trainer),
                 *progress_display(title, history, callbacks),
                 checkpoint,
             ],

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from edgewise.errors import (
     WriteError,
     require,
 )
+from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ Row = dict[str, float]
 RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
-FITTED, FITTED_TENSORS = "fitted.json", "fitted.safetensors"
-BEGINNINGS = {"tokenizer.json", FITTED, FITTED_TENSORS}
+PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
+OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
+"""Names of files in old run folders, by their present names."""
+BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, besides the one that claims the folder."""
 BEGIN_AGAIN = "delete it, and --resume restarts the run"
 DIGEST = "sha256"
@@ -206,7 +209,7 @@ class RunFolder:
 
         """
         with self._reading(name, "a JSON file with an object"):
-            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads(self._existing(name).read_text(encoding="utf-8"))
             if not isinstance(value, dict):
                 raise ValueError(f"a {type(value).__name__}")
             return value
@@ -243,7 +246,12 @@ class RunFolder:
 
     def has(self, name: str) -> bool:
         """Return whether the file exists."""
-        return (self.path / name).is_file()
+        return self._existing(name).is_file()
+
+    def _existing(self, name: str) -> Path:
+        """Return the path of a file, under its old name if the folder has only that."""
+        old = self.path / OLD_FILES.get(name, name)
+        return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
     def write_log(self, rows: list[Row]) -> None:
         """Write ``log.csv``, with a row for each epoch."""
@@ -284,9 +292,20 @@ class RunFolder:
         """Write ``model.safetensors``; see :meth:`write_tensors`."""
         self.write_tensors(self.weights.name, weights)
 
-    def read_weights(self) -> dict[str, Tensor]:
-        """Read the tensors of ``model.safetensors``; see :meth:`read_tensors`."""
-        return self.read_tensors(self.weights.name)
+    def read_weights(self, known: Collection[str] = ()) -> dict[str, Tensor]:
+        """Read ``model.safetensors``; see :meth:`read_tensors`.
+
+        Args:
+            known: names of the model's parameters. A parameter that was renamed since the run was
+                saved gets its name of these.
+
+        """
+        weights = self.read_tensors(self.weights.name)
+        new = {name: new_parameter_name(name) for name in weights if name not in known}
+        return {
+            new[name] if new.get(name) in known else name: weight
+            for name, weight in weights.items()
+        }
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
         """Write named tensors to a file with a digest of its content, and return the digest."""
@@ -324,7 +343,7 @@ class RunFolder:
 
         with (
             self._reading(name, "an undamaged file of tensors", "train again"),
-            safe_open(self.path / name, "pt") as file,
+            safe_open(self._existing(name), "pt") as file,
         ):
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
@@ -342,7 +361,7 @@ class RunFolder:
             ArgumentError: the file is damaged, or belongs to another model.
 
         """
-        weights = self.read_weights()
+        weights = self.read_weights(model.state_dict())
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:

@@ -96,7 +96,7 @@ class History(lightning.Callback):
     def _is_better(self, value: float) -> bool:
         if math.isnan(self.best):  # every comparison with NaN is false
             return not math.isnan(value)
-        return value > self.best if self.settings.better == "higher" else value < self.best
+        return value > self.best if self.settings.mode == "max" else value < self.best
 
 
 def _check_finite(loss: float, epoch: int) -> None:

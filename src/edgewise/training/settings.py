@@ -15,7 +15,7 @@ from edgewise.errors import ArgumentError, unknown_name
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.trunk import trunk_names
 
-Better = Literal["higher", "lower"]
+Mode = Literal["max", "min"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
 
@@ -33,17 +33,17 @@ class TrainerSettings:
             early stopping.
         monitor: metric that selects the best epoch, whose weights are the result. Ties go to the
             earliest epoch.
-        better: whether a higher or a lower value of ``monitor`` is better.
-        average: decay per step of an exponential moving average of the weights, such as 0.99. The
+        mode: whether the best epoch has the maximum or the minimum of ``monitor``.
+        ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
-        average_last: number of last epochs over which weights are averaged. The averaged weights
-            are validated, tested and saved. 0 disables averaging. Excludes ``average``.
-        accumulate: number of batches whose gradients are averaged for one optimizer step. The last
-            step of an epoch uses the remaining batches.
+        average_last_epochs: number of last epochs over which weights are averaged. The averaged
+            weights are validated, tested and saved. 0 disables averaging. Excludes ``ema_decay``.
+        accumulate_grad_batches: number of batches whose gradients are averaged for one optimizer
+            step. The last step of an epoch uses the remaining batches.
         precision: ``32`` for float32; ``bf16`` for mixed precision with bfloat16 matrix products
             and float32 weights.
-        head_first: number of first epochs in which only the head is trained and the pretrained
-            backbone of a text or graph model is frozen.
+        freeze_backbone_epochs: number of first epochs in which only the head is trained and the
+            pretrained backbone of a text or graph model is frozen.
         clip_norm: maximum gradient norm; 0 disables clipping.
         accelerator: ``auto`` uses a GPU if there is one.
         devices: number of GPUs, or of processes on the CPU. Each processes a batch of
@@ -56,40 +56,40 @@ class TrainerSettings:
     epochs: int = 100
     patience: int = 0
     monitor: str = "val/accuracy"
-    better: Better = "higher"
-    average: float = 0.0
-    average_last: int = 0
-    accumulate: int = 1
+    mode: Mode = "max"
+    ema_decay: float = 0.0
+    average_last_epochs: int = 0
+    accumulate_grad_batches: int = 1
     precision: Precision = "32"
-    head_first: int = 0
+    freeze_backbone_epochs: int = 0
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
     devices: int = 1
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
-        choices = {"better": Better, "accelerator": Accelerator, "precision": Precision}
+        choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
         for name, known in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
-        for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
+        for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
-        for name in ("patience", "head_first", "clip_norm", "save_every"):
+        for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
             check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to do without")
 
     def _check_averages(self) -> None:
-        if not 0 <= self.average < 1:
+        if not 0 <= self.ema_decay < 1:
             raise ArgumentError(
-                "trainer.average",
+                "trainer.ema_decay",
                 expected="a decay from 0 to below 1",
-                got=repr(self.average),
+                got=repr(self.ema_decay),
                 remedy="choose for example 0.99, or 0 to do without",
             )
-        if self.average_last < 0 or (self.average_last and self.average):
+        if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
-                "trainer.average_last",
-                expected="a number from 0, without trainer.average beside it",
-                got=f"{self.average_last!r} with trainer.average {self.average!r}",
+                "trainer.average_last_epochs",
+                expected="a number from 0, without trainer.ema_decay beside it",
+                got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
                 remedy="choose for example 10, or 0 to do without",
             )
 
@@ -105,11 +105,11 @@ class TrainerSettings:
                 ``head_first`` is set and the model has no head.
 
         """
-        if self.head_first and model is not None:
+        if self.freeze_backbone_epochs and model is not None:
             names = [name for name, _ in model.named_parameters()]
             if not 0 < len(trunk_names(names)) < len(names):
                 raise ArgumentError(
-                    "trainer.head_first",
+                    "trainer.freeze_backbone_epochs",
                     expected="a model with a head, such as those of texts, tags or molecules",
                     got=f"a {type(model).__name__}",
                     remedy="choose 0",

@@ -93,9 +93,9 @@ class LastAverage(lightning.Callback):
 
 def weight_averaging(settings: TrainerSettings) -> list[lightning.Callback]:
     """Return the callback for the average in ``settings``, or nothing."""
-    if settings.average:
-        return [MovingAverage(settings.average)]
-    return [LastAverage(settings.average_last)] if settings.average_last else []
+    if settings.ema_decay:
+        return [MovingAverage(settings.ema_decay)]
+    return [LastAverage(settings.average_last_epochs)] if settings.average_last_epochs else []
 
 
 def _weights(module: lightning.LightningModule) -> Weights:

@@ -52,7 +52,7 @@ def test_edges_are_true_and_as_many_as_asked_for(fanouts):
 
 
 def test_all_edges_give_the_output_on_the_whole_graph():
-    graph, model = random_graph(), gnn(5, 3, hidden=4, depth=2).double()
+    graph, model = random_graph(), gnn(5, 3, width=4, depth=2).double()
     x = torch.randn(NODES, 5, dtype=torch.double)
     part = NeighbourSampler(graph, [-1, -1]).sample(torch.tensor([7, 0, 31]), generator())
     out = model(x[part.nodes], part.graph)[: part.count]

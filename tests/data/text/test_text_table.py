@@ -84,7 +84,7 @@ def test_one_file_is_dealt_into_three_parts_with_their_share_of_every_label(tmp_
 def test_what_is_kept_for_predictions(tmp_path):
     path = written(tmp_path / "a.csv", "review,stars", REVIEWS, STARS)
     splits = text_table(path=path).load()
-    assert splits.fitted == {"labels": ["1", "5"], "text": "review"}
+    assert splits.preprocessing == {"labels": ["1", "5"], "text": "review"}
 
 
 def test_files_that_cannot_be_used(tmp_path):

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.files import naming, unreadable
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError
@@ -241,7 +241,7 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     return list(map(FiledGraph, names, labels.split(sizes), attributes.split(sizes), edges_of))
 
 
-def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:
+def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
     """Return a split of labelled graphs; batches include the prepared encodings."""
 
     def make(index: Tensor) -> Batch:

@@ -39,7 +39,7 @@ class InteractionFiles(Interactions):
             is then drawn from the first.
         user, item, time, rating: columns by name, or by number where there is no header; "" knows
             the usual names, and of two columns takes the first for users and the second for items.
-        least_rating: the lowest rating that counts as a choice; ``None`` counts all.
+        min_rating: the lowest rating that counts as a choice; ``None`` counts all.
         test: the share of each user's interactions to test on, at least one of a user who has
             three; ``val`` likewise.
         header: whether the first line names the columns; ``None`` recognises it.
@@ -54,7 +54,7 @@ class InteractionFiles(Interactions):
     item: str = ""
     time: str = ""
     rating: str = ""
-    least_rating: float | None = None
+    min_rating: float | None = None
     test: float = 0.1
     header: bool | None = None
     names: bool = False
@@ -89,29 +89,29 @@ class InteractionFiles(Interactions):
     def _reads(self, column: Column) -> bool:
         if column.argument == "data.time":
             return bool(column.name) or not self.test_path
-        return bool(column.name) or self.least_rating is not None
+        return bool(column.name) or self.min_rating is not None
 
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
         """The interactions that count, and when they were."""
         when = numbers.get("data.time")
-        if self.least_rating is None:
+        if self.min_rating is None:
             return pairs, when
         if "data.rating" not in numbers:
             raise ArgumentError(
                 "data.rating",
-                expected=f"a column of ratings in {path.name}, as data.least_rating is given",
+                expected=f"a column of ratings in {path.name}, as data.min_rating is given",
                 got="none of a usual name",
-                remedy="name it with --data.rating, or leave --data.least_rating out",
+                remedy="name it with --data.rating, or leave --data.min_rating out",
             )
-        liked = numbers["data.rating"] >= self.least_rating
+        liked = numbers["data.rating"] >= self.min_rating
         if not liked.any():
             raise ArgumentError(
-                "data.least_rating",
+                "data.min_rating",
                 expected=f"at most the highest rating of {path.name}, "
                 f"{float(numbers['data.rating'].max()):g}",
-                got=f"{self.least_rating:g}",
+                got=f"{self.min_rating:g}",
                 remedy="choose a lower one",
             )
         return pairs[:, liked], None if when is None else when[liked]

@@ -70,7 +70,7 @@ class InteractionSplits(Splits):
 
     Attributes:
         user_ids, item_ids: Index of each user and item by id, in the order of the indices.
-        model_arguments, train, val, test, batch_size, fitted: See :class:`Splits`.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 
@@ -162,7 +162,7 @@ class Interactions(Data):
             ranked(some, val, train),
             ranked(chosen.test[0].unique(), chosen.test, torch.cat([train, val], dim=1)),
             batch_size=RANKED,
-            fitted={
+            preprocessing={
                 "users": list(chosen.user_ids),
                 "items": list(chosen.item_ids),
                 "columns": list(chosen.columns),

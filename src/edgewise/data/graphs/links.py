@@ -23,7 +23,7 @@ from edgewise.data.graphs.edge_splits import (
 )
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.tables.edges import Edges, Ids
+from edgewise.data.tables.edges import EdgeTable, Ids
 from edgewise.data.tables.frames import FrameSource
 from edgewise.graphs import Graph, edges
 
@@ -48,7 +48,7 @@ class Pairs(NamedTuple):
     column: str = "source"
 
 
-def pairs_of_one_kind(found: Edges, path: Path | FrameSource) -> Pairs:
+def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
     """Return the undirected edges of a file with one node type."""
     nodes = range(len(found.ids))
     return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
@@ -60,7 +60,7 @@ class LinkSplits(Splits):
 
     Attributes:
         node_ids: Index of each node by its id in the file, in the order of the indices.
-        model_arguments, train, val, test, batch_size, fitted: See :class:`Splits`.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 
@@ -134,7 +134,7 @@ class Links(Data):
 
         size = min(self.batch_size, max(count // 2, 1))  # the other edges pass messages
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
-        fitted = {
+        preprocessing = {
             "ids": list(node_ids),
             "column": column,
             "known": pairs,
@@ -142,7 +142,9 @@ class Links(Data):
             "right": [right.start, right.stop],
         }
         sizes = {"num_nodes": nodes}
-        return LinkSplits(sizes, *parts, batch_size=1, node_ids=node_ids, fitted=fitted)
+        return LinkSplits(
+            sizes, *parts, batch_size=1, node_ids=node_ids, preprocessing=preprocessing
+        )
 
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:

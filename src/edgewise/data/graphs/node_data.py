@@ -37,12 +37,12 @@ class NodeData(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     @abstractmethod
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
         """Read another graph from files of the same form as the training data.
 
         Args:
             path: Folder or file.
-            fitted: Saved preprocessing, with the scale of the features.
+            preprocessing: Saved preprocessing, with the scale of the features.
 
         Raises:
             ArgumentError: the files or features differ in form.

@@ -33,7 +33,7 @@ from edgewise.data.tables.split_column import NAMES, PART_OF
 from edgewise.data.tables.table import Table, as_numbers
 from edgewise.errors import ArgumentError, MissingDataError
 
-Scale = Literal["auto", "columns", "rows", "none"]
+FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
 PARTS = {**PART_OF, "": ""}
@@ -109,14 +109,14 @@ class NodeFiles(NodeData):
     destination: str = ""
     header: bool | None = None
     directed: bool = False
-    scale: Scale = "auto"
+    scale: FeatureScaling = "auto"
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
 
     def __post_init__(self) -> None:
         take_frames(self, "nodes", "edges")
-        check_choice("data.scale", self.scale, get_args(Scale))
+        check_choice("data.scale", self.scale, get_args(FeatureScaling))
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.2")
 
@@ -127,8 +127,8 @@ class NodeFiles(NodeData):
         with naming(path):
             return self._splits(found)
 
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:
-        if not fitted["features"]:
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
+        if not preprocessing["features"]:
             raise ArgumentError(
                 "input",
                 expected="nodes of the graph that was trained on, which have no features to know "
@@ -136,7 +136,7 @@ class NodeFiles(NodeData):
                 got=str(path),
                 remedy="ask for their ids, or train with features",
             )
-        other = replace(self, features=tuple(fitted["features"]), label="", split="")
+        other = replace(self, features=tuple(preprocessing["features"]), label="", split="")
         if path.suffix == ".npz":
             found = _read_npz(path, labelled=False)
         else:
@@ -148,14 +148,14 @@ class NodeFiles(NodeData):
                 )
             ]
             found = other._read(path / names[0], path / names[1], labelled=False)
-        if found.x.shape[1] != len(fitted["features"]):
+        if found.x.shape[1] != len(preprocessing["features"]):
             raise unreadable(
                 path,
-                expected=f"{len(fitted['features'])} features, as were trained on",
+                expected=f"{len(preprocessing['features'])} features, as were trained on",
                 got=str(found.x.shape[1]),
                 remedy="bring the same features",
             )
-        x = scaled(found.x, fitted["scale"], fitted["mean"], fitted["std"])
+        x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
         return NodeGraph(found.ids, x, self._edge_index(found))
 
     def _read(
@@ -232,7 +232,7 @@ class NodeFiles(NodeData):
         train, val, test = (
             node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
         )
-        fitted = kept_graph(kept, labels) | {
+        preprocessing = kept_graph(kept, labels) | {
             "features": found.names,
             "column": found.id_column,
             "scale": scale,
@@ -240,7 +240,7 @@ class NodeFiles(NodeData):
             "std": std,
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels)}
-        return Splits(sizes, train, val, test, batch_size=1, fitted=fitted)
+        return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
 
     def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
         """The labelled nodes of each split."""
@@ -267,7 +267,7 @@ def are_counts(x: Tensor) -> bool:
     return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
 
 
-def scaled(x: Tensor, scale: Scale, mean: Tensor, std: Tensor) -> Tensor:
+def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tensor:
     """Features as a model reads them; NaN, which no node has that has features, becomes 0.
 
     Where most are 0 they are ``torch.sparse_csr``, of which a model multiplies the others alone.

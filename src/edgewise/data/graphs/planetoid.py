@@ -88,10 +88,12 @@ class Planetoid(NodeData):
             parts["val"],
             parts["test"],
             batch_size=1,
-            fitted=kept_graph(kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]),
+            preprocessing=kept_graph(
+                kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]
+            ),
         )
 
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
         raise ArgumentError(
             "input",
             expected=f"numbers of papers of {self.name}",

@@ -13,12 +13,12 @@ import torch
 
 from edgewise.arguments import check_least
 from edgewise.data.checksums import SHA256
-from edgewise.data.codes import Codes
 from edgewise.data.files import NAME, check_name, fetch, find_raw, naming
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled, node_features
 from edgewise.data.graphs.graph_files import REQUIRED, read_graph_files
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Splits
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
@@ -75,14 +75,16 @@ class TU(GraphData):
             known = found.attributes[torch.isin(member, index["train"])]
             std = known.std(0, correction=0).clamp(min=1e-12)
             scale = {"mean": known.mean(0).tolist(), "std": std.tolist()}
-        fitted = kept_form([str(one) for one in classes.tolist()], kinds, scale)
-        x = node_features(found.labels, found.attributes, fitted)
+        preprocessing = kept_form([str(one) for one in classes.tolist()], kinds, scale)
+        x = node_features(found.labels, found.attributes, preprocessing)
         none = torch.empty(found.edge_index.shape[1], 0)
         graphs = PackedGraphs(x, found.edge_index, none, found.node_start, found.edge_start)
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": x.shape[1], "out_width": len(classes)}
-        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted, codes=codes)
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
+        )
 
     def _download(self, folder: Path) -> None:
         archive = folder / f"{self.name}.zip"

@@ -55,8 +55,8 @@ class Cifar10(ImageData):
         verify(NAME, raw)
         return splits
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
-        return self._folder("").to_input(image, fitted)
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        return self._folder("").to_input(image, preprocessing)
 
     def _folder(self, path: str) -> ImageFolder:
         return ImageFolder(

@@ -65,10 +65,10 @@ class Digits(ImageData):
             val=warped_split(*val),
             test=warped_split(*test),
             batch_size=self.batch_size,
-            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
+            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
 
 

@@ -30,12 +30,12 @@ class ImageData(Data):
     provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
 
     @abstractmethod
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
         """Convert an image to the model input ``[C, H, W]``.
 
         Args:
             image: Image of any size and mode.
-            fitted: Saved preprocessing.
+            preprocessing: Saved preprocessing.
 
         """
 

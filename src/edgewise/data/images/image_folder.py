@@ -101,7 +101,7 @@ class ImageFolder(ImageData):
         parts = self._parts(keys, given)
         check_splits(**parts)
         mean, std = _mean_and_std(images[parts["train"]])
-        fitted = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
+        preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
 
         def split(name: str) -> Split:
             index, varied = parts[name], name == "train"
@@ -118,12 +118,17 @@ class ImageFolder(ImageData):
             "out_width": len(labels),
         }
         return Splits(
-            sizes, split("train"), split("val"), split("test"), self.batch_size, fitted=fitted
+            sizes,
+            split("train"),
+            split("val"),
+            split("test"),
+            self.batch_size,
+            preprocessing=preprocessing,
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
         values = pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
-        mean, std = torch.tensor(fitted["mean"]), torch.tensor(fitted["std"])
+        mean, std = torch.tensor(preprocessing["mean"]), torch.tensor(preprocessing["std"])
         return self._batch(values[None], mean, std, varied=False)[0]
 
     @property

@@ -58,10 +58,10 @@ class Mnist(ImageData):
             val=warped_split(images[kept:, None], labels[kept:]),
             test=warped_split(tests[:, None], answers),
             batch_size=self.batch_size,
-            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
+            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
 
 

@@ -18,11 +18,11 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.files import find_raw, not_published
 from edgewise.data.molecules.chem import ATOM_WIDTH, BOND_WIDTH, BONDS, ELEMENTS, parse
 from edgewise.data.molecules.molecule_table import packed
 from edgewise.data.molecules.zinc import NAME, PARTS
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.reading import read_text
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
@@ -44,24 +44,24 @@ class MaskedMolecules(Data):
     Masks are sampled anew in every epoch of training, and once for validation and test.
 
     Attributes:
-        share: Fraction of the atoms and of the bonds of each molecule to mask, rounded up.
+        mask_fraction: Fraction of the atoms and of the bonds of each molecule to mask, rounded up.
         split_seed: Random seed of the masks of validation and test.
         batch_size: Molecules per batch.
 
     """
 
-    share: float = 0.15
+    mask_fraction: float = 0.15
     split_seed: int = 0
     batch_size: int = 64
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
+        if not 0 < self.mask_fraction <= 1:
             raise ArgumentError(
-                "data.share",
+                "data.mask_fraction",
                 expected="above 0, and at most 1",
-                got=repr(self.share),
+                got=repr(self.mask_fraction),
                 remedy="choose for example 0.15",
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
@@ -69,14 +69,14 @@ class MaskedMolecules(Data):
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
         molecules = [_read(raw / file) for file in FILES]
-        codes = Codes(packed([one for part in molecules for one in part]))
+        codes = PrecomputedEncodings(packed([one for part in molecules for one in part]))
         index = torch.arange(len(codes.graphs)).split([len(part) for part in molecules])
         train = index[0]
 
         def draw(which: Tensor, generator: Generator) -> Batch:
             distinct = train[which].unique()
             atoms, bonds = _counts(codes, distinct)
-            hidden = (chosen(count, self.share, generator) for count in (atoms, bonds))
+            hidden = (chosen(count, self.mask_fraction, generator) for count in (atoms, bonds))
             return hide(codes, distinct, *hidden)
 
         sizes = {
@@ -93,10 +93,10 @@ class MaskedMolecules(Data):
             codes=codes,
         )
 
-    def _fixed(self, codes: Codes, part: Tensor, seed: int) -> Split:
+    def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
         """Return a split with fixed masks that do not depend on the batch."""
         counts, generator = _counts(codes, part), Generator().manual_seed(seed)
-        hidden = [chosen(count, self.share, generator) for count in counts]
+        hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
         def make(index: Tensor) -> Batch:
             index = index.unique()
@@ -134,7 +134,7 @@ class HiddenParts(Batch):
         return super().counted(torch.cat([atoms, bonds]))
 
 
-def hide(codes: Codes, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
+def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
     """Return a batch of molecules with masked atoms and bonds.
 
     Args:
@@ -182,7 +182,7 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
     return found
 
 
-def _counts(codes: Codes, which: Tensor) -> tuple[Tensor, Tensor]:
+def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
     """Return the numbers of atoms and bonds of some molecules."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 

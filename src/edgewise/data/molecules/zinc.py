@@ -25,10 +25,10 @@ from torch import Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.files import find_raw, not_published
 from edgewise.data.molecules.chem import rdkit
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.errors import ArgumentError, require
 from edgewise.ragged import boundaries
@@ -85,7 +85,7 @@ class ZINC(Data):
         y = torch.cat([target for _, target in read])
         index = list(torch.arange(len(y)).split([len(target) for _, target in read]))
         index[0] = index[0][: self.train_rows or None]
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         train, val, test = (self._part(codes, which, y) for which in index)
         sizes = {"in_width": ATOMS, "out_width": 1, "edge_width": BONDS if self.bonds else 0}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
@@ -99,7 +99,7 @@ class ZINC(Data):
         empty = torch.empty(len(which), 0)
         return Batch((one_hot(x[:, 0], ATOMS), graph), empty, keywords=keywords)
 
-    def _part(self, codes: Codes, which: Tensor, y: Tensor) -> Split:
+    def _part(self, codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
         def make(index: Tensor) -> Batch:
             given = self.inputs(codes.graphs, which[index])
             keywords = {**given.keywords, **codes.take(which[index])}
@@ -144,7 +144,7 @@ def penalised_logp(molecule: Any) -> float:
     return math.fsum((value - mean) / std for value, (mean, std) in scaled)
 
 
-def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
+def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
 
     Args:

@@ -151,13 +151,13 @@ class TimeSeries(Data):
         sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
-        fitted = {
+        preprocessing = {
             **names,
             "step": series.step and series.step._asdict(),
             "last": series.last and series.last.isoformat(),
             "series": values[-history - horizon :].clone(),
         }
-        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted)
+        return Splits(sizes, train, val, test, self.batch_size, preprocessing=preprocessing)
 
     def _found(self) -> tuple[Series, dict[str, str]]:
         """Return the series and the names of its columns."""

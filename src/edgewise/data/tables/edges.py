@@ -105,7 +105,7 @@ USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node
 """Names of columns. A first line with two of them is a header, not an edge."""
 
 
-class Edges(NamedTuple):
+class EdgeTable(NamedTuple):
     """Pairs ``[2, E]`` of numbered nodes, in the order of the file, and the ids of the nodes.
 
     ``column`` is the name of the first ones' column.
@@ -153,7 +153,7 @@ def read_edges(
     names: bool = False,
     source: str = "",
     destination: str = "",
-) -> Edges:
+) -> EdgeTable:
     """Read edges from lines ``source target``, or from two columns of a table.
 
     Args:
@@ -178,7 +178,7 @@ def read_edges(
     ids = _numbered([pairs], slice(None), names)
     numbers = [ids[field] for line in pairs.lines for field in line.fields]
     column = pairs.names[0] if pairs.names else "source"
-    return Edges(torch.tensor(numbers).view(-1, 2).t().contiguous(), ids, column)
+    return EdgeTable(torch.tensor(numbers).view(-1, 2).t().contiguous(), ids, column)
 
 
 def read_interactions(
@@ -231,7 +231,7 @@ def read_interactions(
     )
 
 
-def read_memberships(path: str | Path) -> Edges:
+def read_memberships(path: str | Path) -> EdgeTable:
     """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
 
     Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
@@ -250,7 +250,7 @@ def read_memberships(path: str | Path) -> Edges:
     ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
     groups = {str(group): group for group in range(len(lines))}
     named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
-    return Edges(_memberships(named, groups, ids), ids)
+    return EdgeTable(_memberships(named, groups, ids), ids)
 
 
 def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:

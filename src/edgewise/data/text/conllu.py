@@ -1,4 +1,4 @@
-"""Reader of CoNLL-U, the format of Universal Dependencies.
+"""Backbone of CoNLL-U, the format of Universal Dependencies.
 
 The package ``conllu`` is not used: it checks neither the number of columns nor the numbering of
 words, so that a lost line would go unnoticed; it names no line; and it takes 1.5 to 3.4 s for the

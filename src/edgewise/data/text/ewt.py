@@ -19,7 +19,7 @@ class EWT(TaggedWords):
         tag: Column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
             ``"deprel"``.
         packed, word_dropout: See :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 

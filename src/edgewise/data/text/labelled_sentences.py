@@ -58,16 +58,16 @@ class LabelledText(TextData):
             the longest. The results are the same.
         word_dropout: Probability of replacing a token in training by ``<mask>`` if the tokenizer
             has it, else by ``<unk>``.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
     kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
+    vocab_size: int | None = 8000
     packed: bool = True
     word_dropout: float = 0.0
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,15 +93,15 @@ class LabelledSentences(LabelledText):
     """Base class of text classification data; sentences are ``<cls> tokens <sep>``.
 
     Attributes:
-        longest: Maximum number of tokens per sentence, with special tokens; 0 for no limit.
+        max_length: Maximum number of tokens per sentence, with special tokens; 0 for no limit.
         labelled: Number of training sentences to use, a fixed random sample; 0 for all. The
             vocabulary is always that of all training sentences.
         packed, word_dropout: See :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
-    longest: int = 0
+    max_length: int = 0
     labelled: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
@@ -109,7 +109,7 @@ class LabelledSentences(LabelledText):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("longest", 0, 128)
+        self.at_least("max_length", 0, 128)
         self.at_least("labelled", 0, 1000)
 
     @abstractmethod
@@ -125,16 +125,18 @@ class LabelledSentences(LabelledText):
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
-            texts = texts.cut(self.longest) if self.longest else texts
+            texts = texts.cut(self.max_length) if self.max_length else texts
             target = numbered(found, labels, files[name])
             splits[name] = self._split(name, texts, target, tokenizer)
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
+        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
         named = [self.names.get(label, label) for label in labels]
-        fitted = {"labels": named, "text": column}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"labels": named, "text": column}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
     def _with_labels(self, found: Labelled) -> Labelled:
         """Return the sampled training sentences, in their original order."""

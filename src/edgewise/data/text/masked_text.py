@@ -37,33 +37,34 @@ class MaskedText(TextData):
         sources: Public data sets to use.
         paths: Your own text files, with one text per line.
         test_paths: Your own text files for the test set.
-        masked: Fraction of tokens to predict; see :func:`edgewise.data.text.masking.mask_tokens`.
+        mask_fraction: Fraction of tokens to predict, as in
+            :func:`edgewise.data.text.masking.mask_tokens`.
         context: Tokens per window, with ``<cls>``.
         windows: Windows per epoch; 0 for as many as fit without overlap.
         val: Fraction of the lines used for validation, evenly spaced.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
     kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
+    vocab_size: int | None = 8000
     lowercase: bool = True
     sources: tuple[str, ...] = field(default=get_args(Source))
     paths: tuple[str, ...] = ()
     test_paths: tuple[str, ...] = ()
-    masked: float = 0.15
+    mask_fraction: float = 0.15
     context: int = 64
     windows: int = 0
     val: float = 0.02
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("context", 2, 64)
         self.at_least("windows", 0, 1000)
         self.shares("val")
-        self.shares("masked")
+        self.shares("mask_fraction")
         for source in self.sources:
             check_choice("data.sources", source, get_args(Source))
 
@@ -87,10 +88,10 @@ class MaskedText(TextData):
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
             mask_tokens,
-            share=self.masked,
+            share=self.mask_fraction,
             mask=special_id(tokenizer, "mask"),
             special=special_ids(tokenizer),
-            vocabulary=size,
+            vocab_size=size,
         )
         streams = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
@@ -98,7 +99,7 @@ class MaskedText(TextData):
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
         return TextSplits(
-            {"vocabulary": size, "longest": self.context},
+            {"vocab_size": size, "longest": self.context},
             masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
             held_out(streams["val"]),
             held_out(streams["test"]),

@@ -24,7 +24,7 @@ def mask_tokens(
     *,
     mask: int,
     special: Tensor,
-    vocabulary: int,
+    vocab_size: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Mask tokens, and return the masked ids and the positions ``[M]`` to predict.
@@ -38,13 +38,13 @@ def mask_tokens(
         mask: Id of the mask token.
         special: Ids of the special tokens, which are never selected. They are the first ids, so
             random tokens start after them.
-        vocabulary: Vocabulary size.
+        vocab_size: Vocabulary size.
         generator: Random generator. Defaults to PyTorch's global one.
     """
     ordinary = ~torch.isin(ids, special)
     chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
     how = torch.rand(ids.shape, generator=generator)
-    other = torch.randint(len(special), vocabulary, ids.shape, generator=generator)
+    other = torch.randint(len(special), vocab_size, ids.shape, generator=generator)
     if not chosen.any():  # the mean over no tokens is NaN
         chosen[ordinary.nonzero()[:1].flatten()] = True
     shown = torch.where(chosen & (how < HIDDEN), mask, ids)

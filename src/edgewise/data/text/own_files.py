@@ -28,7 +28,7 @@ class OwnFiles(TextData, ABC):
         val_path, test_path: Optional files of the same form for validation and test.
         folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`; used for the splits
             without a file of their own.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 

@@ -26,7 +26,7 @@ class PairTable(TextPairs, OwnFiles):
         target_path: a file with the texts to write, line by line; ``path`` has no columns then.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Files to
             validate and to test on are tables; for parallel files there is :class:`Parallel`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
 
     """
 

@@ -56,17 +56,17 @@ class TextPairs(TextData):
     are the target tokens shifted by one, ending with ``<eos>``.
 
     Attributes:
-        kind, vocabulary_size, lowercase, tokenizer: See :class:`TextData`; both sides share the
+        kind, vocab_size, lowercase, tokenizer: See :class:`TextData`; both sides share the
             vocabulary.
         batch_size: Maximum number of tokens per batch, source and target together.
 
     """
 
     kind: Kind = "bpe"
-    vocabulary_size: int | None = 10_000
+    vocab_size: int | None = 10_000
     batch_size: int = 4096
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size",)
 
     @abstractmethod
     def parts(self) -> PairParts:
@@ -80,10 +80,12 @@ class TextPairs(TextData):
         for split, own in pairs.items():
             lengths = torch.stack([own.source.sizes, own.target.sizes - 1], 1)
             splits[split] = TokenSplit(len(texts[split][0]), own.take, lengths=lengths)
-        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
+        data_sizes = {"vocab_size": tokenizer.get_vocab_size()}
         train, val, test = (splits[name] for name in ("train", "val", "test"))
-        fitted = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Parallel(TextPairs):
         folder: Folder of the files.
         source, target: Source and target language: the extensions of the files.
         train, val, test: Names of the files without extension.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextPairs`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextPairs`.
 
     """
 

@@ -38,7 +38,7 @@ class TagFile(TaggedWords, OwnFiles):
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`; sentences
             are dealt at random.
         packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
 

@@ -45,7 +45,7 @@ class TaggedWords(LabelledText):
 
     Attributes:
         packed, word_dropout: See :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
@@ -67,10 +67,12 @@ class TaggedWords(LabelledText):
             splits[name], most_tokens = self._split(name, words, target, tokenizer)
             longest = max(longest, most_tokens)
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
+        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
-        fitted = {"labels": tags}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"labels": tags}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
     def _split(
         self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer

@@ -28,7 +28,7 @@ class TextData(Data, ABC):
 
     Attributes:
         kind: Kind of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
-        vocabulary_size: Maximum vocabulary size; ``None`` for all characters or words.
+        vocab_size: Maximum vocabulary size; ``None`` for all characters or words.
         lowercase: Convert texts to lower case.
         tokenizer: Path of a ``tokenizer.json``, or of a run folder, to use instead of training a
             tokenizer. The three fields above are then ignored.
@@ -37,7 +37,7 @@ class TextData(Data, ABC):
     """
 
     kind: Kind = "characters"
-    vocabulary_size: int | None = None
+    vocab_size: int | None = None
     lowercase: bool = False
     tokenizer: str = ""
     batch_size: int = 32
@@ -45,8 +45,8 @@ class TextData(Data, ABC):
     def __post_init__(self) -> None:
         check_choice("data.kind", self.kind, KINDS)
         self.at_least("batch_size", 1, 32)
-        if self.vocabulary_size is not None:
-            self.at_least("vocabulary_size", 1, 8000)
+        if self.vocab_size is not None:
+            self.at_least("vocab_size", 1, 8000)
 
     def at_least(self, name: str, least: int, good: int) -> None:
         """Check that a field is not below a minimum."""
@@ -62,4 +62,4 @@ class TextData(Data, ABC):
         if self.tokenizer:
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}
-        return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
+        return train_tokenizer(texts, self.kind, self.vocab_size, **options)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ class TextFiles(TextStream):
 
     Attributes:
         paths: Text files in UTF-8, plain or gzipped.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
         context, windows, stride, consecutive, val, test: See :class:`TextStream`.
 
     """

@@ -37,7 +37,7 @@ class TextStream(TextData):
     previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: See :class:`TextData`. The
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`. The
             vocabulary of characters is that of all three parts, otherwise of the training text.
         context: Maximum number of tokens that a prediction depends on.
         windows: Windows per epoch; 0 for as many as fit without overlap.
@@ -56,7 +56,7 @@ class TextStream(TextData):
     val: float = 0.02
     test: float = 0.1
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +134,7 @@ class TextStream(TextData):
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         return TextSplits(
-            {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
+            {"vocab_size": tokenizer.get_vocab_size(), "longest": self.context},
             train=windows,
             val=held_out(opening, val),
             test=held_out(train, test),

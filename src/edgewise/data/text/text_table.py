@@ -39,15 +39,15 @@ class TextTable(LabelledSentences, OwnFiles):
     Attributes:
         text: the column of the texts; guessed where there is no doubt.
         label: the column of the labels, which are numbers or names; likewise.
-        longest: the most tokens that are kept of a text.
+        max_length: the most tokens that are kept of a text.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Each fold
             has its share of every label.
         packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
 
-    longest: int = 256
+    max_length: int = 256
     text: str = ""
     label: str = ""
 

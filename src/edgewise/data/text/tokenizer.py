@@ -49,7 +49,7 @@ WHOLE: tuple[Kind, ...] = ("characters", "bytes")
 def train_tokenizer(
     texts: Iterable[str],
     kind: Kind = "bytes",
-    vocabulary_size: int | None = None,
+    vocab_size: int | None = None,
     *,
     special: Sequence[Special] = (),
     lowercase: bool = False,
@@ -61,7 +61,7 @@ def train_tokenizer(
         kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
             characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
             of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
-        vocabulary_size: Maximum vocabulary size, with special tokens; the most frequent tokens are
+        vocab_size: Maximum vocabulary size, with special tokens; the most frequent tokens are
             kept. ``None`` for all, which only ``"characters"`` and ``"words"`` support.
         special: Names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
             in this order. ``"unk"`` is added for the kinds other than ``"characters"`` and
@@ -80,7 +80,7 @@ def train_tokenizer(
     texts = list(texts)
     tokens = [f"<{name}>" for name in names]
     learn = _counted if kind in ("characters", "words") else _merged
-    model = learn(_untrained(kind, lowercase, "unk" in names), texts, kind, vocabulary_size, tokens)
+    model = learn(_untrained(kind, lowercase, "unk" in names), texts, kind, vocab_size, tokens)
     tokenizer = _untrained(kind, lowercase, "unk" in names)
     tokenizer.model = model
     tokenizer.add_special_tokens(tokens)
@@ -281,7 +281,7 @@ def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
     expected = f"a number for the kind {kind}, whose tokens are merged one by one"
-    max_tokens = check_given("vocabulary_size", max_tokens, expected, "choose for example 8000")
+    max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
         raise _no_text()
@@ -323,7 +323,7 @@ def _no_text() -> ArgumentError:
 
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
-        "vocabulary_size",
+        "vocab_size",
         expected=f"at least {least}, for every single character of the texts and special tokens",
         got=str(max_tokens),
         remedy="choose more, or let special hold unk where the kind is characters",

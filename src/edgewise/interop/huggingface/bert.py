@@ -87,7 +87,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
         "width": theirs["hidden_size"],
         "depth": theirs["num_hidden_layers"],
         "heads": theirs["num_attention_heads"],
-        "feed_forward": theirs["intermediate_size"],
+        "ffn_dim": theirs["intermediate_size"],
         "length": theirs["max_position_embeddings"],
         "types": theirs["type_vocab_size"],
         "act": theirs.activation("hidden_act"),
@@ -106,7 +106,7 @@ def embedding_pieces() -> dict[str, Piece]:
     }
 
 
-def layer_pieces(depth: int, path: str = "reader.stack.layers") -> dict[str, Piece]:
+def layer_pieces(depth: int, path: str = "backbone.stack.layers") -> dict[str, Piece]:
     """Return the pieces of the layers; ``path`` is the prefix in the Edgewise model."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):

@@ -35,4 +35,4 @@ def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         graph=complete() if graph is None and kind == "original_full" else graph,
         **numbers(theirs),
     )
-    return filled(model, layer_pieces(theirs["num_hidden_layers"], "reader.layers"), theirs)
+    return filled(model, layer_pieces(theirs["num_hidden_layers"], "backbone.layers"), theirs)

@@ -27,8 +27,8 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         width=theirs["n_embd"],
         depth=theirs["n_layer"],
         heads=theirs["n_head"],
-        feed_forward=theirs.config.get("n_inner") or 4 * theirs["n_embd"],
-        length=theirs["n_positions"],
+        ffn_dim=theirs.config.get("n_inner") or 4 * theirs["n_embd"],
+        max_length=theirs["n_positions"],
         act=theirs.activation("activation_function"),
         epsilon=theirs["layer_norm_epsilon"],
         dropout=theirs["resid_pdrop"],
@@ -37,10 +37,10 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     pieces = {
         "embedding.tokens.weight": Piece("wte.weight"),
         "embedding.positions.table": Piece("wpe.weight"),
-        **linear("reader.stack.norm", "ln_f"),
+        **linear("backbone.stack.norm", "ln_f"),
     }
     for i in range(theirs["n_layer"]):
-        ours, their = f"reader.stack.layers.{i}", f"h.{i}"
+        ours, their = f"backbone.stack.layers.{i}", f"h.{i}"
         for part, name in enumerate(("query", "key", "value")):
             pieces |= _turned(f"{ours}.attention.sublayer.{name}", f"{their}.attn.c_attn", part)
         pieces |= _turned(f"{ours}.attention.sublayer.output", f"{their}.attn.c_proj")

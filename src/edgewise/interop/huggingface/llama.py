@@ -35,14 +35,14 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     model = llama(theirs["vocab_size"], bias=bias, tied=tied, graph=reads, **_numbers(theirs))
     pieces = {
         "embedding.tokens.weight": Piece("embed_tokens.weight"),
-        **linear("reader.stack.norm", "norm", bias=False),
+        **linear("backbone.stack.norm", "norm", bias=False),
     }
     if not tied:
         pieces["head.weight"] = Piece("lm_head.weight")
     elif not says_tied and head is None:
         model.head = None  # a checkpoint without head
     for i in range(depth):
-        pieces |= _layer(f"reader.stack.layers.{i}", f"layers.{i}", bias)
+        pieces |= _layer(f"backbone.stack.layers.{i}", f"layers.{i}", bias)
     if bias:
         theirs = _with_output_bias(theirs, depth)
     # As in transformers, the embedding of padding is not trained.
@@ -63,7 +63,7 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "heads": heads,
         "key_heads": theirs.config.get("num_key_value_heads") or heads,
         "head_width": head_width,
-        "feed_forward": theirs["intermediate_size"],
+        "ffn_dim": theirs["intermediate_size"],
         "act": theirs.activation("hidden_act"),
         "base": base,
         "rates": rates,

@@ -37,8 +37,8 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         **numbers(theirs),
     )
     if graph is not None:
-        model.reader.graphs = [graph] * depth
-    return filled(model, layer_pieces(depth, "reader.layers") | _hub_pieces(depth), theirs)
+        model.backbone.graphs = [graph] * depth
+    return filled(model, layer_pieces(depth, "backbone.layers") | _hub_pieces(depth), theirs)
 
 
 def _hub_pieces(depth: int) -> dict[str, Piece]:
@@ -46,6 +46,6 @@ def _hub_pieces(depth: int) -> dict[str, Piece]:
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         for name in ("query", "key", "value"):
-            ours = f"reader.layers.{i}.attention.sublayer.hub_{name}"
+            ours = f"backbone.layers.{i}.attention.sublayer.hub_{name}"
             pieces |= linear(ours, f"encoder.layer.{i}.attention.self.{name}_global")
     return pieces

@@ -39,7 +39,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         depth=len(theirs["attn_layers"]),
         heads=theirs["num_attention_heads"],
         head_width=theirs["attention_head_size"],
-        feed_forward=theirs["feed_forward_size"],
+        ffn_dim=theirs["feed_forward_size"],
         kinds=tuple(theirs["attn_layers"]),
         chunk=theirs["lsh_attn_chunk_length"],
         local_chunk=theirs["local_attn_chunk_length"],
@@ -49,7 +49,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         num_hashes=theirs["num_hashes"],
         hash_seed=theirs.config.get("hash_seed"),
         causal=theirs["is_decoder"],
-        length=theirs["max_position_embeddings"],
+        max_length=theirs["max_position_embeddings"],
         axial=tuple(theirs["axial_pos_shape"]) if axial else None,
         axial_widths=tuple(theirs["axial_pos_embds_dim"]) if axial else None,
         act=theirs.activation("hidden_act"),
@@ -68,7 +68,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     pieces = {
         "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
-        **linear("reader.norm.0", "encoder.layer_norm"),
+        **linear("backbone.norm.0", "encoder.layer_norm"),
     }
     places = "embeddings.position_embeddings"
     if isinstance(model.embedding.positions, Axial):
@@ -77,7 +77,7 @@ def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     else:
         pieces["embedding.positions.table"] = Piece(f"{places}.embedding.weight")
     for i, kind in enumerate(theirs["attn_layers"]):
-        ours, their = f"reader.layers.{i}", f"encoder.layers.{i}"
+        ours, their = f"backbone.layers.{i}", f"encoder.layers.{i}"
         maps = ("query_key", "value") if kind == "lsh" else ("query", "key", "value")
         for name in maps:
             there = f"{their}.attention.self_attention.{name}"

@@ -53,7 +53,7 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         depths=depths,
         heads=theirs["num_heads"],
         window=theirs["window_size"],
-        feed_forward_ratio=int(times),
+        ffn_ratio=int(times),
         act=theirs.activation("hidden_act"),
         epsilon=theirs["layer_norm_eps"],
         dropout=theirs["hidden_dropout_prob"],

@@ -50,7 +50,7 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "decoder_depth": theirs.config.get("num_decoder_layers") or theirs["num_layers"],
         "heads": theirs["num_heads"],
         "head_width": theirs["d_kv"],
-        "feed_forward": theirs["d_ff"],
+        "ffn_dim": theirs["d_ff"],
         "num_buckets": theirs["relative_attention_num_buckets"],
         "max_distance": theirs.config.get("relative_attention_max_distance", 128),
         "epsilon": theirs["layer_norm_epsilon"],

@@ -39,7 +39,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         width=theirs["hidden_size"],
         depth=theirs["num_hidden_layers"],
         heads=theirs["num_attention_heads"],
-        feed_forward=theirs["intermediate_size"],
+        ffn_dim=theirs["intermediate_size"],
         act=theirs.activation("hidden_act"),
         norm=partial(nn.LayerNorm, eps=theirs["layer_norm_eps"]),
         dropout=theirs["hidden_dropout_prob"],

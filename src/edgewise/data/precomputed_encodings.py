@@ -47,7 +47,7 @@ class Encoding(Protocol):
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedRows:
     """Cached rows of one encoding, for all graphs.
 
     Attributes:
@@ -62,7 +62,7 @@ class Kept:
     of_edges: bool
 
 
-class Codes:
+class PrecomputedEncodings:
     """Precomputed encodings of the graphs of a data set, by keyword argument of the model.
 
     Args:
@@ -72,7 +72,7 @@ class Codes:
 
     def __init__(self, graphs: PackedGraphs) -> None:
         self.graphs = graphs
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, CachedRows] = {}
 
     def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
         """Load the encodings from the cache, or compute them; later batches include them.
@@ -88,7 +88,7 @@ class Codes:
             counts = sizes.square() if encoding.of_pairs else sizes
             start = boundaries(counts)
             of_edges = isinstance(encoding, distances.PathEdges)
-            self.kept[keyword] = Kept(self._rows(encoding), start, of_edges)
+            self.kept[keyword] = CachedRows(self._rows(encoding), start, of_edges)
 
     def take(self, which: Tensor) -> dict[str, Tensor]:
         """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`.
@@ -100,7 +100,7 @@ class Codes:
         distinct = which.unique() if self.graphs.shared else which
         return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}
 
-    def _cut(self, kept: Kept, distinct: Tensor) -> Tensor:
+    def _cut(self, kept: CachedRows, distinct: Tensor) -> Tensor:
         count = kept.start.diff()[distinct]
         rows = kept.rows[ranges(kept.start[distinct], count)]
         if not kept.of_edges:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 
-class Scale(NamedTuple):
+class Standardisation(NamedTuple):
     """Mean and standard deviation of columns, ``[C]`` in float64."""
 
     mean: Tensor
     std: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> Scale:
+    def of(cls, values: Tensor) -> Standardisation:
         """Compute mean and standard deviation over the rows of ``[N, C]``."""
         values = values.double()
         return cls(values.mean(0), values.std(0, correction=0))
@@ -30,6 +30,6 @@ class Scale(NamedTuple):
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod
-    def read(cls, record: Mapping[str, Sequence[float]]) -> Scale:
+    def read(cls, record: Mapping[str, Sequence[float]]) -> Standardisation:
         """Create a scale from the result of :meth:`record`."""
         return cls(*(torch.tensor(record[name]).double() for name in ("mean", "std")))

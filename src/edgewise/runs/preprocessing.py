@@ -12,11 +12,11 @@ from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.training import RunFolder
-from edgewise.training.folder import FITTED, FITTED_TENSORS
+from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Preprocessing:
     """Properties of the training data that predictions need; see :class:`edgewise.data.Splits`.
 
     Attributes:
@@ -31,57 +31,57 @@ class Fitted:
     values: dict[str, Any]
 
 
-def fitted_of(splits: Splits) -> Fitted:
+def preprocessing_of(splits: Splits) -> Preprocessing:
     """Return the properties of these data."""
-    return Fitted(splits.model_arguments, splits.train.target_scale, splits.fitted)
+    return Preprocessing(splits.model_arguments, splits.train.target_scale, splits.preprocessing)
 
 
-def keep_fitted(folder: RunFolder, splits: Splits) -> None:
+def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
     """Write ``fitted.json``, and ``fitted.safetensors`` if there are tensors."""
-    fitted = fitted_of(splits)
-    tensors = {name: v for name, v in fitted.values.items() if isinstance(v, Tensor)}
-    digest = folder.write_tensors(FITTED_TENSORS, tensors) if tensors else None
+    preprocessing = preprocessing_of(splits)
+    tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
+    digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
     record = {
-        "model_arguments": fitted.model_arguments,
-        "target_scale": fitted.target_scale,
-        "values": {name: v for name, v in fitted.values.items() if name not in tensors},
+        "model_arguments": preprocessing.model_arguments,
+        "target_scale": preprocessing.target_scale,
+        "values": {name: v for name, v in preprocessing.values.items() if name not in tensors},
         "tensors": sorted(tensors),
         "digest": digest,
     }
-    folder.write_json(FITTED, record)
+    folder.write_json(PREPROCESSING, record)
 
 
-def load_fitted(folder: RunFolder) -> Fitted:
-    """Read the files of :func:`keep_fitted`.
+def load_preprocessing(folder: RunFolder) -> Preprocessing:
+    """Read the files of :func:`keep_preprocessing`.
 
     Raises:
         MissingDataError: the file was lost, or the run is older than this file.
         ArgumentError: a file is damaged, or the tensors belong to another run.
 
     """
-    if not folder.has(FITTED):
+    if not folder.has(PREPROCESSING):
         raise MissingDataError(
-            f"{folder.path / FITTED}: no such file, which predictions need. Remedy: restore it, or "
-            "train again with this version."
+            f"{folder.path / PREPROCESSING}: no such file, which predictions need. Remedy: restore "
+            "it, or train again with this version."
         )
-    record = folder.read_json(FITTED)
+    record = folder.read_json(PREPROCESSING)
     try:
         sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
         # The digest ties the ids in one file to the rows of the other. Older runs have none.
-        tensors = folder.read_tensors(FITTED_TENSORS, record.get("digest")) if names else {}
-        values = _Kept(folder.path, {**values, **{name: tensors[name] for name in names}})
-        return Fitted(sizes, None if scale is None else TargetScale(*scale), values)
+        tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
+        values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
+        return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values)
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
-            str(folder.path / FITTED),
+            str(folder.path / PREPROCESSING),
             expected="a file that `edgewise train` wrote",
             got=f"a file without {error}",
             remedy="restore it, or train again",
         ) from error
 
 
-class _Kept(dict[str, Any]):
+class _RunValues(dict[str, Any]):
     """Dictionary whose error for a missing key names the run folder."""
 
     def __init__(self, path: Path, values: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class _Kept(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise ArgumentError(
-            str(self.path / FITTED),
+            str(self.path / PREPROCESSING),
             expected="a file that `edgewise train` wrote",
             got=f"a file without {name!r}",
             remedy="restore it, or train again",

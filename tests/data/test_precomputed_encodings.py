@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise import encodings
 from edgewise.data import PackedGraphs
-from edgewise.data.codes import Codes, narrow
+from edgewise.data.precomputed_encodings import PrecomputedEncodings, narrow
 from edgewise.encodings import laplacian
 from edgewise.models.san import LearnedSpectrum
 
@@ -54,10 +54,10 @@ def computed(chosen: Any, packed: PackedGraphs, which: Tensor) -> Tensor:
 def test_a_batch_has_the_codes_that_it_would_compute(
     name: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.data.codes.AT_ONCE", at_once)
+    monkeypatch.setattr("edgewise.data.precomputed_encodings.AT_ONCE", at_once)
     packed, chosen = graphs(), ENCODINGS[name]()
     for _again in range(2):  # computed, then read
-        codes = Codes(packed)
+        codes = PrecomputedEncodings(packed)
         codes.prepare({"it": chosen})
         for which in ([0, 1, 2, 3], [3, 0, 3], [1], [2, 1]):
             if name == "weisfeiler_lehman" and which != [0, 1, 2, 3]:
@@ -69,7 +69,7 @@ def test_a_batch_has_the_codes_that_it_would_compute(
 
 
 def test_colours_mean_the_same_in_every_graph() -> None:
-    codes = Codes(graphs())
+    codes = PrecomputedEncodings(graphs())
     codes.prepare({"it": encodings.WeisfeilerLehman(8, rounds=2)})
     everything = computed(encodings.WeisfeilerLehman(8, rounds=2), graphs(), torch.arange(4))
     assert torch.equal(codes.take(torch.tensor([3]))["it"], everything[8:])
@@ -80,13 +80,15 @@ def files(cache: Path) -> set[str]:
 
 
 def test_another_graph_or_setting_is_computed_anew(cache: Path) -> None:
-    Codes(graphs()).prepare({"it": encodings.RandomWalk(8, 5)})
+    PrecomputedEncodings(graphs()).prepare({"it": encodings.RandomWalk(8, 5)})
     first = files(cache)
     assert len(first) == 1
-    Codes(graphs()).prepare({"it": encodings.RandomWalk(16, 5)})  # another width, the same codes
+    PrecomputedEncodings(graphs()).prepare(
+        {"it": encodings.RandomWalk(16, 5)}
+    )  # another width, the same codes
     assert files(cache) == first
-    Codes(graphs()).prepare({"it": encodings.RandomWalk(8, 6)})
-    Codes(graphs(extra=1)).prepare({"it": encodings.RandomWalk(8, 5)})
+    PrecomputedEncodings(graphs()).prepare({"it": encodings.RandomWalk(8, 6)})
+    PrecomputedEncodings(graphs(extra=1)).prepare({"it": encodings.RandomWalk(8, 5)})
     assert len(files(cache)) == 3
 
 
@@ -94,11 +96,11 @@ def test_a_models_own_encoding_is_computed_anew_when_eigenvectors_are(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = ENCODINGS["learned_spectrum"]()
-    Codes(graphs()).prepare({"it": chosen})
+    PrecomputedEncodings(graphs()).prepare({"it": chosen})
     other = tmp_path / "laplacian.py"
     other.write_bytes(b"other vectors")
     monkeypatch.setattr(laplacian, "__file__", str(other))
-    Codes(graphs()).prepare({"it": chosen})
+    PrecomputedEncodings(graphs()).prepare({"it": chosen})
     assert len(list(cache.iterdir())) == 2
 
 
@@ -106,11 +108,11 @@ def test_the_cache_is_read_and_a_damaged_one_is_not_trusted(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed, chosen = graphs(), encodings.RandomWalk(8, 5)
-    Codes(packed).prepare({"it": chosen})
+    PrecomputedEncodings(packed).prepare({"it": chosen})
     (path,) = cache.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    codes = Codes(packed)
+    codes = PrecomputedEncodings(packed)
     codes.prepare({"it": chosen})
     assert path.read_bytes() == whole
     expected = codes.take(torch.arange(4))["it"]
@@ -119,7 +121,7 @@ def test_the_cache_is_read_and_a_damaged_one_is_not_trusted(
         raise AssertionError
 
     monkeypatch.setattr(encodings.RandomWalk, "code", never)
-    again = Codes(packed)
+    again = PrecomputedEncodings(packed)
     again.prepare({"it": chosen})
     assert torch.equal(again.take(torch.arange(4))["it"], expected)
 
@@ -128,9 +130,9 @@ def test_nothing_half_written_stays(cache: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: Any, **__: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("edgewise.data.codes.np.save", full)
+    monkeypatch.setattr("edgewise.data.precomputed_encodings.np.save", full)
     with pytest.raises(OSError, match="no space"):
-        Codes(graphs()).prepare({"it": encodings.RandomWalk(8, 5)})
+        PrecomputedEncodings(graphs()).prepare({"it": encodings.RandomWalk(8, 5)})
     assert not files(cache)
 
 

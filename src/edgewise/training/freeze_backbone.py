@@ -47,6 +47,6 @@ class HeadFirst(lightning.Callback):
             parameter.requires_grad_(True)
 
 
-def head_first(settings: TrainerSettings) -> list[lightning.Callback]:
+def freeze_backbone(settings: TrainerSettings) -> list[lightning.Callback]:
     """Return the callback, or nothing if ``head_first`` is 0."""
-    return [HeadFirst(settings.head_first)] if settings.head_first else []
+    return [HeadFirst(settings.freeze_backbone_epochs)] if settings.freeze_backbone_epochs else []
