@@ -265,7 +265,7 @@ class BlockSparse(Pattern):
         if self.seed is None:
             sampled = torch.zeros(self.heads, blocks - 2, self.number, dtype=torch.long)
         else:
-            options = {"seed": self.seed, "size": self.size, "length": self.length}
+            options = {"seed": self.seed, "size": self.size, "max_length": self.length}
             sampled = draw_blocks(blocks, self.heads, self.number, **options)
         keys = sampled + blocks * torch.arange(1, blocks - 1)[:, None]
         return [torch.cat([fixed, head.flatten()]).unique(return_counts=True) for head in keys]
