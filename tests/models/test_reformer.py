@@ -27,7 +27,7 @@ VOCABULARY = 11
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
-    numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "length": 64}
+    numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "max_length": 64}
     model = models.reformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -110,7 +110,7 @@ def read_by_node(found: SortedGraphs) -> dict[tuple[int, int], set[tuple[int, in
         name: set() for row in names for name in row
     }
     everyone = [name for row in names for name in row]
-    reader, read = ([everyone[i] for i in x.tolist()] for x in (found.backbone, found.read))
+    reader, read = ([everyone[i] for i in x.tolist()] for x in (found.reader, found.read))
     of_rounds = [(graph, row, row) for graph, row in zip(found.within, names, strict=True)]
     for graph, targets, sources in [*of_rounds, (found.across, reader, read)]:
         for j, i in graph.edge_index.T.tolist():
