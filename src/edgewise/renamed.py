@@ -30,7 +30,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "hidden": ("width", "head_width"),
     "least_rating": ("min_rating",),
     "length": ("max_length", "walk_length"),
-    "longest": ("max_distance", "max_length"),
+    "longest": ("longest_text", "max_distance", "max_length"),
     "masked": ("mask_fraction",),
     "most": ("max_degree", "num_neighbours"),
     "most_distant": ("max_distance",),

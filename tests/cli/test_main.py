@@ -71,7 +71,7 @@ def test_what_is_missing_is_the_run(command, capsys):
 
 def test_show_says_types_as_one_writes_them(capsys):
     _, out, _ = run(capsys, "show", "gat")
-    assert "gat(in_width: int, out_width: int, *, hidden: int = 8," in out
+    assert "gat(in_width: int, out_width: int, *, head_width: int = 8," in out
 
 
 def test_show_draws_a_graph(capsys, tmp_path):

@@ -11,7 +11,7 @@ from tests.errors import refused
 
 def test_the_second_half_says_the_first_again() -> None:
     splits = data.duplication(length=12, symbols=4, count=8, tested=8, batch_size=8).load()
-    assert splits.model_arguments == {"vocab_size": 5, "longest": 12}
+    assert splits.model_arguments == {"vocab_size": 5, "longest_text": 12}
     for loader in splits.loaders(0).values():
         (batch,) = loader
         tokens, places = batch.inputs
@@ -27,7 +27,7 @@ def test_the_second_half_says_the_first_again() -> None:
 def test_a_key_is_there_once_and_far_from_the_question() -> None:
     recall = data.recall(length=20, distance=15, keys=3, symbols=2, count=64, batch_size=64)
     splits = recall.load()
-    assert splits.model_arguments == {"vocab_size": 6, "longest": 20}
+    assert splits.model_arguments == {"vocab_size": 6, "longest_text": 20}
     (batch,) = splits.loaders(0)["train"]
     tokens, places = batch.inputs
     assert (tokens.ids[:, -1] == 3).all()

@@ -30,7 +30,7 @@ def trained(recipe: str, drawn: Data, small: dict[str, int], folder: Path) -> Pa
 def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     drawn = data.dictionary_lookup(size=4, count=600, tested=20, batch_size=50)
     folder = tmp_path_factory.mktemp("dictionary") / "run"
-    return trained("gatv2-dictionary", drawn, {"model.hidden": 16}, folder)
+    return trained("gatv2-dictionary", drawn, {"model.head_width": 16}, folder)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def test_articles_are_summarised(tmp_path: Path) -> None:
         recipes.find("summarise-wikitext"), {"model.width": 8, "model.heads": 2, "task.heads": 2}
     )
     model = summariser.task.complete(
-        summariser.model(vocab_size=tokenizer.get_vocab_size()), {"longest": 64}
+        summariser.model(vocab_size=tokenizer.get_vocab_size()), {"longest_text": 64}
     )
     preprocessing = Preprocessing({}, None, {})
     kind = Summaries(summariser, model.eval(), preprocessing, tokenizer, tmp_path)

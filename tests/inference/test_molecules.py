@@ -206,7 +206,7 @@ def test_options_may_come_before_inputs(
 @pytest.mark.parametrize("lost", ["values", "tensors"])
 def test_what_a_run_has_lost_is_named(runs: dict[str, Path], tmp_path: Path, lost: str) -> None:
     folder = shutil.copytree(runs["at"], tmp_path / "run")
-    path = folder / "fitted.json"
+    path = folder / "preprocessing.json"
     record = json.loads(path.read_text())
     if lost == "values":
         del record["values"]["smiles"]

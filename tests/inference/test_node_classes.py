@@ -21,7 +21,7 @@ from tests.places import needs
 
 pytest.importorskip("lightning")
 
-FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 40, "model.hidden": 16}
+FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 40, "model.width": 16}
 
 
 def write(folder: Path, count: int, seed: int, *, labels: bool = True) -> None:

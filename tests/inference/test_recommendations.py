@@ -149,9 +149,9 @@ def test_a_terminated_command_leaves_nothing_half_written(recommender, tmp_path)
 def test_what_another_run_has_kept_is_refused(recommender, tmp_path):
     shutil.copytree(recommender, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
-    kept = folder.read_tensors("fitted.safetensors")
-    folder.write_tensors("fitted.safetensors", {name: t.flip(-1) for name, t in kept.items()})
-    name = str(folder.path / "fitted.safetensors")
+    kept = folder.read_tensors("preprocessing.safetensors")
+    folder.write_tensors("preprocessing.safetensors", {name: t.flip(-1) for name, t in kept.items()})
+    name = str(folder.path / "preprocessing.safetensors")
     with refused(name, expected="tensors", got="another run", remedy="train again"):
         edgewise.load(folder.path)
 

@@ -143,7 +143,7 @@ def test_a_terminal_counts_the_answers_and_a_file_does_not(
 
 def test_of_a_text_longer_than_any_that_was_seen_the_beginning_is_read(labels: Path) -> None:
     run = edgewise.load(labels)
-    longest = run.predictor.preprocessing.model_arguments["longest"]
+    longest = run.predictor.preprocessing.model_arguments["longest_text"]
     start = ["film"] * (longest - 1)
     texts = [start[1:], [*start, *["big"] * 500], [*start, "the"]]
     whole, cut, other = run.predict([" ".join(text) for text in texts])

@@ -239,10 +239,9 @@ def test_unknown_projections_suggest_the_nearest() -> None:
 def test_a_model_may_have_split_projections(name: str) -> None:
     """A head then sees a part of the input alone, so that its maps have fewer weights."""
     arguments = {"vit": (8, 1, 3), "graph_transformer": (4, 3)}.get(name, (9,))
-    width = "hidden" if name == "graph_transformer" else "width"
     options = {"depth": 1, "heads": 3} if arguments == (9,) else {"depth": 1, "heads": 2}
     if name != "transformer_encoder":  # which is given its width first
-        options |= {width: 6 * options["heads"]}
+        options |= {"width": 6 * options["heads"]}
     for projections, kind in (("full", JointLinear), ("split", LinearByHead)):
         model = MODELS[name](*arguments, **options, projections=projections)
         layers = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]

@@ -67,7 +67,7 @@ def test_shares_and_other_numbers(name: str, argument: str) -> None:
 def test_no_layer_is_no_width_and_none_at_all_only_where_that_is_a_model(name: str) -> None:
     """A stack of Transformer layers may be empty; ``depth`` convolutions are at least one."""
     told: dict[str, Any] = needed(name)
-    for argument in ("width", "hidden", "heads", "patch", "ffn_dim"):
+    for argument in ("width", "head_width", "heads", "patch", "ffn_dim"):
         if argument in inspect.signature(MODELS[name]).parameters:
             with refused(argument, expected="at least 1", got="0", remedy=""):
                 MODELS[name](**{**told, argument: 0})

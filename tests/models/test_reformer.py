@@ -298,6 +298,6 @@ def test_a_text_without_a_batch_and_a_classifier_of_texts() -> None:
     model = models.reformer(11, width=8, heads=2, depth=2, ffn_dim=8, chunk=4).eval()
     ids = torch.arange(10) % 11
     assert torch.equal(model(ids), model(ids[None])[0])
-    sizes = {"longest": 10, "out_width": 3}
+    sizes = {"longest_text": 10, "out_width": 3}
     classifier = tasks.TextClassification().complete(model, sizes)
     assert classifier(layers.Tokens(ids[None])).shape == (1, 3)

@@ -106,7 +106,7 @@ def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
     assert not (tmp_path / "run").exists()
     example = Batch((Tokens(torch.arange(8), torch.tensor([8])),), torch.arange(8))
     loader = DataLoader([example], batch_size=None)  # type: ignore[arg-type, var-annotated]
-    net = tasks.LanguageModeling().complete(models.bert(11, **SIZES), {"longest": 8})
+    net = tasks.LanguageModeling().complete(models.bert(11, **SIZES), {"longest_text": 8})
     with refused("model", expected="a causal model", got="token 2", remedy="gpt"):
         training.fit(
             net,
@@ -122,7 +122,7 @@ def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> N
     run = RunFolder(pretrained)
     assert run.has(TOKENIZER)
     record = run.read_json("recipe.json")
-    assert record["vocab_size"] == vocabulary_hash(data_tokenizer(pretrained))
+    assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
     metrics = run.read_json("metrics.json")
     (pretrained.parent / TOKENIZER).rename(pretrained.parent / "gone.json")  # the run has its own
     try:

@@ -112,7 +112,7 @@ def test_a_class_that_no_record_can_name_leaves_nothing(part, tmp_path):
         lambda: train(recipe, tmp_path / "run"),
         lambda: train_seeds(recipe, 2, tmp_path / "run"),
     ):
-        with refused(part, expected="one of", got="Own", remedy="recipe.json"):
+        with refused(part, expected="one of", got="Own", remedy="own_recipes.md"):
             start()
     assert list(tmp_path.iterdir()) == []
 

@@ -65,9 +65,9 @@ def test_what_a_task_puts_on_a_model():
     def bert() -> nn.Module:
         return models.bert(11, width=8, depth=1, heads=2, ffn_dim=8, max_length=6)
 
-    told = {"longest": 6, "out_width": 5}
+    told = {"longest_text": 6, "out_width": 5}
     tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
-    net = LanguageModeling().complete(bert(), {"longest": 6})
+    net = LanguageModeling().complete(bert(), {"longest_text": 6})
     assert isinstance(net, LanguageModel)
     assert net(tokens).shape == (6, 11)
     net = TextClassification(pool="class").complete(bert(), told)
@@ -83,18 +83,18 @@ def test_texts_longer_than_learned_positions_reach():
     with refused(
         "model.max_length", expected="at least 7", got="6", remedy="truncate longer texts"
     ):
-        LanguageModeling().complete(short, {"longest": 7})
+        LanguageModeling().complete(short, {"longest_text": 7})
     padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, max_length=6)
     with refused("model.max_length", expected="at least 7", got="6", remedy="raise it"):
-        Tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
+        Tagging().complete(padding_takes_two, {"longest_text": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
-    assert LanguageModeling().complete(endless, {"longest": 7})
+    assert LanguageModeling().complete(endless, {"longest_text": 7})
 
 
 def test_a_model_of_another_kind():
     net = nn.Linear(2, 2)
     with refused("model", expected="bert or gpt", got="Linear", remedy="of one kind"):
-        LanguageModeling().complete(net, {"longest": 7})
+        LanguageModeling().complete(net, {"longest_text": 7})
 
 
 SMALL = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8}
@@ -117,7 +117,7 @@ TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
 )
 def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, model):
     border, late = read_over
-    net = LanguageModeling().complete(model(), {"longest": 9})
+    net = LanguageModeling().complete(model(), {"longest_text": 9})
     batch = Batch((TEXTS,), torch.arange(13) % 11)
     first = "first token depends" if border == 1 else f"first {border} tokens depend"
     got = f"of the {first} on token {late}"
@@ -143,7 +143,7 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
     ],
 )
 def test_a_model_that_reads_what_was_before_is_asked(model):
-    net = LanguageModeling().complete(model(), {"longest": 9})
+    net = LanguageModeling().complete(model(), {"longest_text": 9})
     drawn = torch.get_rng_state()
     LanguageModeling().check(net, Batch((TEXTS,), torch.arange(13) % 11))
     assert torch.equal(torch.get_rng_state(), drawn), "training draws the same numbers after it"

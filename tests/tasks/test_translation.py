@@ -94,7 +94,12 @@ def test_translations_are_what_the_model_likes_best() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("label_smoothing", 1.0), ("label_smoothing", -0.1), ("num_beams", 0), ("max_length_ratio", 0.5)],
+    [
+        ("label_smoothing", 1.0),
+        ("label_smoothing", -0.1),
+        ("num_beams", 0),
+        ("max_length_ratio", 0.5),
+    ],
 )
 def test_bad_fields(field: str, value: float) -> None:
     with refused(f"task.{field}", expected="", got=repr(value), remedy="choose for example"):

@@ -39,7 +39,7 @@ class DrawnTexts(Data):
     split_seed: int = 0
     batch_size: int = 16
 
-    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
 
     def __post_init__(self) -> None:
         for name in ("symbols", "count", "tested", "batch_size"):
@@ -72,7 +72,7 @@ class DrawnTexts(Data):
             return texts, places.expand(count, -1), found
 
         return drawn_splits(
-            {"vocab_size": self.vocabulary, "longest": self.length},
+            {"vocab_size": self.vocabulary, "longest_text": self.length},
             rows,
             self._batch,
             count=self.count,

@@ -63,7 +63,7 @@ class WikiSummaries(TextData):
     max_length: int = 64
     val: float = 0.2
 
-    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +87,7 @@ class WikiSummaries(TextData):
         texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]
         tokenizer = self.make_tokenizer(texts, SPECIAL)
         splits = {name: self._split(found, tokenizer) for name, found in parts.items()}
-        data_sizes = {"vocab_size": tokenizer.get_vocab_size(), "longest": self.max_length}
+        data_sizes = {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.max_length}
         return TextSplits(
             data_sizes,
             splits["train"],

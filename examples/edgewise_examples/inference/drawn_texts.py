@@ -30,7 +30,7 @@ class DrawnTextAnswers(OnTexts):
         return data.asked(whole_numbers(value, self.input))
 
     def answer(self, examples: list[tuple[Tensor, int]]) -> list[Answer]:
-        longest = self.preprocessing.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest_text"]
         text = torch.stack([given for given, _ in examples])
         first = text.shape[1]
         before = torch.arange(len(text)) * longest - 1  # last position of the previous row

@@ -92,7 +92,7 @@ class Extraction(Task):
     heads: int = 4
     dropout: float = 0.1
 
-    takes: ClassVar[tuple[str, ...]] = ("longest",)
+    takes: ClassVar[tuple[str, ...]] = ("longest_text",)
 
     def __post_init__(self) -> None:
         for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):

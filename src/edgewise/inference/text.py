@@ -64,7 +64,7 @@ class SentenceClasses(OnTexts):
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
-        longest = self.preprocessing.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest_text"]
         texts = whole.cut(longest)
         tokens = data.shown("test", texts.ids, texts.sizes, self.tokenizer)
         found = top_labels(self.model(tokens).softmax(-1), self.preprocessing.values["labels"], top)
@@ -109,7 +109,7 @@ class WordTags(OnTexts):
         assert isinstance(data, TaggedWords)
         tags = self.preprocessing.values["labels"]
         words = encode_words(self.tokenizer, [word for words in examples for word in words])
-        longest = self.preprocessing.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest_text"]
         words = words.cut(longest)  # a single word can have more tokens than any training sentence
         parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
         tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
@@ -164,7 +164,7 @@ class HiddenWords(OnTexts):
             )
         own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
         ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")
-        longest = self.preprocessing.model_arguments["longest"]
+        longest = self.preprocessing.model_arguments["longest_text"]
         if len(ids) > longest:
             raise ArgumentError(
                 "input",

@@ -11,8 +11,12 @@ from torch import Tensor
 from edgewise.data import Splits
 from edgewise.data.splits import TargetScale
 from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.renamed import with_new_names
 from edgewise.training import RunFolder
 from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
+
+DATA_SIZES = ("vocab_size", "longest_text", "max_length")
+"""Sizes that old runs recorded under other names."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
-    """Write ``fitted.json``, and ``fitted.safetensors`` if there are tensors."""
+    """Write ``preprocessing.json``, and ``preprocessing.safetensors`` if there are tensors."""
     preprocessing = preprocessing_of(splits)
     tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
     digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
@@ -67,6 +71,7 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
     record = folder.read_json(PREPROCESSING)
     try:
         sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
+        sizes = with_new_names(sizes, DATA_SIZES)
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
         # The digest ties the ids in one file to the rows of the other. Older runs have none.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}

@@ -30,7 +30,7 @@ class LanguageModeling(Task):
     The loss is in nats per token; ``bits`` is :math:`L / \ln 2` and ``perplexity`` :math:`e^L`.
     """
 
-    takes: ClassVar[tuple[str, ...]] = ("longest",)
+    takes: ClassVar[tuple[str, ...]] = ("longest_text",)
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         return LanguageModel(text_model(model, data_sizes))

@@ -21,14 +21,14 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     Raises:
         ArgumentError: the model is not a text model, or has too few learned positions.
     """
-    if not isinstance(model, TextModel) or "longest" not in data_sizes:
+    if not isinstance(model, TextModel) or "longest_text" not in data_sizes:
         raise ArgumentError(
             "model",
             expected="a model of texts, such as bert or gpt, and texts",
             got=f"{type(model).__name__}, and data with {', '.join(data_sizes) or 'no sizes'}",
             remedy="combine models, data and tasks of one kind",
         )
-    longest = data_sizes["longest"]
+    longest = data_sizes["longest_text"]
     positions, padding = model.embedding.positions, model.embedding.padding
     if isinstance(positions, Learned):
         taken = 0 if padding is None else padding + 1  # rows reserved for padding

@@ -35,7 +35,7 @@ class TextClassification(Classification):
     pool: Pooling = "mean"
     dropout: float = 0.1
 
-    takes: ClassVar[tuple[str, ...]] = ("longest", "out_width")
+    takes: ClassVar[tuple[str, ...]] = ("longest_text", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class Tagging(Classification):
 
     dropout: float = 0.1
 
-    takes: ClassVar[tuple[str, ...]] = ("longest", "out_width")
+    takes: ClassVar[tuple[str, ...]] = ("longest_text", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()

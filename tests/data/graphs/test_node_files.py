@@ -38,7 +38,7 @@ def own(files, **fields):
 def test_nodes_of_all_kinds(files):
     splits = own(files).load()
     assert splits.model_arguments == {"in_width": 2, "out_width": 2}
-    kept = splits.fitted
+    kept = splits.preprocessing
     assert kept["ids"] == ["ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal", "zoe"]
     assert (kept["labels"], kept["features"], kept["column"]) == (
         ["x", "y"],
@@ -72,7 +72,7 @@ def test_counts_of_words_are_recognised(files, tmp_path):
     few = [";".join([*row.split(";")[:2], "0", "0"]) for row in rows]
     few[0], few[2] = "ann;x;1;3", "cy;x;;"
     (tmp_path / "nodes.csv").write_text("\n".join([header, *few]))
-    kept = own(files).load().fitted
+    kept = own(files).load().preprocessing
     assert kept["scale"] == "rows"
     assert kept["x"][0].tolist() == [0.25, 0.75]
     assert own(files, scale="columns").load().preprocessing["scale"] == "columns"
@@ -82,7 +82,7 @@ def test_counts_of_words_are_recognised(files, tmp_path):
 
 
 def test_directed_edges_and_scales(files):
-    kept = own(files, directed=True, scale="none").load().fitted
+    kept = own(files, directed=True, scale="none").load().preprocessing
     pairs = {(kept["ids"][a], kept["ids"][b]) for a, b in kept["edges"].t().tolist()}
     assert pairs == {("ann", "bob"), ("bob", "ann"), ("dee", "zoe"), ("cy", "dee")}
     assert kept["x"][0].tolist() == [10, 1.5]

@@ -215,7 +215,7 @@ def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"{i},{s} ,name {i},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join([",Structure,name,logS", *lines]))  # the first counts the rows
-    preprocessing = molecule_table(path=str(path), val=0.25).load().fitted
+    preprocessing = molecule_table(path=str(path), val=0.25).load().preprocessing
     assert (preprocessing["smiles"], preprocessing["target"]) == ("Structure", "logS")
     lines = [f"{i},{s},{s},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join(["id,Structure,SMILES,logS", *lines]))
@@ -231,7 +231,9 @@ def test_two_columns_need_no_names(tmp_path: Path, order: int) -> None:
     assert (splits.preprocessing["smiles"], splits.preprocessing["target"]) == ("smiles", "target")
     assert sum(part.count for part in (splits.train, splits.val, splits.test)) == len(rows)
     path.write_text("\n".join(["0,1", *(",".join(row[::order]) for row in rows)]))
-    named = molecule_table(path=str(path), val=0.25).load().fitted  # as pandas writes columns
+    named = (
+        molecule_table(path=str(path), val=0.25).load().preprocessing
+    )  # as pandas writes columns
     assert {named["smiles"], named["target"]} == {"0", "1"}
 
 

@@ -63,7 +63,7 @@ def test_the_graph_of_a_smiles_is_that_of_the_file() -> None:
         smiles = [row["smiles"] for row in csv.DictReader(file)][:200]
     theirs, _ = zinc._read(RAW / "test.npz")
     for number, text in enumerate(smiles):
-        kinds, edge_index, bonds = zinc.molecule_graph(parse(text))
+        kinds, edge_index, bonds = zinc.zinc_graph(parse(text))
         x, graph, _, edges = theirs.take(torch.tensor([number]))
         assert torch.equal(kinds, x)
         own = dict(zip(map(tuple, edge_index.T.tolist()), bonds[:, 0].tolist(), strict=True))
@@ -75,12 +75,12 @@ def test_hydrogens_in_brackets_that_need_none_change_nothing() -> None:
     pytest.importorskip("rdkit")
     from edgewise.data.molecules.chem import parse
 
-    plain, brackets = (zinc.molecule_graph(parse(text)) for text in ("CCO", "[CH3][CH2][OH]"))
+    plain, brackets = (zinc.zinc_graph(parse(text)) for text in ("CCO", "[CH3][CH2][OH]"))
     for one, other in zip(plain, brackets, strict=True):
         assert torch.equal(one, other)
-    kinds, edge_index, bonds = zinc.molecule_graph(parse("C"))
+    kinds, edge_index, bonds = zinc.zinc_graph(parse("C"))
     assert (kinds.tolist(), edge_index.shape, bonds.shape) == ([[0]], (2, 0), (0, 1))
-    (chiral, *_), *_ = zinc.molecule_graph(parse("[C@H](F)(Cl)Br"))
+    (chiral, *_), *_ = zinc.zinc_graph(parse("[C@H](F)(Cl)Br"))
     assert zinc.KINDS[int(chiral)] == "C H1"
 
 
@@ -93,7 +93,7 @@ def test_an_atom_that_zinc_has_not_is_refused(smiles: str, got: str) -> None:
     from edgewise.data.molecules.chem import parse
 
     with refused("input", expected="kinds of atoms in ZINC", got=got, remedy="leave it out"):
-        zinc.molecule_graph(parse(smiles))
+        zinc.zinc_graph(parse(smiles))
 
 
 def test_a_macrocycle_is_penalised_and_a_ring_of_six_is_not() -> None:

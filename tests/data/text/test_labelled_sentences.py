@@ -30,7 +30,7 @@ def test_a_batch_of_sentences_packed_and_padded(paths):
         text_table(**paths, kind="words", vocab_size=None, packed=form).load()
         for form in (True, False)
     )
-    told = {"vocab_size": 4 + 7, "longest": 7, "out_width": 2}
+    told = {"vocab_size": 4 + 7, "longest_text": 7, "out_width": 2}
     assert packed.model_arguments == padded.model_arguments == told
     index = torch.tensor([2, 0])
     one, other = packed.train.make(index), padded.train.make(index)
@@ -46,7 +46,7 @@ def test_a_batch_of_sentences_packed_and_padded(paths):
 
 def test_long_sentences_are_cut_where_asked(paths):
     splits = text_table(**paths, kind="words", vocab_size=None, max_length=4).load()
-    assert splits.model_arguments["longest"] == 4
+    assert splits.model_arguments["longest_text"] == 4
     (tokens,) = splits.train.make(torch.arange(4)).inputs
     assert tokens.sizes.tolist() == [4, 3, 4, 4]
 

@@ -31,7 +31,7 @@ def decoded(splits, ids):
 
 def test_a_training_window_predicts_the_next_token_of_the_training_text(path):
     splits = text_files(paths=(path,), context=8, batch_size=4, val=0.1, test=0.2).load()
-    assert splits.model_arguments == {"vocab_size": len(set(TEXT)), "longest": 8}
+    assert splits.model_arguments == {"vocab_size": len(set(TEXT)), "longest_text": 8}
     train = TEXT[int(len(TEXT) * 0.1) : int(len(TEXT) * (1 - 0.2))]
     for batch in splits.loaders(0)["train"]:
         (tokens,) = batch.inputs

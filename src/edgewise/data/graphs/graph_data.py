@@ -58,7 +58,7 @@ def kept_form(
     kinds: Sequence[Sequence[int]] = (),
     attributes: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """Return the preprocessing that a run saves; see ``Splits.fitted``.
+    """Return the preprocessing that a run saves; see ``Splits.preprocessing``.
 
     Args:
         labels: Class names.

@@ -67,7 +67,7 @@ class LabelledText(TextData):
     packed: bool = True
     word_dropout: float = 0.0
 
-    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest", "out_width")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,7 +130,7 @@ class LabelledSentences(LabelledText):
             splits[name] = self._split(name, texts, target, tokenizer)
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(labels)}
+        data_sizes = {"vocab_size": size, "longest_text": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
         named = [self.names.get(label, label) for label in labels]
         preprocessing = {"labels": named, "text": column}

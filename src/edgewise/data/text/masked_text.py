@@ -57,7 +57,7 @@ class MaskedText(TextData):
     windows: int = 0
     val: float = 0.02
 
-    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +99,7 @@ class MaskedText(TextData):
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
         return TextSplits(
-            {"vocab_size": size, "longest": self.context},
+            {"vocab_size": size, "longest_text": self.context},
             masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
             held_out(streams["val"]),
             held_out(streams["test"]),

@@ -67,7 +67,7 @@ class TaggedWords(LabelledText):
             splits[name], most_tokens = self._split(name, words, target, tokenizer)
             longest = max(longest, most_tokens)
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(tags)}
+        data_sizes = {"vocab_size": size, "longest_text": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
         preprocessing = {"labels": tags}
         return TextSplits(

@@ -56,7 +56,7 @@ class TextStream(TextData):
     val: float = 0.02
     test: float = 0.1
 
-    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest_text")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +134,7 @@ class TextStream(TextData):
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         return TextSplits(
-            {"vocab_size": tokenizer.get_vocab_size(), "longest": self.context},
+            {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.context},
             train=windows,
             val=held_out(opening, val),
             test=held_out(train, test),
