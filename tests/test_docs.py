@@ -22,12 +22,11 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import edgewise as ew
-from edgewise import encodings, graphs, models, recipes, runs, tasks, training
+from edgewise import encodings, graphs, models, recipes, runs, training
 from edgewise.cli import main
 from edgewise.cli.parser import parse
 from edgewise.data.text.tokenizer import KINDS
 from edgewise.interop import huggingface
-from edgewise.runs.preprocessing import Preprocessing
 from edgewise.runs.train_recipe import prepare
 from tests.places import needs
 
@@ -190,7 +189,7 @@ PACKAGES = {
     "docs/training.md": ["lightning", "torch_geometric"],
 }
 OWN_TEST = {
-    "CONTRIBUTING.md": "its blocks are six files, not one program",
+    "CONTRIBUTING.md": "its blocks are two files, not one program",
     "docs/text.md": "training is stopped after the first batch, as it takes minutes",
     "docs/images.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
@@ -309,11 +308,8 @@ def test_pages_name_all_that_there_is() -> None:
         assert f"| `{kind}` |" in texts["text.md"], kind
 
 
-def test_the_worked_examples_of_contributing_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, pattern, encoding, engine, signs, predictor = blocks("CONTRIBUTING.md")
-    compile(engine, "CONTRIBUTING.md", "exec")  # an excerpt: the names are those of its file
+def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pattern = blocks("CONTRIBUTING.md")
     example = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", example)
     exec(model, example.__dict__)
@@ -322,29 +318,6 @@ def test_the_worked_examples_of_contributing_run(
     assert out.shape == (4, 3)
     reads = [[j <= i and (i - j) % 2 == 0 for j in range(5)] for i in range(5)]
     assert example.Strided(2).bind(5).dense().tolist() == reads
-    exec(encoding, example.__dict__)
-    triangle = graphs.edges(torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]]), num_nodes=4)
-    undirected = triangle | triangle.transpose()
-    assert example.Triangles(6).code(graphs.batch([undirected, undirected])).tolist() == [
-        *(1, 1, 1, 0),
-        *(1, 1, 1, 0),
-    ]
-    exec(signs, example.__dict__)
-    loaders = example.Signs().load().loaders(0)
-    assert [sum(len(b.target) for b in loaders[k]) for k in loaders] == [200, 50, 50]
-    batch = next(iter(loaders["train"]))
-    assert torch.equal(batch.inputs[0].prod(-1) > 0, batch.target == 1)
-    exec(predictor, example.__dict__)
-    recipe = types.SimpleNamespace(data=example.Signs(), task=tasks.Classification())
-    assert example.SameSigns.serves(recipe)
-    sure = torch.nn.Linear(2, 2)  # of (1, 1), not of (-1, -1)
-    torch.nn.init.constant_(sure.weight[0], -1.0)
-    torch.nn.init.constant_(sure.weight[1], 1.0)
-    answering = example.SameSigns(recipe, sure, Preprocessing({}, None, {}), None, tmp_path)
-    given = [[1.0, 1.0], [1.0], {"x": "-1", "y": -1}]
-    yes, refused, no = answering.answers(given, answering.check_options({"threshold": "0.6"}))
-    assert [yes["same"], no["same"]] == [True, False]
-    assert "give two numbers" in refused["error"]
 
 
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

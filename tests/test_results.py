@@ -59,7 +59,7 @@ def test_a_row_without_a_metric_that_is_now_asked_for_is_not_shown() -> None:
 
 
 def test_what_was_measured_with_other_numbers_is_not_shown(tmp_path: Path) -> None:
-    finished(tmp_path, model_hidden=8)
+    finished(tmp_path, model_width=8)
     measured: dict[str, Any] = {}
     RESULTS["collect"](measured, tmp_path, [NAME], False)
     assert measured == {}
