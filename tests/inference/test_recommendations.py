@@ -150,7 +150,8 @@ def test_what_another_run_has_kept_is_refused(recommender, tmp_path):
     shutil.copytree(recommender, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     kept = folder.read_tensors("preprocessing.safetensors")
-    folder.write_tensors("preprocessing.safetensors", {name: t.flip(-1) for name, t in kept.items()})
+    flipped = {name: t.flip(-1) for name, t in kept.items()}
+    folder.write_tensors("preprocessing.safetensors", flipped)
     name = str(folder.path / "preprocessing.safetensors")
     with refused(name, expected="tensors", got="another run", remedy="train again"):
         edgewise.load(folder.path)
