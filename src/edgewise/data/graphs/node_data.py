@@ -52,7 +52,7 @@ class NodeData(Data):
 
 
 def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the graph and class names in the form that a run saves; see ``Splits.preprocessing``."""
+    """Return the graph and class names as a run saves them; see ``Splits.preprocessing``."""
     kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
     if found.x.layout is torch.strided:
         return kept | {"x": found.x}
