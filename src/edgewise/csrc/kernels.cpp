@@ -7,7 +7,8 @@
 #include "attend_backward_targets.h"
 #include "attend_forward.h"
 #include "softmax.h"
-#include "tiles.h"
+#include "tiles_backward.h"
+#include "tiles_forward.h"
 
 namespace EW_NS {
 
