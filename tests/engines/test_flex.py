@@ -211,8 +211,7 @@ def _given(graph: Graph) -> tuple[Any, ...]:
     from edgewise import layouts
 
     sizes = torch.tensor([graph.num_targets]), torch.tensor([graph.num_sources])
-    make = layouts._in_order if isinstance(graph, graphs.Intervals) else layouts._by_place
-    return make(graph, *sizes), graph.num_targets, graph.num_sources, None
+    return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_targets < 400])

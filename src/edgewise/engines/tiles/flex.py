@@ -131,7 +131,7 @@ class FlexLayout:
             BLOCK_SIZE=(BLOCK, BLOCK),
             mask_mod=_reads(runs, count),
         )
-        row, column = (x.long() if x.numel() else None for x in (runs.row, runs.column))
+        row, column = (None if x is None else x.long() for x in (runs.row, runs.column))
         place = None if row is None else row.argsort()
         return cls(row, place, column, mask, BLOCK * BLOCK * block.numel(), sequences)
 

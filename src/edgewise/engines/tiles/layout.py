@@ -19,33 +19,35 @@ GRADIENT = ("tile", "chunk", "visit", "use", "merge")
 
 
 class TileRuns(NamedTuple):
-    """Runs of sources by target, both at places of their own, which nobody else counts by.
+    """Runs of consecutive sources by target: the result of :mod:`edgewise.engines.tiles.schedule`.
+
+    Rows are the places of targets, columns those of sources.
 
     Attributes:
-        row, column: the target and the source at each place, int32; empty where they are in order.
-        pointer: ``[rows + 1]``, int64: which runs each row has; ``None``: one each.
-        start, stop: ``[R]``, int64; nothing is read where ``start >= stop``.
-        edge: ``[R]``, int64, the number of each run's first edge.
-        step: ``[R]``, int64, of the numbers of edges from one source to the next; ``None``: 1.
-        block: ``[blocks + 1]``, int32: first row of blocks of at most ``TilesLayout.BLOCK``.
-        tile: ``[tiles + 1]``, int32: first column of tiles of at most ``TilesLayout.TILE``.
-        unit: ``[units + 1, 3]``, int32: first block, first tile and first column of each unit, a
-            range of targets and the range of sources that they alone read.
-        pairs: how many pairs of a target and a source there are.
+        start, stop: ``[R]``, int64, columns of each run; empty where ``start >= stop``.
+        edge: ``[R]``, int64, index of the first edge of each run.
+        block: ``[blocks + 1]``, int32, first row of blocks of at most ``TilesLayout.BLOCK``.
+        tile: ``[tiles + 1]``, int32, first column of tiles of at most ``TilesLayout.TILE``.
+        unit: ``[units + 1, 3]``, int32, first block, first tile and first column of each unit: a
+            range of targets and the range of sources that only they attend to.
+        pairs: number of edges.
+        row, column: int32, the target and the source at each place; ``None`` if in order.
+        pointer: ``[rows + 1]``, int64, first run of each row; ``None`` if each row has one run.
+        step: ``[R]``, int64, distance of the indices of neighbouring edges of a run; ``None``: 1.
 
     """
 
-    row: Tensor
-    column: Tensor
-    pointer: Tensor | None
     start: Tensor
     stop: Tensor
     edge: Tensor
-    step: Tensor | None
     block: Tensor
     tile: Tensor
     unit: Tensor
     pairs: int
+    row: Tensor | None = None
+    column: Tensor | None = None
+    pointer: Tensor | None = None
+    step: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +108,7 @@ class TilesLayout:
             raise library.NativeError(library.MISSING)
         rows, columns, blocks = int(runs.block[-1]), int(runs.tile[-1]), len(runs.block) - 1
         ends = runs.start.data_ptr(), runs.stop.data_ptr(), runs.edge.data_ptr()
-        pointer = None if runs.pointer is None else runs.pointer.data_ptr()
-        step = None if runs.step is None else runs.step.data_ptr()
+        pointer, step = _address(runs.pointer), _address(runs.step)
         (block_piece,) = _numbers((blocks + 1,))
         first = block_piece.data_ptr()
         given = rows, columns, blocks, runs.block.data_ptr(), pointer, *ends, step, first
@@ -129,12 +130,22 @@ class TilesLayout:
         status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
         if status:
             raise library.NativeError(library.STATUS[status])
-        parts = runs.row, runs.column, runs.block, block_piece, piece, reach, runs.tile
+        row, column = _or_empty(runs.row), _or_empty(runs.column)
+        parts = row, column, runs.block, block_piece, piece, reach, runs.tile
         return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
 
 
 def _at(node: Tensor, place: Tensor) -> Tensor:
     return (node[place] if place.numel() else node).int()
+
+
+def _address(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()
+
+
+def _or_empty(x: Tensor | None) -> Tensor:
+    """Return an empty tensor for ``None``, which an operator's list of tensors cannot hold."""
+    return torch.empty(0, dtype=torch.int32, device="cpu") if x is None else x
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:

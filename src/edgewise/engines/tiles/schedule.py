@@ -71,10 +71,11 @@ def schedule_intervals(
     """Schedule one run of consecutive sources per target; all nodes keep their order.
 
     Args:
-        start, stop: ``[N_dst]``, the sources of each target.
+        start: ``[N_dst]``, first source of each target.
+        stop: ``[N_dst]``, end of the sources of each target.
         degree: ``[N_dst]``, number of edges of each target.
-        targets, sources: ``[segments]``, sizes of the ranges of targets, and of the sources that
-            only they attend to.
+        targets: ``[segments]``, sizes of ranges of targets.
+        sources: ``[segments]``, sizes of the ranges of sources that only these attend to.
     """
     blocks = _cut(targets, TilesLayout.BLOCK)
     tiles = _cut(sources, TilesLayout.TILE)
@@ -109,8 +110,10 @@ def schedule_runs(
         parts: runs of the parts of the graph.
         common_step: multiple of the steps of all parts.
         degree: ``[N_dst]``, number of edges of each target.
-        num_sources, num_edges: sizes of the graph.
-        targets, sources: as in :func:`schedule_intervals`.
+        num_sources: number of sources.
+        num_edges: number of edges.
+        targets: ``[segments]``, sizes of ranges of targets.
+        sources: ``[segments]``, sizes of the ranges of sources that only these attend to.
     """
     device = degree.device
     remainder = torch.zeros_like(degree)
