@@ -83,14 +83,14 @@ def test_scores_that_grow_along_the_tiles() -> None:
 def test_other_runs_and_edge_terms_are_refused() -> None:
     x = torch.randn(8, 2, 4)
     refused = {
-        "other sources than runs": (graphs.random(2), {}),
+        "are not runs": (graphs.random(2), {}),
         "Dot scores only": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
-        "no place in its products": (graphs.causal(), {"gain": torch.randn(36, 2)}),
+        "neither gain nor edge vectors": (graphs.causal(), {"gain": torch.randn(36, 2)}),
     }
     for reason, (graph, options) in refused.items():
         with pytest.raises(ew.ArgumentError, match=reason):
             ew.attend(x, x, x, graph, engine="tiles", **options)
-    with pytest.raises(ew.ArgumentError, match="attention alone"):
+    with pytest.raises(ew.ArgumentError, match="only computes attention"):
         ew.aggregate(x, graphs.causal(), engine="tiles")
 
 

@@ -462,11 +462,11 @@ def refusals(
     if problem.dtype not in library.DTYPES:
         reasons.append(f"it has no kernels for {problem.dtype}")
     if largest >= LARGEST:
-        reasons.append("it counts edges and nodes in 32 bits")
+        reasons.append("it indexes edges and nodes with 32 bits")
     if not problem.value_width and problem.operation != "edges":
-        reasons.append("values of width 0 have no place in memory")
+        reasons.append("values of width 0 are not supported")
     if transformed():
-        reasons.append("torch.func and forward-mode derivatives do not see into its kernels")
+        reasons.append("its kernels support neither torch.func nor forward-mode differentiation")
     if missing:
         reasons.append(missing)
     return reasons

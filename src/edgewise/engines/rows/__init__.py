@@ -80,9 +80,9 @@ class Rows:
         else:
             reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
-            reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
+            reasons.append("custom scores have no kernel, only Dot, Additive and None")
         if problem.entmax:
-            reasons.append("its kernels normalise by softmax alone")
+            reasons.append("it only normalises by softmax")
         return reasons
 
     def work(self, problem: Problem) -> Work:

@@ -1,4 +1,4 @@
-"""Lists of runs of sources, in blocks of targets: what the tiles kernels read."""
+"""Layout of the tiles kernels: runs of sources, grouped by blocks of targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.engines.native.operator import Fields
 
 TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
 GRADIENT = ("tile", "chunk", "visit", "use", "merge")
-"""Those that the backward pass alone reads."""
+"""Tensors that only the backward pass reads."""
 
 
 class TileRuns(NamedTuple):
@@ -52,17 +52,17 @@ class TileRuns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TilesLayout:
-    """Blocks of targets, each with the pieces that it reads: see ``ew_tiles_args`` in ``abi.h``.
+    """Blocks of targets, each with pieces of runs: see ``ew_tiles_args`` in ``abi.h``.
 
     Attributes:
-        pairs: how many pairs of a target and a source there are, to choose threads by.
-        row, column, block: as in :class:`TileRuns`.
-        block_piece: ``[blocks + 1]``, the first piece of each block.
-        piece, reach: runs of neighbouring sources, and what each row reads of them.
-        tile, chunk, visit, use, merge: the order of the backward pass.
-        spanned: pairs that groups of targets compute for these.
-        brought: sources that are brought to blocks.
-        call_fields: what the operator remembers of calls on these targets, by their kind.
+        pairs: number of edges, which determines the number of threads.
+        row, column, block: as in :class:`TileRuns`; row and column are empty if in order.
+        block_piece: ``[blocks + 1]``, first piece of each block.
+        piece, reach: intervals of sources, and the part of them that each row attends to.
+        tile, chunk, visit, use, merge: order of the backward pass.
+        spanned: number of pairs that groups of targets compute.
+        brought: number of sources loaded, counted once for each block.
+        call_fields: cached fields of the operator's structure, by shapes and dtype of the call.
 
     """
 
@@ -87,28 +87,29 @@ class TilesLayout:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Its tensors, in the order of the attributes."""
+        """All tensors, in the order of the attributes."""
         return [getattr(self, name) for name in (*TENSORS, *GRADIENT)]
 
     @property
     def slots(self) -> int:
-        """How many tiles of gradients chunks compute of sources that they share."""
+        """Number of tiles of partial gradients, for sources that several chunks attend to."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def reordered(self, target_at: Tensor, source_at: Tensor) -> TilesLayout:
-        """The same, with these nodes in the place of the first, the second and so on."""
+        """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
         row, column = _at(target_at, self.row), _at(source_at, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:
-        """Pieces, and the order of the backward pass, by the native library."""
+        """Make the layout from runs, by the native library."""
         loaded = library.library()
         if loaded is None:
             raise library.NativeError(library.MISSING)
         rows, columns, blocks = int(runs.block[-1]), int(runs.tile[-1]), len(runs.block) - 1
         ends = runs.start.data_ptr(), runs.stop.data_ptr(), runs.edge.data_ptr()
-        pointer, step = _address(runs.pointer), _address(runs.step)
+        pointer = None if runs.pointer is None else runs.pointer.data_ptr()
+        step = None if runs.step is None else runs.step.data_ptr()
         (block_piece,) = _numbers((blocks + 1,))
         first = block_piece.data_ptr()
         given = rows, columns, blocks, runs.block.data_ptr(), pointer, *ends, step, first
@@ -130,7 +131,10 @@ class TilesLayout:
         status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
         if status:
             raise library.NativeError(library.STATUS[status])
-        row, column = _or_empty(runs.row), _or_empty(runs.column)
+        # An operator's list of tensors cannot hold None: empty tensors mean nodes in order.
+        empty = runs.block[:0]
+        row = empty if runs.row is None else runs.row
+        column = empty if runs.column is None else runs.column
         parts = row, column, runs.block, block_piece, piece, reach, runs.tile
         return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
 
@@ -139,18 +143,9 @@ def _at(node: Tensor, place: Tensor) -> Tensor:
     return (node[place] if place.numel() else node).int()
 
 
-def _address(x: Tensor | None) -> int | None:
-    return None if x is None else x.data_ptr()
-
-
-def _or_empty(x: Tensor | None) -> Tensor:
-    """Return an empty tensor for ``None``, which an operator's list of tensors cannot hold."""
-    return torch.empty(0, dtype=torch.int32, device="cpu") if x is None else x
-
-
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Memory to write to. It is NumPy's: ``torch.jit.trace`` keeps that as it is."""
+    """Allocate int32 tensors with NumPy: ``torch.jit.trace`` would record ``torch.empty``."""
     made = []
-    for shape in shapes:  # up to Python 3.11 a comprehension would be a call of its own
+    for shape in shapes:  # faster than a comprehension up to Python 3.11
         made.append(torch.from_numpy(np.empty(shape, np.int32)))
     return made

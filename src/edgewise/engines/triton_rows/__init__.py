@@ -43,5 +43,5 @@ def refuses(problem: Problem, largest: int) -> list[str]:
     reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:
-        reasons.append(f"on a GPU a head may be {MOST_WIDTH} wide, not {widest}")
+        reasons.append(f"on a GPU heads may be at most {MOST_WIDTH} wide, not {widest}")
     return reasons
