@@ -9,9 +9,10 @@ WORKERS ?= 2
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml examples/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable ".[dev]" --editable ./examples
 	touch $@
 
 # The thesis in two steps: the numbers agree, and the graph alone decides what a model can know.
@@ -20,6 +21,7 @@ demo: install
 	rm -rf runs/demo
 	$(BIN)/edgewise compare digit-rows model.graph "empty()" "window(1)" "window(2)" "window(4)" \
 	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
+	$(BIN)/python -m edgewise_examples.row_picture runs/demo
 
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)

@@ -26,15 +26,15 @@ Write = Callable[[bool], Tensor]
 
 def language_model(tokens: int, batch: int, width: int, depth: int) -> Write:
     """Return a function that continues prompts of one token to ``tokens`` tokens."""
-    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 4 * width}
-    model = models.gpt(VOCABULARY, **sizes, length=tokens).eval()
+    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "ffn_dim": 4 * width}
+    model = models.gpt(VOCABULARY, **sizes, max_length=tokens).eval()
     prompt = torch.randint(VOCABULARY, (batch, 1))
     return lambda cached: generate(model, prompt, max_new_tokens=tokens - 1, cached=cached)
 
 
 def translator(tokens: int, batch: int, width: int, depth: int) -> Write:
     """Return a function that generates ``tokens`` tokens from a source text."""
-    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "feed_forward": 2 * width}
+    sizes = {"width": width, "depth": depth, "heads": width // HEAD, "ffn_dim": 2 * width}
     model = models.transformer(VOCABULARY, **sizes, order="pre").eval()
     memory = model.encode(torch.randint(VOCABULARY, (batch, SOURCE)))
     prompt = torch.zeros(batch, 1, dtype=torch.long)

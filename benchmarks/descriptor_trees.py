@@ -29,7 +29,8 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 from edgewise.data import ionic_liquids
 from edgewise.data.folds import Folds
 from edgewise.data.molecules.chem import descriptors, ions, parse, rdkit
-from edgewise.data.table import Table, read_table
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table
 from edgewise.runs.seeds import summarise
 
 LOSSES = ("squared_error", "absolute_error")

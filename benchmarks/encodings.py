@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from edgewise import data, encodings
-from edgewise.data.codes import Codes
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph
 from edgewise.ragged import starts
@@ -48,7 +48,7 @@ def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
     made |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
     made["path_edges"] = encodings.PathEdges(3, HEADS)
     return {
-        name: lambda e=encoding: Codes(graphs).prepare({"codes": e})
+        name: lambda e=encoding: PrecomputedEncodings(graphs).prepare({"codes": e})
         for name, encoding in made.items()
     }
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from edgewise_examples import data as example_data
 from torch import nn
 
 from benchmarks.cpu.measure import spread, status
@@ -25,13 +26,17 @@ from edgewise.tasks import Task
 
 def gat_links(num_nodes: int) -> nn.Module:
     """Return a link predictor with node embeddings of width 64 and two GAT layers of 8 heads."""
-    encoder = models.gat(64, 64, hidden=8, heads=8, output_heads=1, dropout=0.0)
+    encoder = models.gat(64, 64, head_width=8, heads=8, output_heads=1, dropout=0.0)
     return LinkPredictor(num_nodes, 64, encoder, "dot")
 
 
 CHOICES: dict[str, tuple[Callable[..., nn.Module], Data, Task]] = {
-    "hollywood-sage": (models.link_predictor, data.hollywood_actors(), tasks.LinkPrediction()),
-    "hollywood-gat": (gat_links, data.hollywood_actors(), tasks.LinkPrediction()),
+    "hollywood-sage": (
+        models.link_predictor,
+        example_data.hollywood_actors(),
+        tasks.LinkPrediction(),
+    ),
+    "hollywood-gat": (gat_links, example_data.hollywood_actors(), tasks.LinkPrediction()),
     "gowalla-lightgcn": (models.lightgcn, data.gowalla(), tasks.Recommendation()),
 }
 

@@ -69,17 +69,17 @@ def plain_copy(model: nn.Module) -> PlainGPT:
     mine = {name.removeprefix("trunk."): value for name, value in model.state_dict().items()}
     vocabulary, width = mine["embedding.tokens.weight"].shape
     depth = sum(name.endswith("qkv.weight") for name in mine)
-    heads = model.trunk.reader.stack.layers[0].attention.sublayer.heads
+    heads = model.trunk.backbone.stack.layers[0].attention.sublayer.heads
     length = mine["embedding.positions.table"].shape[0]
     plain = PlainGPT(vocabulary, length, width, depth, heads)
     weights = {
         "tokens.weight": mine["embedding.tokens.weight"],
         "positions.weight": mine["embedding.positions.table"],
-        "norm.weight": mine["reader.stack.norm.weight"],
-        "norm.bias": mine["reader.stack.norm.bias"],
+        "norm.weight": mine["backbone.stack.norm.weight"],
+        "norm.bias": mine["backbone.stack.norm.bias"],
     }
     for i in range(depth):
-        ours, theirs = f"reader.stack.layers.{i}", f"blocks.{i}"
+        ours, theirs = f"backbone.stack.layers.{i}", f"blocks.{i}"
         for kind in ("weight", "bias"):
             for theirs_name, ours_name in (
                 ("qkv", "attention.sublayer.qkv"),

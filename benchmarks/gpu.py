@@ -155,8 +155,8 @@ def build_gpt(context: int = 1024, batch: int = 8, width: int = 768) -> Built:
         width=width,
         depth=6,
         heads=width // 64,
-        feed_forward=4 * width,
-        length=context,
+        ffn_dim=4 * width,
+        max_length=context,
         dropout=0.0,
     )
     layer = torch.nn.TransformerEncoderLayer(

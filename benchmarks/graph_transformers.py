@@ -79,8 +79,8 @@ def molecules(count: int, seed: int) -> Molecules:
         start = torch.arange(0, max(n - 5, 0), 7)  # one six-membered ring per seven atoms
         pairs += [torch.stack([parent, child]) + first, torch.stack([start, start + 5]) + first]
         first += n
-    one_way = torch.cat(pairs, dim=1)
-    edge_index = torch.cat([one_way, one_way.flip(0)], dim=1)
+    causal = torch.cat(pairs, dim=1)
+    edge_index = torch.cat([causal, causal.flip(0)], dim=1)
     x = torch.randn(first, WIDTH, generator=generator)
     edge_attr = torch.randn(edge_index.shape[1], BONDS, generator=generator)
     return Molecules(x, edge_index, edge_attr, sizes)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from edgewise_examples.data.quickdraw import PLACE
 from sklearn.ensemble import ExtraTreesClassifier
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.images.quickdraw import PLACE
 from edgewise.data.splits import Split
 from edgewise.ragged import run_of_each
 from edgewise.recipes import find

@@ -100,7 +100,7 @@ def longformer(tokens: int, hubs: int) -> Pair:
         if "_global" in name and parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.02)
     theirs = whole.encoder.layer[0].attention
-    ours = load(whole).reader.layers[0].attention.sublayer
+    ours = load(whole).backbone.layers[0].attention.sublayer
     marks = torch.arange(tokens)[None] < hubs
     mask = torch.where(marks, 10000.0, 0.0)
     places = torch.arange(hubs)
@@ -134,8 +134,8 @@ def bigbird(tokens: int, *, drawn: bool) -> Pair:
     whole = BigBirdModel(config).train(drawn)
     theirs = whole.encoder.layer[0].attention
     model = load(whole).train(drawn)
-    ours = model.reader.layers[0].attention.sublayer
-    pattern = model.reader.graphs[0]
+    ours = model.backbone.layers[0].attention.sublayer
+    pattern = model.backbone.graphs[0]
     if not drawn:
         pattern = replace(pattern, heads=1, seed=None)
     nodes = pattern.heads * tokens
@@ -172,7 +172,7 @@ def reformer(tokens: int) -> Pair:
     )
     whole = ReformerModel(config)
     theirs = whole.encoder.layers[0].attention
-    ours = load(whole).reader.layers[0].attention
+    ours = load(whole).backbone.layers[0].attention
     texts = Texts([tokens], [tokens], packed=False)
 
     def run_theirs(x: Tensor) -> Tensor:

@@ -180,13 +180,14 @@ BESIDE = {
         f"vit-{name}": {
             f"convolutions-vit-{name}": (
                 f"six convolutions ({weights} weights), all else the same",
-                f"python examples/convolutions_beside.py vit-{name} convolutions-vit-{name}",
+                "python examples/scripts/convolutions_beside.py "
+                f"vit-{name} convolutions-vit-{name}",
             ),
             **{
                 f"mae-{name}-{start}": (
                     f"{labels} labels, {how}, and 1,000 more to choose the rate; "
                     f"seeds 0 to {seeds - 1}",
-                    f"python examples/mae_few_labels.py {name} --epochs {epochs}"
+                    f"python examples/scripts/mae_few_labels.py {name} --epochs {epochs}"
                     f" --tuning-epochs 40 --seeds {seeds} --json mae-{name}",
                 )
                 for start, how in (
@@ -203,7 +204,7 @@ BESIDE = {
     "gpt-shakespeare": {
         "shakespeare-bp": (
             "BP-Transformer in the place of GPT, 3 epochs of its 10, one seed",
-            "edgewise train gpt-shakespeare --model bp_transformer --model.one_way true"
+            "edgewise train gpt-shakespeare --model bp_transformer --model.causal true"
             " --trainer.epochs 3 --out shakespeare-bp",
         ),
         **{
@@ -268,7 +269,7 @@ BESIDE = {
             ),
             f"{kind}-words": (
                 f"no tree: {words}, the same pieces of words, tuned alike",
-                f"python examples/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
+                f"python examples/scripts/words_beside_trees.py {kind} {name} {kind}-words{seeds}",
             ),
         }
         for name, chain, options, kind, words, seeds in (
@@ -304,7 +305,7 @@ BESIDE = {
             "20 epochs, dropout 0.3 in place of 0.2, the mean of the last five epochs' weights,"
             " in bf16: no better",
             "edgewise train transformer-multi30k --model.dropout 0.3 --trainer.epochs 20"
-            " --trainer.average_last 5 --trainer.precision bf16 --out multi30k-20-epochs",
+            " --trainer.average_last_epochs 5 --trainer.precision bf16 --out multi30k-20-epochs",
         ),
         "multi30k-small-batches": (
             "batches of 1,024 tokens in place of 4,096, and dropout 0.3: no better after 12"
@@ -347,7 +348,7 @@ BESIDE = {
     "duplication": {
         "duplication-1": (
             "the same with one round of hashes",
-            "edgewise train duplication --model.hashes 1 --out duplication-1",
+            "edgewise train duplication --model.num_hashes 1 --out duplication-1",
         ),
     },
     "recall": {
@@ -386,15 +387,15 @@ BESIDE = {
             "pre-trained on hidden words of all texts (25.7 minutes), then of these sentences"
             " (9.9 minutes); fine-tuned otherwise than `sst2`: from scratch with these settings"
             " (*sst2-tuned-scratch*) 80.18 ± 0.72 %, so that no gain is shown",
-            "edgewise train bert-wikitext --data.vocabulary_size 16000 --trainer.epochs 20"
+            "edgewise train bert-wikitext --data.vocab_size 16000 --trainer.epochs 20"
             " --trainer.precision bf16 --out runs/texts\n"
             "edgewise train bert-wikitext --from runs/texts --data.sources sst2 --data.windows 0"
             " --trainer.epochs 40 --optimizer.lr 1e-3 --trainer.precision bf16 --out runs/films\n"
             'edgewise train sst2 --from runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned\n"
             'edgewise train sst2 --data.tokenizer runs/films --model.graph "window(4)"'
-            " --data.word_dropout 0.3 --trainer.average_last 3 --trainer.epochs 6 --seeds 3"
+            " --data.word_dropout 0.3 --trainer.average_last_epochs 3 --trainer.epochs 6 --seeds 3"
             " --out sst2-tuned-scratch",
         ),
         "sst2-few": (

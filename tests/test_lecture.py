@@ -28,7 +28,7 @@ ROWS = [
     for line in PAGE.read_text(encoding="utf-8").splitlines()
     if line.startswith("|") and "---" not in line and "in the code" not in line
 ]
-DRY_RUN: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "dry_run.py"))
+DRY_RUN: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "scripts" / "dry_run.py"))
 
 
 def names(path: Path) -> set[str]:

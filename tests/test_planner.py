@@ -1,4 +1,4 @@
-"""The table of costs can be measured, read again and fitted: ``benchmarks/planner.py``."""
+"""The table of costs can be measured, read again and preprocessing: ``benchmarks/planner.py``."""
 
 from __future__ import annotations
 

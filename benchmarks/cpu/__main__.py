@@ -19,6 +19,8 @@ import sys
 import time
 from dataclasses import asdict, replace
 from datetime import date
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "instructions": instruction_set(),
         "torch": torch.__version__,
+        "pyg-lib": version("pyg-lib") if find_spec("pyg_lib") else "not installed",
         "system": platform.platform(),
         "load": os.getloadavg()[0],
         "copy, bytes a second": copy_bandwidth(),

@@ -35,13 +35,14 @@ from edgewise.engines import ENGINES
 from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.costs import costs_on
 from edgewise.engines.merge import merge_attention, merge_work
-from edgewise.engines.native.operator import remembered, transformed, watched
+from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern
-from edgewise.layouts import graph_facts, layout_of, shares_of
+from edgewise.layouts import execution_parts, graph_facts, layout_of
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
@@ -268,7 +269,7 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
     """Return the engine for a call, from a cache on the graph, as planning takes time."""
     # While compiling, sizes may be symbols. Under torch.func, a named engine may refuse, and
     # "auto" would remember the reference.
-    if watched() or (engine != "auto" and transformed()):
+    if is_tracing() or (engine != "auto" and in_functorch_transform()):
         return choose(_problem(call, graph, lse=lse), ENGINES, engine)
     alike = (
         engine,
@@ -285,7 +286,7 @@ def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False
         call.normaliser is None,
     )
     chosen: dict[Any, Choice] = graph.cached("chosen", dict)
-    return remembered(
+    return cached_choice(
         chosen, alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine)
     )
 
@@ -314,7 +315,7 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 def _split(call: AttentionCall, graph: Graph) -> list[tuple[AttentionCall, Graph]]:
     """Return a call, with its edge tensors, for each part of a union of disjoint graphs."""
-    shares = shares_of(graph)
+    shares = execution_parts(graph)
     stops = list(itertools.accumulate(share.num_edges for share in shares))
     starts = [0, *stops[:-1]]
     return [

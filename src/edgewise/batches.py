@@ -65,29 +65,3 @@ class WritingBatch(Batch):
     padding: int = 0
     references: tuple[str, ...] = ()
     decode: Callable[[Tensor], list[str]] = lambda _: []
-
-
-@dataclass(frozen=True)
-class Article:
-    """Article with its summary.
-
-    Attributes:
-        title: title.
-        sentences: sentences of the text.
-        summary: reference summary.
-    """
-
-    title: str
-    sentences: tuple[str, ...]
-    summary: str
-
-
-@dataclass(frozen=True)
-class SummaryBatch(Batch):
-    """Batch of sentences for extractive summarisation.
-
-    Attributes:
-        articles: articles of the sentences, in the order of the targets.
-    """
-
-    articles: tuple[Article, ...] = ()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from edgewise.dispatch_modes import detach_from_inference, persist_on
 from edgewise.errors import ArgumentError
 
 T = TypeVar("T")
@@ -95,7 +96,9 @@ class Offsets:
                 remedy="give a number for each node",
             )
         for name in ("target_place", "source_place"):
-            object.__setattr__(self, name, getattr(self, name).int())
+            place = detach_from_inference(getattr(self, name).int())
+            object.__setattr__(self, name, place)
+        object.__setattr__(self, "classes", detach_from_inference(self.classes))
         if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):  # see TableBias
             object.__setattr__(self, "classes", self.classes.long())
         if 0 in sizes or self.classes.is_meta:
@@ -116,7 +119,8 @@ class Offsets:
         graph = self.graph.to(self.classes.device)
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
-        return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
+        with persist_on(self.classes.device):  # kept for calls in other modes
+            return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
         """Return the offsets on another device, cached with the graph there."""

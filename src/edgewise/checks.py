@@ -14,11 +14,11 @@ from torch import Tensor
 from edgewise.arguments import check_choice, described
 from edgewise.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.engines.call import AttentionCall, accumulator, for_each_query
-from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, Pattern, check_graph
 from edgewise.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_range
 from edgewise.scores import DOT, Additive, Dot, Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 NodeLayout = Literal["NHD", "HND"]
 """Order of the last three axes: nodes first, or heads first as in PyTorch's attention."""
@@ -193,7 +193,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
             got=f"shape {list(alpha.shape)}",
             remedy="pass as many numbers as the query has heads",
         )
-    plain = not (watched((alpha,)) or transformed() or alpha.is_meta)
+    plain = not (is_tracing((alpha,)) or in_functorch_transform() or alpha.is_meta)
     if plain and not bool(((alpha >= 1) & (alpha <= 2)).all()):
         raise alpha_out_of_range(f"from {float(alpha.min()):g} to {float(alpha.max()):g}")
     return Entmax(alpha.to(accumulator(query)).expand(heads))

@@ -27,7 +27,7 @@ from edgewise.engines.tiles.schedule import (
 )
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
-from edgewise.graphs import Edges, Graph, Intervals, Reordered, Runs
+from edgewise.graphs import Edges, Graph, Intervals, Permuted, Runs
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.runs import MOST_STEPS, lists_of
 from edgewise.ragged import runs_and_positions, starts
@@ -46,16 +46,16 @@ def graph_facts(graph: Graph) -> GraphFacts:
     return {**graph.derived(_sizes), "duplicates": lambda: graph.has_duplicates}
 
 
-def shares_of(graph: Graph) -> Sequence[Graph]:
+def execution_parts(graph: Graph) -> Sequence[Graph]:
     """Return the parts of a graph that engines may compute separately, for results to be merged.
 
     All parts made of runs of sources are one part; each list of edges is another. If there are
     only runs or only lists, each is a part.
     """
-    return graph.derived(_shares)
+    return graph.derived(_execution_parts)
 
 
-def _shares(graph: Graph) -> Sequence[Graph]:
+def _execution_parts(graph: Graph) -> Sequence[Graph]:
     runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
@@ -174,7 +174,7 @@ def _tiling(graph: Graph) -> Tiling | None:
     """Return the cost for the tiles engine; ``None`` if a target has other sources than runs."""
     if isinstance(graph, Edges):
         return None
-    if isinstance(graph, Reordered):
+    if isinstance(graph, Permuted):
         tiling = graph.graph.derived(_tiling)
         return None if tiling is None else Tiling(tiling.pairs)
     one_run = isinstance(graph, Intervals) and graph.step == 1
@@ -203,9 +203,9 @@ def _common_step(graph: Graph) -> int | None:
 
 
 def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
-    if isinstance(graph, Reordered):
+    if isinstance(graph, Permuted):
         by_place: TilesLayout | FlexLayout = layout_of(graph.graph, TilesLayout)
-        return by_place.reordered(graph.target_at, graph.source_at)
+        return by_place.permuted(graph.target_perm, graph.source_perm)
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),

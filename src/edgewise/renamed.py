@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from edgewise.errors import ArgumentError
 
 RENAMED: dict[str, tuple[str, ...]] = {
     "accumulate": ("accumulate_grad_batches",),
@@ -44,8 +44,11 @@ RENAMED: dict[str, tuple[str, ...]] = {
 }
 """Old name to new names; which one applies depends on the model or data set."""
 
-PARAMETERS = {"reader": "backbone", "preferences": "relative_bias"}
-"""Parts of the names of parameters in saved weights."""
+VALUES = {"mode": {"higher": "max", "lower": "min"}}
+"""Old values of a field, by its present name."""
+
+PARAMETERS = {"reader": "backbone"}
+"""Old and new parts of the names of parameters in saved weights."""
 
 
 def new_name(old: str, known: Collection[str]) -> str | None:
@@ -60,9 +63,25 @@ def new_name(old: str, known: Collection[str]) -> str | None:
     return next((new for new in candidates if new in known), None)
 
 
-def with_new_names(values: Mapping[str, T], known: Collection[str]) -> dict[str, T]:
-    """Replace old names among the keys by the known names that replaced them."""
-    return {new_name(name, known) or name: value for name, value in values.items()}
+def with_new_names(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Replace old names among the keys, and old values, by those that replaced them."""
+    found = {new_name(name, known) or name: value for name, value in values.items()}
+    for name, value in found.items():
+        replaced = VALUES.get(name.rpartition(".")[2], {})
+        found[name] = replaced.get(value, value) if isinstance(value, str) else value
+    return found
+
+
+def check_not_renamed(argument: str, known: Collection[str]) -> None:
+    """Raise ArgumentError if an unknown argument has a new name among the known ones."""
+    new = new_name(argument, known)
+    if new is not None:
+        raise ArgumentError(
+            argument,
+            expected=f"{new}, the new name of this argument",
+            got=f"its old name, {argument}",
+            remedy=f"write {new}",
+        )
 
 
 def new_parameter_name(name: str) -> str:

@@ -121,5 +121,5 @@ def test_code_compiled_in_inference_mode_leaves_nothing_behind() -> None:
 
 
 def test_gpt_compiles() -> None:
-    model = models.gpt(50, width=16, depth=1, heads=2, feed_forward=32, dropout=0.0)
+    model = models.gpt(50, width=16, depth=1, heads=2, ffn_dim=32, dropout=0.0)
     agrees(model, [(torch.randint(50, (2, n)),) for n in (64, 48)])

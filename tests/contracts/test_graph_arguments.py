@@ -54,14 +54,14 @@ WRONG: dict[str, tuple[Any, str]] = {
 def made(name: str, **options: Any) -> nn.Module:
     """A small model; sizes by their names."""
     sizes = {
-        "vocabulary": 9,
+        "vocab_size": 9,
         "width": WIDTH,
         "heads": 2,
         "image_size": 8,
         "patch": 4,
         "channels": 1,
         "out_width": 3,
-        "length": N + 2,
+        "max_length": N + 2,
         "history": 8,
         "horizon": 2,
         "season": 4,
@@ -100,7 +100,7 @@ LAYERS: dict[str, Call] = {
     "MessagePassing": of_layer(layers.MessagePassing(WIDTH, WIDTH)),
     "MultiHeadAttention": of_layer(layers.MultiHeadAttention(WIDTH, 2)),
     "PooledNodes": of_layer(layers.PooledNodes(models.gcn(WIDTH, 3), "mean")),
-    "Reader": lambda graph: layers.Reader(stack())(X, graph=graph),
+    "Backbone": lambda graph: layers.Backbone(stack())(X, graph=graph),
     "Recommender": lambda graph: small("lightgcn")(IDS[0], IDS[0], graph),
     "TextModel": lambda graph: made("gpt")(IDS, graph=graph),
     "TransformerLayer": of_layer(layers.TransformerLayer(WIDTH, 2, 16)),
@@ -204,7 +204,7 @@ def test_every_layer_that_takes_a_graph_is_listed() -> None:
         and issubclass(thing, nn.Module)
         and "graph" in inspect.signature(thing.forward).parameters
     ]
-    assert sorted(takes) == sorted({*LAYERS, "RecurrentReader"})
+    assert sorted(takes) == sorted({*LAYERS, "RecurrentBackbone"})
 
 
 def test_other_sequences() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from edgewise import Graph, graphs, models
+from edgewise import Graph, graphs, layers, models
 from edgewise.data import PackedGraphs
 from edgewise.encodings import Laplacian
 from edgewise.models.san import LearnedSpectrum
@@ -50,7 +51,8 @@ Given = tuple[Tensor, Graph, dict[str, Any]]
 
 def inputs(name: str, which: list[int], conditions: Tensor) -> Given:
     """Features, the graph and what is given by name, of a batch of these graphs."""
-    x, graph, members, bonds = packed().take(torch.tensor(which))
+    stored = replace(packed(), shared=layers.shares_nodes(small(name)))
+    x, graph, members, bonds = stored.take(torch.tensor(which))
     more = {"edge_width": ("edge_attr", bonds), "global_width": ("global_attr", conditions[which])}
     return x, graph, {"batch": members, **dict(more[width] for width in widths(name))}
 

@@ -36,9 +36,9 @@ def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
     torch.manual_seed(0)
     numbers: dict[str, object] = {"width": 8, "depth": 2}
     if name not in RECURRENT:
-        numbers |= {"heads": 2, "feed_forward": 12}
+        numbers |= {"heads": 2, "ffn_dim": 12}
     if name == "t5":
-        numbers |= {"head_width": 6, "buckets": 8, "most_distant": 6}
+        numbers |= {"head_width": 6, "num_buckets": 8, "max_distance": 6}
     if name == "adaptive_span":  # spans that end within five tokens
         numbers |= {"span": 4, "ramp": 4}
     model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
@@ -283,7 +283,7 @@ def test_a_decoder_step_by_step_equals_at_once(name: str) -> None:
 def test_another_graph_at_the_call(name: str) -> None:
     model = small(name)
     ids, mask = padded()
-    own = model.reader.stack.graph
+    own = model.backbone.stack.graph
     close(model(ids, mask, graph=own & graphs.window(LONGEST)), model(ids, mask))
     assert not torch.allclose(model(ids, mask, graph=own & graphs.window(1)), model(ids, mask))
 
@@ -336,10 +336,10 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
     renamed = {
         key: value
         for key, value in model.state_dict().items()
-        if not key.startswith("reader.cell.")
+        if not key.startswith("backbone.cell.")
     }
     for key, value in model.state_dict().items():
-        if key.startswith("reader.cell."):
+        if key.startswith("backbone.cell."):
             other = key.removesuffix("_reverse") if "_reverse" in key else f"{key}_reverse"
             renamed[other] = value
             if "weight_ih_l1" in key:  # which reads the two halves below, now the other way round
@@ -361,7 +361,7 @@ def test_a_bidirectional_network_reads_each_text_from_both_ends(name: str) -> No
 
 @pytest.mark.parametrize("name", ["bert", "gpt"])
 def test_a_text_longer_than_the_positions_says_so(name: str) -> None:
-    model = small(name, length=6)
+    model = small(name, max_length=6)
     assert isinstance(model.embedding.positions, Learned)
     model(torch.full((1, 6), 3))
     with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="sinusoidal"):
@@ -384,4 +384,4 @@ def test_dropout_disturbs_training_alone(name: str) -> None:
 def test_kinds_do_not_overlap_and_every_model_says_its_encoding() -> None:
     for name in EVERY:
         assert "Encoding" in models.about(name), name
-        assert next(iter(inspect.signature(models.MODELS[name]).parameters)) == "vocabulary"
+        assert next(iter(inspect.signature(models.MODELS[name]).parameters)) == "vocab_size"

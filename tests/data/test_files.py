@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import stat
-import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from edgewise.data import multi30k
-from edgewise.data.files import find_files, naming, unpack
+from edgewise.data.files import find_files, naming
 from edgewise.errors import ArgumentError, MissingDataError
 from tests.errors import refused
 
@@ -84,70 +81,3 @@ def test_an_error_about_data_names_their_files() -> None:
         short("3")
     with pytest.raises(ArgumentError, match=r"got 3 in a\.txt\. Remedy"), naming("a.txt"):
         short("3 in a.txt")
-
-
-def zipped(path: Path, name: str, mode: int = 0) -> None:
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("good.txt", "good")
-        member = zipfile.ZipInfo(name)
-        member.external_attr = mode << 16
-        file.writestr(member, "/etc")
-
-
-def tarred(path: Path, name: str, kind: bytes = tarfile.REGTYPE) -> None:
-    with tarfile.open(path, "w:gz") as file:
-        for place, member in enumerate((tarfile.TarInfo("good.txt"), tarfile.TarInfo(name))):
-            member.size, member.linkname = 4 * (1 - place), "/etc"
-            member.type = kind if place else tarfile.REGTYPE
-            file.addfile(member, io.BytesIO(b"good"[: member.size]))
-
-
-@pytest.mark.parametrize("pack", [zipped, tarred])
-@pytest.mark.parametrize("name", ["inner/file.txt", "file..txt"])
-def test_an_archive_is_unpacked(pack, name: str, tmp_path: Path) -> None:
-    pack(tmp_path / "a", name)
-    unpack(tmp_path / "a", tmp_path / "out")
-    assert (tmp_path / "out" / "good.txt").read_text() == "good"
-    assert (tmp_path / "out" / name).is_file()
-
-
-@pytest.mark.parametrize("pack", [zipped, tarred])
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/tmp/x", "..\\x", "C:\\x", "C:x"])
-def test_a_member_that_leads_outside(pack, name: str, tmp_path: Path) -> None:
-    pack(tmp_path / "a", name)
-    with refused(str(tmp_path / "a"), expected="inside", got=repr(name), remedy="do not use"):
-        unpack(tmp_path / "a", tmp_path / "out")
-    assert [path.name for path in tmp_path.rglob("*")] == ["a"], "nothing is unpacked"
-
-
-@pytest.mark.parametrize(
-    ("pack", "kind"),
-    [
-        (zipped, stat.S_IFLNK | 0o777),
-        (zipped, stat.S_IFIFO),
-        (tarred, tarfile.SYMTYPE),
-        (tarred, tarfile.LNKTYPE),
-        (tarred, tarfile.CHRTYPE),
-    ],
-)
-def test_a_link_or_a_device_in_an_archive(pack, kind, tmp_path: Path) -> None:
-    pack(tmp_path / "a", "link", kind)
-    with refused(str(tmp_path / "a"), expected="inside", got="a link", remedy="do not use"):
-        unpack(tmp_path / "a", tmp_path / "out")
-    assert [path.name for path in tmp_path.rglob("*")] == ["a"], "nothing is unpacked"
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\3\4 damaged", b"text"])
-def test_a_damaged_archive(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(content)
-    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
-        unpack(tmp_path / "a", tmp_path / "out")
-
-
-@pytest.mark.parametrize("pack", [zipped, tarred])
-def test_an_archive_with_damaged_bytes(pack, tmp_path: Path) -> None:
-    pack(tmp_path / "a", "b")
-    whole = (tmp_path / "a").read_bytes()
-    (tmp_path / "a").write_bytes(whole.replace(b"good", b"bad!") if pack is zipped else whole[:60])
-    with refused(str(tmp_path / "a"), expected="whole zip or tar", got="", remedy="again"):
-        unpack(tmp_path / "a", tmp_path / "out")

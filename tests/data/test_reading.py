@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.data.graphs.edge_files import read_edges, read_interactions, read_memberships
-from edgewise.data.images.mnist import read_idx
 from edgewise.data.reading import (
     check_line_count,
     read_bytes,
@@ -19,7 +17,8 @@ from edgewise.data.reading import (
     read_own_text,
     read_text,
 )
-from edgewise.data.table import read_table
+from edgewise.data.tables.edges import read_edges, read_interactions, read_memberships
+from edgewise.data.tables.read import read_table
 from edgewise.data.text.parallel import read_parallel
 from edgewise.errors import EdgewiseError, MissingDataError
 from tests.errors import refused
@@ -27,7 +26,6 @@ from tests.errors import refused
 READERS: dict[str, Callable[[Path], object]] = {
     "bytes": read_bytes,
     "edges": read_edges,
-    "idx": read_idx,
     "interactions": read_interactions,
     "lines": read_lines,
     "memberships": read_memberships,

@@ -12,7 +12,7 @@ from edgewise.decoding import beam_search, generate
 @pytest.mark.parametrize("name", ["light_conv", "dynamic_conv"])
 def test_beams_select_what_convolutions_keep(name: str) -> None:
     torch.manual_seed(0)
-    sizes = {"width": 8, "heads": 2, "depth": 2, "feed_forward": 12, "kernels": (3, 5)}
+    sizes = {"width": 8, "heads": 2, "depth": 2, "ffn_dim": 12, "kernels": (3, 5)}
     model = models.MODELS[name](11, **sizes).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.8)
@@ -28,7 +28,7 @@ def test_beams_select_what_convolutions_keep(name: str) -> None:
 @pytest.mark.parametrize("name", ["transformer_xl", "compressive"])
 def test_a_memory_that_holds_all_decodes_as_reading_from_the_beginning(name: str) -> None:
     torch.manual_seed(0)
-    model = models.MODELS[name](11, width=8, heads=2, depth=2, feed_forward=12, memory=32)
+    model = models.MODELS[name](11, width=8, heads=2, depth=2, ffn_dim=12, memory=32)
     model = model.double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.8)

@@ -18,7 +18,7 @@ WRITERS = ["gpt", "llama", "gru", "lstm", "transformer", "t5"]
 def writer(name: str, dtype: torch.dtype = torch.double) -> TextModel | EncoderDecoderModel:
     torch.manual_seed(0)
     numbers = {"width": 16, "depth": 2, "dropout": 0.0}
-    numbers |= {} if name in ("gru", "lstm") else {"heads": 2, "feed_forward": 24}
+    numbers |= {} if name in ("gru", "lstm") else {"heads": 2, "ffn_dim": 24}
     model = models.MODELS[name](VOCABULARY, **numbers).eval()
     model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
     for parameter in model.parameters():

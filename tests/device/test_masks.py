@@ -36,7 +36,7 @@ def _on_this_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its memory cannot be measured, nobody looks at its numbers, and weights are replaced."""
     monkeypatch.setattr(bound, "held_bytes", lambda _: 0)
     for module in (dense, entmax):
-        monkeypatch.setattr(module, "watched", lambda *_: False)
+        monkeypatch.setattr(module, "is_tracing", lambda *_: False)
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     yield
     torch.__future__.set_overwrite_module_params_on_conversion(False)
@@ -44,7 +44,7 @@ def _on_this_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def small(name: str) -> TextModel | EncoderDecoderModel:
     torch.manual_seed(0)
-    numbers = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
+    numbers = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
     if name == "t5":
         numbers |= {"head_width": 4}
     model = models.MODELS[name](11, **numbers, dropout=0.0)

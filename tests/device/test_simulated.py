@@ -223,7 +223,7 @@ def test_a_warm_step_waits_for_nothing(
     step = attention(graph, terms, engine)
     # These tensors are of a class of their own, as which nobody would look at them anyway.
     for module in (dense, entmax):
-        monkeypatch.setattr(module, "watched", lambda *_: False)
+        monkeypatch.setattr(module, "is_tracing", lambda *_: False)
     step()
     assert waited(step) == []
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import encodings, graphs
-from edgewise.encodings import ALiBi, Buckets, RelativeTable, Shaw, TransformerXL, offsets
+from edgewise.encodings import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative, offsets
 from edgewise.layers import MultiHeadAttention
 from tests.errors import refused
 
@@ -18,7 +18,7 @@ MAKE = {
     "buckets": lambda: Buckets(H, 8, 6),
     "alibi": lambda: ALiBi(H),
     "shaw": lambda: Shaw(H, D, 3),
-    "transformer_xl": lambda: TransformerXL(H, D, 6),
+    "transformer_xl": lambda: TransformerXLRelative(H, D, 6),
 }
 GRAPHS = [graphs.complete(), graphs.causal(), graphs.window(2) | graphs.hubs([0])]
 
@@ -89,12 +89,12 @@ def test_any_length_has_terms(name: str, length: int) -> None:
         assert parameter.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("both_ways", [True, False])
-def test_buckets_are_t5s(both_ways: bool) -> None:
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_buckets_are_t5s(bidirectional: bool) -> None:
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     behind = torch.arange(-300, 301)
-    theirs = t5.T5Attention._relative_position_bucket(-behind, both_ways, 32, 128)
-    assert torch.equal(Buckets(2, both_ways=both_ways).bucket(behind), theirs)
+    theirs = t5.T5Attention._relative_position_bucket(-behind, bidirectional, 32, 128)
+    assert torch.equal(Buckets(2, bidirectional=bidirectional).bucket(behind), theirs)
 
 
 def test_alibi_by_hand() -> None:
@@ -136,5 +136,5 @@ def test_transformer_xl_is_the_papers_four_terms() -> None:
 
 
 def test_transformer_xl_needs_pairs_of_waves() -> None:
-    with refused("waves", expected="an even number", got="5", remedy="add one"):
-        TransformerXL(H, D, 5)
+    with refused("num_frequencies", expected="an even number", got="5", remedy="add one"):
+        TransformerXLRelative(H, D, 5)

@@ -149,7 +149,7 @@ def test_a_large_graph_has_the_same_eigenvectors(monkeypatch: pytest.MonkeyPatch
     others = encodings.laplacian_eigenvectors(graph, 5)
     torch.testing.assert_close(others.abs(), vectors.abs(), rtol=0, atol=1e-4)
     assert others.device == graph.device
-    with refused("k", expected="fewer than", got="47", remedy="lower"):
+    with refused("k", expected="fewer than", got="47", remedy="smaller k"):
         encodings.laplacian_eigenvectors(graph, 47)
 
 
@@ -267,7 +267,7 @@ def test_members_of_one_size_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(members, "AT_ONCE", 1)
     assert torch.equal(encodings.shortest_paths(graph), expected)
     monkeypatch.setattr(members, "LARGEST", 4)
-    with refused("graph", expected="at most 4 nodes", got="9", remedy="no pairs"):
+    with refused("graph", expected="at most 4 nodes", got="9", remedy="without pairs"):
         encodings.shortest_paths(graph)
 
 
@@ -335,7 +335,7 @@ def test_every_graph_has_its_own_part_of_a_set() -> None:
     ids=["above", "below", "none", "no numbers of nodes", "no set"],
 )
 def test_a_set_is_of_the_graphs_own_nodes(nodes: Tensor, got: str) -> None:
-    with refused("nodes", expected="from 0 to 4", got=got, remedy="two for a link"):
+    with refused("nodes", expected="from 0 to 4", got=got, remedy="two to encode a link"):
         encodings.distance_encoding(made(nx.path_graph(5)), nodes)
 
 

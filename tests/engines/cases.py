@@ -14,7 +14,7 @@ from edgewise import graphs
 from edgewise.engines.native import library
 from edgewise.engines.rows.layout import PIECE
 from edgewise.engines.tiles.layout import TilesLayout
-from edgewise.graphs import Graph, Intervals, Reordered, Runs
+from edgewise.graphs import Graph, Intervals, Permuted, Runs
 from tests.engines import oracle
 from tests.engines.arithmetic import Array
 from tests.engines.case import Case, GivenGraph, Leaf, laid_out
@@ -199,7 +199,7 @@ def serving(call: Call | Aggregation, graph: Graph, reduce: str = "sum") -> set[
         return engines
     if score != "own":
         engines.add("rows")
-    runs = all(isinstance(part, Intervals | Runs | Reordered) for part in graph.parts)
+    runs = all(isinstance(part, Intervals | Runs | Permuted) for part in graph.parts)
     if score == "dot" and not gain and not vectors and runs:
         engines.add("tiles")
     return engines
@@ -236,7 +236,7 @@ def shuffled(graph: Graph) -> Graph:
     """The same under other numbers of its targets and of its sources."""
     generator = torch.Generator().manual_seed(0)
     sizes = graph.num_targets, graph.num_sources
-    return Reordered(graph, *(torch.randperm(size, generator=generator) for size in sizes))
+    return Permuted(graph, *(torch.randperm(size, generator=generator) for size in sizes))
 
 
 def long_rows(count: int) -> Iterator[tuple[str, Graph]]:

@@ -60,7 +60,7 @@ def fresh(graph: Graph) -> Graph:
     """The same without the layouts that other tests have left on it."""
     graph = copy.copy(graph)
     graph._cache = {}
-    if isinstance(graph, graphs.Reordered):
+    if isinstance(graph, graphs.Permuted):
         graph.graph = fresh(graph.graph)
     return graph
 

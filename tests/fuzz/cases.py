@@ -90,10 +90,10 @@ def draw_graph(rng: Rng) -> GivenGraph:
 
 def _reordered(rng: Rng, text: str, graph: Graph, matrix: Tensor) -> GivenGraph:
     """The same under other numbers of its targets and of its sources."""
-    target_at, source_at = (torch.from_numpy(rng.permutation(size)) for size in matrix.shape)
+    target_perm, source_perm = (torch.from_numpy(rng.permutation(size)) for size in matrix.shape)
     moved = torch.empty_like(matrix)
-    moved[target_at[:, None], source_at] = matrix
-    given = graphs.Reordered(graph, target_at, source_at)
+    moved[target_perm[:, None], source_perm] = matrix
+    given = graphs.Permuted(graph, target_perm, source_perm)
     return GivenGraph(f"{text}, reordered", given, given, moved)
 
 

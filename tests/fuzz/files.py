@@ -1,23 +1,30 @@
-"""Damaged files: whatever happens to a file, the loader says so by its name or reads what is there.
+"""Fuzz of data files: a loader names the file that was damaged, or reads what the file holds.
 
     EDGEWISE_DATA=<folder> python -m tests.fuzz.files --files 500 --seed 0
 
-Each time one file of one data set is damaged and the set is loaded. Good is: the same data as
-before (the damage is where nothing is read); other data that what is left of the files says, with
-as many examples as these hold; or an :class:`EdgewiseError` that names a file. Bad is any other
-exception, a warning, NaN, lost examples, more than a minute, or several gigabytes.
+Each step damages one file of one data set and loads the data set. A load passes if it
 
-Data sets are cut to their first lines, so that a file takes a fraction of a second; those that
-``EDGEWISE_DATA`` does not have are left out.
+- raises an :class:`EdgewiseError` that names a file,
+- returns the same data as before (the damage is in bytes that are not read, such as the date in the
+  header of a gzip file), or
+- for the user's own files: returns other data with as many examples as the files hold.
+
+It fails on any other exception, a warning, NaN, lost examples, more than a minute, or more than
+4 GiB. Public data sets have checksums, so other data of them is a failure too.
+
+Public data sets are cut to their first lines, and the checksums of the cut files are registered, so
+that a load takes a fraction of a second. Data sets that ``EDGEWISE_DATA`` lacks are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import dataclasses
 import gzip
 import hashlib
+import json
 import os
 import resource
 import shutil
@@ -34,11 +41,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pandas
 import torch
+from edgewise_examples import data as example_data
 from torch import Tensor
 
 from edgewise import data
 from edgewise.data import Data, Splits
+from edgewise.data.checksums import SHA256
 from edgewise.errors import EdgewiseError
 from edgewise.graphs import Graph
 from tests.fuzz.damage import damage
@@ -54,14 +64,16 @@ class Case:
     Attributes:
         make: the data set, from the folder of its raw files.
         folders: the folders of these files.
-        count: the examples that the files hold, counted by other means than the loader's; ``None``
-            where the format does not say.
+        count: Function that counts the examples in the files without the loader; ``None`` if the
+            format does not determine the number.
+        public: The files have checksums.
 
     """
 
     make: Callable[[Path], Data]
     folders: tuple[str, ...]
     count: Callable[[Path], int] | None = None
+    public: bool = False
 
 
 def lines(count: int) -> Callable[[bytes], bytes]:
@@ -115,12 +127,12 @@ def sentences_in(raw: Path) -> int:
     )
 
 
-SMALL: dict[str, Any] = {"vocabulary_size": 400, "batch_size": 8}
+SMALL: dict[str, Any] = {"vocab_size": 400, "batch_size": 8}
 SST2 = ("train.tsv", "dev.tsv", "test.tsv")
 EWT = {"train": 300, "dev": 20, "test": 20}
 MULTI30K = {"train": 120, "val": 30, "test_2016_flickr": 30}
-MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels", "edge_labels")
-ENZYMES = (*MUTAG[:-1], "node_attributes")
+MUTAG = ("A", "graph_indicator", "graph_labels", "node_labels")
+ENZYMES = (*MUTAG, "node_attributes")
 FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
     "Cora": dict.fromkeys(data.planetoid().files),
     "ENZYMES": dict.fromkeys(f"ENZYMES_{part}.txt" for part in ENZYMES),
@@ -134,6 +146,7 @@ FILES: dict[str, dict[str, Callable[[bytes], bytes] | None]] = {
     "UD_English-EWT": {
         f"en_ewt-ud-{name}.conllu.gz": sentences(count) for name, count in EWT.items()
     },
+    "ZINC_jtvae12k": dict.fromkeys(f"{part}.npz" for part in ("train", "val", "test")),
     "ego_facebook": {"facebook_combined.txt.gz": lines(3000)},
     "esol": {"delaney-processed.csv": lines(60)},
     "gowalla": dict.fromkeys(("train.txt", "test.txt"), lines(60)),
@@ -160,30 +173,33 @@ KNOWN: dict[str, Case] = {
     ),
     "gowalla": Case(lambda _: data.gowalla(val_users=10), ("gowalla",)),
     "ego_facebook": Case(lambda _: data.ego_facebook(), ("ego_facebook",)),
-    "hollywood_actors": Case(lambda _: data.hollywood_actors(), ("hollywood_actors",)),
+    "hollywood_actors": Case(lambda _: example_data.hollywood_actors(), ("hollywood_actors",)),
     "shakespeare": Case(lambda _: data.shakespeare(), ("tinyshakespeare",)),
     "war_and_peace": Case(lambda _: data.war_and_peace(), ("war_and_peace",)),
     "wikitext2": Case(lambda _: data.wikitext2(kind="words", val=0.1, **SMALL), ("wikitext-2",)),
-    "wiki_summaries": Case(lambda _: data.wiki_summaries(**SMALL), ("wikitext-2",)),
+    "wiki_summaries": Case(lambda _: example_data.wiki_summaries(**SMALL), ("wikitext-2",)),
     "masked_text": Case(
         lambda _: data.masked_text(sources=("multi30k",), val=0.1, **SMALL),
         ("multi30k", "wikitext-2"),
     ),
     "multi30k": Case(
-        lambda _: data.multi30k(vocabulary_size=400, batch_size=400),
+        lambda _: data.multi30k(vocab_size=400, batch_size=400),
         ("multi30k",),
         lines_in(*(f"{name}.en.gz" for name in MULTI30K)),
     ),
     "sst2": Case(lambda _: data.sst2(**SMALL), ("SST2",), lines_in(*SST2)),
     "ewt": Case(lambda _: data.ewt(**SMALL), ("UD_English-EWT",), sentences_in),
     "mnist": Case(
-        lambda _: data.caption_digits(count=8, tested=8, batch_size=4), ("MNIST",), lambda _: 24
+        lambda _: example_data.caption_digits(count=8, tested=8, batch_size=4),
+        ("MNIST",),
+        lambda _: 24,
     ),
+    "zinc": Case(lambda _: data.zinc(), ("ZINC_jtvae12k",), lambda _: 12_000),
 }
 
 
 def known(root: Path, folder: Path) -> dict[str, Case]:
-    """The data sets of ``root``, with what is kept of their files written into ``folder``."""
+    """Write the cut files of the public data sets of ``root`` into ``folder``, with checksums."""
     for name, files in FILES.items():
         if not all((root / name / "raw" / file).is_file() for file in files):
             continue
@@ -191,13 +207,17 @@ def known(root: Path, folder: Path) -> dict[str, Case]:
         raw.mkdir(parents=True)
         for file, cut in files.items():
             content = (root / name / "raw" / file).read_bytes()
-            if cut and file.endswith(".gz"):
-                content = gzip.compress(cut(gzip.decompress(content)), mtime=0)
-            elif cut:
-                content = cut(content)
-            (raw / file).write_bytes(content)
+            content = gzip.decompress(content) if file.endswith(".gz") else content
+            content = cut(content) if cut else content
+            SHA256[name][file] = hashlib.sha256(content).hexdigest()
+            packed = gzip.compress(content, mtime=0) if file.endswith(".gz") else content
+            (raw / file).write_bytes(packed)
     there = {path.name for path in folder.iterdir()}
-    return {name: case for name, case in KNOWN.items() if set(case.folders) <= there}
+    return {
+        name: dataclasses.replace(case, public=True)
+        for name, case in KNOWN.items()
+        if set(case.folders) <= there
+    }
 
 
 def made(folder: Path) -> dict[str, Case]:
@@ -237,6 +257,17 @@ def made(folder: Path) -> dict[str, Case]:
     for name in ("train", "val", "test"):
         for end in ("en", "de"):
             texts[f"parallel/{name}.{end}"] = [sentence() for _ in range(40)]
+    shuffled = random.sample(pairs, len(pairs))
+    tables = {
+        "parquet/edges.parquet": lambda frame, path: frame.to_parquet(path),
+        "excel/edges.xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    }
+    for name, write in tables.items():
+        data_set, file = name.split("/")
+        raw = folder / data_set / "raw"
+        raw.mkdir(parents=True)
+        write(pandas.DataFrame(shuffled, columns=["source", "target"]), raw / file)
+    texts["json_lines/edges.jsonl"] = [json.dumps({"source": a, "target": b}) for a, b in pairs]
     for name, rows in texts.items():
         data_set, file = name.split("/")
         path = folder / data_set / "raw" / file
@@ -247,6 +278,9 @@ def made(folder: Path) -> dict[str, Case]:
     cases: dict[str, Callable[[Path], Data]] = {
         "edge_list": lambda raw: data.edge_list(path=str(raw / "edges.csv")),
         "large_ids": lambda raw: data.edge_list(path=str(raw / "edges.tsv")),
+        "parquet": lambda raw: data.edge_list(path=str(raw / "edges.parquet")),
+        "excel": lambda raw: data.edge_list(path=str(raw / "edges.xlsx")),
+        "json_lines": lambda raw: data.edge_list(path=str(raw / "edges.jsonl")),
         "nodes": lambda raw: data.node_files(
             nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")
         ),
@@ -263,7 +297,7 @@ def made(folder: Path) -> dict[str, Case]:
         "text_files": lambda raw: data.text_files(
             paths=(str(raw / "one.txt"), str(raw / "two.txt.gz")), context=16, val=0.1
         ),
-        "parallel": lambda raw: data.parallel(folder=str(raw), vocabulary_size=60, batch_size=200),
+        "parallel": lambda raw: data.parallel(folder=str(raw), vocab_size=60, batch_size=200),
     }
     counts = {
         "text_table": lines_in(*labelled.values()),
@@ -355,6 +389,8 @@ def outcome(case: Case, root: Path, names: list[str], before: Loaded) -> str:
     if case.count:
         held = case.count(root / case.folders[0] / "raw")
         assert after.examples == held, f"{after.examples} examples of {held}"
+    if case.public:
+        assert after == before, "other data in a public data set"
     return "the same" if after == before else "other data"
 
 
@@ -368,31 +404,33 @@ def run(files: int, seed: int, root: Path | None, only: str = "") -> tuple[Count
     seen: Counter[str] = Counter()
     bad: list[str] = []
     named = os.environ.get("EDGEWISE_DATA")
+    published = copy.deepcopy(SHA256)
     with tempfile.TemporaryDirectory() as temporary:
-        whole, copy = Path(temporary) / "whole", Path(temporary) / "copy"
+        whole, damaged = Path(temporary) / "whole", Path(temporary) / "damaged"
         whole.mkdir()
         cases = ({} if root is None else known(root, whole)) | made(whole)
         cases = {name: case for name, case in cases.items() if only in name}
         try:
             os.environ["EDGEWISE_DATA"] = str(whole)
             before = {name: load(case, whole) for name, case in cases.items()}
-            os.environ["EDGEWISE_DATA"] = str(copy)
+            os.environ["EDGEWISE_DATA"] = str(damaged)
             for number in range(files):
                 name, case = list(cases.items())[number % len(cases)]
                 random = Random(f"{seed} {number}")
-                shutil.rmtree(copy, ignore_errors=True)
+                shutil.rmtree(damaged, ignore_errors=True)
                 for folder in case.folders:
-                    shutil.copytree(whole / folder, copy / folder)
-                paths = [p for f in case.folders for p in sorted((copy / f / "raw").iterdir())]
+                    shutil.copytree(whole / folder, damaged / folder)
+                paths = [p for f in case.folders for p in sorted((damaged / f / "raw").iterdir())]
                 path = random.choice(paths)
                 how = damage(path, random)
                 try:
-                    result = outcome(case, copy, [p.name for p in paths], before[name])
+                    result = outcome(case, damaged, [p.name for p in paths], before[name])
                 except Exception:
                     result = "bad"
                     bad.append(f"{number}: {name}, {path.name}, {how}\n{traceback.format_exc()}")
                 seen[result] += 1
         finally:
+            SHA256.update(published)
             os.environ.pop("EDGEWISE_DATA")
             if named is not None:
                 os.environ["EDGEWISE_DATA"] = named

@@ -27,16 +27,16 @@ TRAINER = {
     "trainer.epochs": 8,
     "trainer.accelerator": "cpu",
     "trainer.monitor": "val/loss",
-    "trainer.better": "lower",
+    "trainer.mode": "min",
     "trainer.clip_norm": 1.0,
     "trainer.save_every": 0.05,
 }
-SMALL = {"model.width": 16, "model.depth": 1, "model.heads": 2, "model.feed_forward": 16}
+SMALL = {"model.width": 16, "model.depth": 1, "model.heads": 2, "model.ffn_dim": 16}
 
 
 def digits() -> Recipe:
     """Images, warped at random, with dropout, a moving average and a schedule."""
-    more = {"model.dropout": 0.2, "data.batch_size": 64, "trainer.average": 0.9}
+    more = {"model.dropout": 0.2, "data.batch_size": 64, "trainer.ema_decay": 0.9}
     return with_values(find("digits"), {**TRAINER, **SMALL, **more})
 
 
@@ -49,12 +49,12 @@ def text(folder: Path) -> Recipe:
     recipe = Recipe(
         name="text",
         summary="",
-        model=partial(models.gpt, dropout=0.2, length=24),
+        model=partial(models.gpt, dropout=0.2, max_length=24),
         data=data.text_files(paths=(str(source),), kind="words", context=24, batch_size=4),
         task=tasks.LanguageModeling(),
         optimizer=training.OptimizerSettings(lr=1e-2),
         schedule=training.CosineSchedule(),
-        trainer=training.TrainerSettings(accumulate=3, average_last=2),
+        trainer=training.TrainerSettings(accumulate_grad_batches=3, average_last_epochs=2),
     )
     return with_values(recipe, {**TRAINER, **SMALL, "trainer.epochs": 4})
 

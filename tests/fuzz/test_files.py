@@ -17,7 +17,7 @@ def test_damaged_files_are_named_or_read_as_they_are() -> None:
     seen, bad = run(70, seed=0, root=ROOT if ROOT.is_dir() else None)
     assert not bad, "\n".join(bad)
     assert seen["refused"] > 20
-    assert seen["the same"] + seen["other data"] > 20
+    assert seen["the same"] + seen["other data"] > 10
 
 
 def test_the_fuzz_finds_a_reader_that_does_not_name_its_file(

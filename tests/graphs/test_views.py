@@ -119,21 +119,21 @@ def test_nested_compositions(spec: Spec, sizes: tuple[int, int]) -> None:
 
 def test_a_graph_under_other_numbers_has_all_views() -> None:
     graph = (graphs.window(2) | graphs.hubs([0])).bind(5, 7)
-    target_at, source_at = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([6, 2, 0, 1, 5, 4, 3])
+    target_perm, source_perm = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([6, 2, 0, 1, 5, 4, 3])
     matrix = torch.zeros(5, 7, dtype=torch.bool)
-    matrix[target_at[:, None], source_at] = graph.dense()
-    check_graph(graphs.Reordered(graph, target_at, source_at), matrix)
+    matrix[target_perm[:, None], source_perm] = graph.dense()
+    check_graph(graphs.Permuted(graph, target_perm, source_perm), matrix)
     twice = graphs.edges(torch.tensor([[1, 1], [0, 0]]), 2)
-    copies = graphs.Reordered(twice, torch.tensor([1, 0]), torch.tensor([0, 1]))
+    copies = graphs.Permuted(twice, torch.tensor([1, 0]), torch.tensor([0, 1]))
     check_graph(copies, torch.tensor([[False, False], [False, True]]), copies=True)
 
 
-@pytest.mark.parametrize("name", ["target_at", "source_at"])
+@pytest.mark.parametrize("name", ["target_perm", "source_perm"])
 def test_a_node_for_each_place(name: str) -> None:
-    good = {"target_at": torch.arange(5), "source_at": torch.arange(7)}
+    good = {"target_perm": torch.arange(5), "source_perm": torch.arange(7)}
     for wrong in (good[name][1:], good[name].double(), good[name].int(), good[name][None]):
         length, got = f"[{len(good[name])}]", f"{wrong.dtype} of shape {list(wrong.shape)}"
         with refused(name, expected=length, got=got, remedy="number of a node"):
-            graphs.Reordered(graphs.window(2).bind(5, 7), **{**good, name: wrong})
+            graphs.Permuted(graphs.window(2).bind(5, 7), **{**good, name: wrong})
     with refused("graph", expected="sizes", got="window(2)", remedy=".bind"):
-        graphs.Reordered(graphs.window(2), **good)
+        graphs.Permuted(graphs.window(2), **good)

@@ -108,6 +108,14 @@ def test_every_form_gives_the_same_answers(run: edgewise.inference.Run, tmp_path
     lines.write_text("\n".join(json.dumps(one | {"name": f"g{n}"}) for n, one in enumerate(graphs)))
     told = run.predict(lines)
     assert (probabilities(told), told[2]["name"]) == (wanted, "g2")
+    frame = pytest.importorskip("pandas").DataFrame(graphs)
+    assert run.predict(frame)["probability"].tolist() == wanted
+    pytest.importorskip("pyarrow")
+    for name, write_table in (("new.csv", frame.to_csv), ("new.parquet", frame.to_parquet)):
+        write_table(tmp_path / name)
+        assert probabilities(run.predict(tmp_path / name)) == wanted
+    again = pytest.importorskip("pandas").read_parquet(tmp_path / "new.parquet")
+    assert run.predict(again)["probability"].tolist() == wanted
     write(tmp_path / "set", 6, labels=False)
     told = run.predict(tmp_path / "set")
     assert probabilities(told) == pytest.approx(wanted)
@@ -149,7 +157,7 @@ def test_pyg(run: edgewise.inference.Run) -> None:
         run.predict([one])[0]["probability"]
     )
     data.x = x[:, 1:]
-    assert "4 numbers a node, as were trained on; got 3" in run.predict([data])[0]["error"]
+    assert "4 numbers per node, as in training; got 3" in run.predict([data])[0]["error"]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +215,8 @@ def test_what_is_no_graph(
     run: edgewise.inference.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = run.predict(["chain", {"edges": [[0, 1]]}, '{"edges": []}', 5, None])
-    said = ["an object of JSON", "without node_labels, node_attributes", "node_attributes"]
-    said += ["an object of JSON; got 5", "an object of JSON; got None"]
+    said = ["a JSON object", "without node_labels, node_attributes", "node_attributes"]
+    said += ["a JSON object; got 5", "a JSON object; got None"]
     assert all(word in a["error"] for word, a in zip(said, answers, strict=True))
     with pytest.raises(MissingDataError, match=r"no file NAME_A\.txt"):
         run.predict(tmp_path)
@@ -223,7 +231,7 @@ def test_what_is_no_graph(
     assert main(["predict", str(run.path), json.dumps(graph(2)), "chain"]) == 1
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
-    assert "an object of JSON" in err
+    assert "a JSON object" in err
 
 
 @needs("MUTAG")

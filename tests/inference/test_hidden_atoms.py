@@ -12,10 +12,12 @@ pytest.importorskip("lightning")
 
 import edgewise
 from edgewise.cli import main
-from edgewise.data.codes import Codes
+from edgewise.data.checksums import SHA256
+from edgewise.data.molecules import zinc
 from edgewise.data.molecules.chem import parse, unknown_parts, with_parts
 from edgewise.data.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.data.molecules.molecule_table import packed
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
 from tests.unlabelled import write_molecules
@@ -30,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_molecules(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGEWISE_DATA", str(root))
+        patch.delitem(SHA256, zinc.NAME)
         train(with_values(find("masked-molecules"), FAST), root / "run")
     return root / "run"
 
@@ -42,7 +45,7 @@ def test_what_is_unknown_is_scored_by_the_model(folder: Path) -> None:
     bonds = torch.tensor([0, 0, 0] + [0] * 5 + [1, 0] + [1]).bool()
     assert [unknown_parts(one) for one in molecules] == [([3], []), ([6], [5]), ([], [0])]
     bonds[3:10] = torch.arange(7) == 5
-    batch = hide(Codes(packed(molecules)), torch.arange(3), atoms, bonds)
+    batch = hide(PrecomputedEncodings(packed(molecules)), torch.arange(3), atoms, bonds)
     with torch.no_grad():
         chance = batch.counted(run.model(*batch.inputs, **batch.keywords)).softmax(-1)
     answers = run.predict(texts, top=2, batch_size=2)
@@ -71,7 +74,7 @@ def test_what_has_nothing_unknown_is_named_and_the_others_are_answered(
     folder: Path, wrong: object
 ) -> None:
     bad, good = edgewise.load(folder).predict([wrong, "C*"])
-    assert "RDKit cannot read" in bad["error"] or "write * in the place" in bad["error"]
+    assert "RDKit cannot read" in bad["error"] or "write * for an atom" in bad["error"]
     assert good["found"][0]["place"] == "atom 2"
 
 

@@ -1,4 +1,4 @@
-"""Answers on image files: classes of one's own folders and of digits, and captions."""
+"""Answers on image files: classes of the user's folders and of digits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from edgewise.data import image_folder
 from edgewise.errors import ArgumentError
 from edgewise.recipes import find
 from edgewise.runs import train, with_values
-from tests.places import needs
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("lightning")
@@ -25,7 +24,7 @@ pytest.importorskip("lightning")
 SMALL = {
     "model.width": 16,
     "model.depth": 1,
-    "model.feed_forward": 32,
+    "model.ffn_dim": 32,
     "trainer.accelerator": "cpu",
 }
 
@@ -84,7 +83,7 @@ def test_the_numbers_are_those_of_the_test(run_folder, tmp_path):
     run = edgewise.load(run_folder)
     image = striped(upright=True, seed=7)
     mean, std = (
-        torch.tensor(run.predictor.fitted.values[n])[:, None, None] for n in ("mean", "std")
+        torch.tensor(run.predictor.preprocessing.values[n])[:, None, None] for n in ("mean", "std")
     )
     values = torch.tensor(np.array(image)).permute(2, 0, 1) / 255
     with torch.no_grad():
@@ -100,7 +99,7 @@ def test_from_the_shell(run_folder, new, capsys):
     assert main(["predict", str(run_folder), *words, "--out", str(out)]) == 1
     said = capsys.readouterr().err
     assert "bad.jpg" in said
-    assert "missing.png, and there is no such file" in said
+    assert "missing.png, which does not exist" in said
     assert len(out.read_text().splitlines()) == 1 + 22
     table = new / "files.csv"
     table.write_text(f"file,note\n{new / '203.png'},x\n{new / 'bad.jpg'},y\n")
@@ -150,60 +149,3 @@ def test_digits_on_paper(tmp_path):
     told = [int(a["label"]) for a in run.predict(tmp_path / "paper")]
     assert (torch.tensor(told) == expected).sum() >= 58, "but for rounding"
     assert len(expected.unique()) > 3
-
-
-def test_a_row_of_digits(tmp_path, capsys):
-    fields = {
-        "data.count": 640,
-        "data.tested": 60,
-        "trainer.epochs": 2,
-        "model.graph": "complete()",
-    }
-    recipe = with_values(find("digit-rows"), SMALL | fields)
-    train(recipe, tmp_path / "run")
-    run = edgewise.load(tmp_path / "run")
-    batch = recipe.data.load().test.make(torch.arange(20))
-    with torch.no_grad():
-        expected = run.model(batch.inputs[0]).softmax(-1).max(-1)
-    (tmp_path / "rows").mkdir()
-    for i, image in enumerate(batch.inputs[0]):  # bright ink on dark, larger, and the other way
-        ink = (image[0] * 255 if i % 2 else 255 - image[0] * 255).round()
-        large = Image.fromarray(ink.numpy().astype(np.uint8)).resize((256, 32), 0)
-        large.save(tmp_path / "rows" / f"{i:02}.png")
-    assert torch.allclose(
-        run.predictor.prepare(tmp_path / "rows/01.png"), batch.inputs[0][1], atol=0.01
-    )
-    answers = run.predict(tmp_path / "rows")
-    told = torch.tensor([int(answer["label"]) for answer in answers])
-    assert (told == expected.indices).sum() >= 19, "but for rounding"
-    found = torch.tensor([answer["probability"] for answer in answers])
-    torch.testing.assert_close(found[1::2], expected.values[1::2], atol=0.03, rtol=0)
-    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "rows/01.png"), "none.png"]) == 1
-    shown = capsys.readouterr()
-    assert "label" in shown.out
-    assert "none.png, and there is no such file" in shown.err
-
-
-@needs("MNIST")
-def test_captions_are_those_of_the_test(tmp_path):
-    fields = SMALL | {
-        "data.count": 64,
-        "data.tested": 8,
-        "trainer.epochs": 1,
-        "model.decoder_depth": 1,
-    }
-    recipe = with_values(find("caption-digits"), fields)
-    train(recipe, tmp_path / "run")
-    run = edgewise.load(tmp_path / "run")
-    batch = recipe.data.load().test.make(torch.arange(8))
-    expected = recipe.task.generate(run.model, batch)
-    (tmp_path / "rows").mkdir()
-    for i, image in enumerate(batch.inputs[0]):
-        values = (image[0] * 255).round().to(torch.uint8).numpy()
-        path = tmp_path / "rows" / f"{i}.png"
-        Image.fromarray(values).resize((448, 112), Image.Resampling.NEAREST).save(path)
-        assert torch.allclose(run.predictor.prepare(path), image, atol=0.02)
-    answers = run.predict(tmp_path / "rows")
-    assert [a["caption"] for a in answers] == expected
-    short = Image.new("L", (56, 28), 0)
-    assert run.predictor.prepare(short).shape == (1, 28, 112)

@@ -133,7 +133,7 @@ def test_papers_of_cora(name, tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
     run = edgewise.load(tmp_path / "run")
     answers = run.predict(test.select.tolist())
-    labels = run.predictor.fitted.values["labels"]
+    labels = run.predictor.preprocessing.values["labels"]
     assert labels[3] == "Neural_Networks"
     told = [labels.index(a["label"]) for a in answers]
     accuracy = (torch.tensor(told) == test.target).float().mean()

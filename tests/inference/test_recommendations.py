@@ -74,16 +74,16 @@ def test_items_that_a_user_does_not_have_with_reasons(recommender, ratings):
         assert len(items) + len(own) == len(GENRES) * EACH
         scores = [row["score"] for row in answer["items"]]
         assert scores == sorted(scores, reverse=True)
-        assert all(len(row["because"]) == 3 for row in answer["items"])
-        assert all(set(row["because"]) <= own for row in answer["items"])
+        assert all(len(row["evidence"]) == 3 for row in answer["items"])
+        assert all(set(row["evidence"]) <= own for row in answer["items"])
     assert first["items"][0]["item"].startswith("crime")
     assert second["items"][0]["item"].startswith("love")
-    assert all(reason.startswith("love") for reason in second["items"][0]["because"])
+    assert all(reason.startswith("love") for reason in second["items"][0]["evidence"])
 
 
 def test_scores_are_those_of_the_model(recommender):
     run = edgewise.load(recommender)
-    kept = run.predictor.fitted.values
+    kept = run.predictor.preprocessing.values
     users, items = len(kept["users"]), len(kept["items"])
     pairs = kept["known"] + torch.tensor([[0], [users]])
     graph = edgewise.graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), users + items)
@@ -96,7 +96,7 @@ def test_scores_are_those_of_the_model(recommender):
 
 def test_unknown_users_and_bad_options(recommender):
     run = edgewise.load(recommender)
-    wrong, right = run.predict(["Zoe 3", "Zoë 3"], because=0)
+    wrong, right = run.predict(["Zoe 3", "Zoë 3"], evidence=0)
     assert "did you mean 'Zoë 3'?" in wrong["error"]
     assert "one of the 24 users" in wrong["error"]
     assert right["items"][0].keys() == {"item", "score"}
@@ -104,8 +104,8 @@ def test_unknown_users_and_bad_options(recommender):
     assert run.predict(17) == run.predict([17]) == run.predict(torch.tensor([17]))
     with pytest.raises(ArgumentError, match="top"):
         run.predict(["Zoë 3"], top=0)
-    with pytest.raises(ArgumentError, match="because"):
-        run.predict(["Zoë 3"], because=-1)
+    with pytest.raises(ArgumentError, match="evidence"):
+        run.predict(["Zoë 3"], evidence=-1)
 
 
 def test_from_the_shell(recommender, tmp_path, capsys):
@@ -188,21 +188,20 @@ def test_friends_are_proposed(friends):
     best = answer["links"][0]
     common = {name for name in linked if frozenset([name, best["id"]]) in known}
     assert best["common"] == len(common)
-    assert len(best["because"]) == min(3, len(common))
-    assert set(best["because"]) <= common
+    assert len(best["evidence"]) == min(3, len(common))
+    assert set(best["evidence"]) <= common
     assert answer["links"][-1]["score"] < best["score"] < 1
 
 
 def test_unknown_people(friends):
     run = edgewise.load(friends[0])
     assert "did you mean 'p29'" in run.predict(["p299"])[0]["error"]
-    with refused("because", expected="from 0", got="-1", remedy="0"):
-        run.predict(["p1"], because=-1)
+    with refused("evidence", expected="from 0", got="-1", remedy="0"):
+        run.predict(["p1"], evidence=-1)
 
 
 def test_between_two_kinds_of_node_the_other_kind_is_proposed():
-    from edgewise.inference.ids import KnownIds, Neighbours
-    from edgewise.inference.link_suggestions import LinkSuggestions
+    from edgewise.inference.nodes import KnownIds, LinkSuggestions, Neighbours
     from edgewise.models import link_predictor
 
     links = LinkSuggestions.__new__(LinkSuggestions)
@@ -213,6 +212,6 @@ def test_between_two_kinds_of_node_the_other_kind_is_proposed():
     links.model = link_predictor(7, width=4)
     links.states = torch.randn(7, 4)
     with torch.no_grad():
-        film, actor = links.answer([0, 6], top=9, because=0)
+        film, actor = links.answer([0, 6], top=9, evidence=0)
     assert {row["id"] for row in film["links"]} == {"n5", "n6"}
     assert {row["id"] for row in actor["links"]} == {"n0", "n2"}

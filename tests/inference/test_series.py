@@ -77,12 +77,12 @@ def test_another_history_with_dates_or_without(run: Run) -> None:
 
 
 def test_the_truth_where_it_is_known(run: Run) -> None:
-    (answer,) = run.predict(back=3)
+    (answer,) = run.predict(backtest=3)
     rows = answer["forecast"]
     assert [row.get("truth") for row in rows] == [value(137), value(138), value(139), *[None] * 4]
     assert rows[0]["date"] == f"{START + timedelta(days=137):%d.%m.%Y}"
-    with refused("back", expected="at most", got="99", remedy="smaller"):
-        run.predict(back=99)
+    with refused("backtest", expected="at most", got="99", remedy="smaller"):
+        run.predict(backtest=99)
 
 
 def test_what_cannot_be_answered_is_named(run: Run) -> None:
@@ -107,7 +107,7 @@ def test_a_table_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
 
 def test_the_shell(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture, out = tmp_path / "f.png", tmp_path / "f.csv"
-    assert main(["predict", str(folder), "--back", "2", "--draw", str(picture)]) == 0
+    assert main(["predict", str(folder), "--backtest", "2", "--draw", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "10.05" not in capsys.readouterr().err
     new = tmp_path / "new.csv"
@@ -132,7 +132,7 @@ def test_the_shell(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_picture_has_history_truth_and_forecast(run: Run) -> None:
     pytest.importorskip("matplotlib")
-    figure = run.draw(run.predict(back=3))
+    figure = run.draw(run.predict(backtest=3))
     (axes,) = figure.axes
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     assert list(lines) == ["history", "truth", "forecast"]
@@ -141,7 +141,7 @@ def test_the_picture_has_history_truth_and_forecast(run: Run) -> None:
 
 
 def test_other_runs_need_an_input() -> None:
-    from edgewise.inference.sentences import SentenceClasses
+    from edgewise.inference.text import SentenceClasses
 
     with refused("INPUT", expected="inputs", got="neither", remedy="a sentence"):
         SentenceClasses.default_inputs(SentenceClasses)  # type: ignore[arg-type]

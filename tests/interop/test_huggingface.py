@@ -415,7 +415,7 @@ def test_positions_are_repeated_and_said_so(
         ids = torch.randint(3, VOCABULARY, (1, 90))
         assert long(ids).isfinite().all()
         # Where both can read, they read the same.
-        same = short(ids[:, :learned], graph=long.reader.stack.graph)
+        same = short(ids[:, :learned], graph=long.backbone.stack.graph)
         torch.testing.assert_close(long(ids[:, :learned]), same)
     load(theirs, positions=learned)  # without a warning
     with refused("positions", expected=f"at least the {learned}", got="5", remedy="leave it out"):

@@ -13,9 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import edgewise as ew
 from edgewise import graphs
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bound_graphs
 from edgewise.interop.huggingface import on_graph
+from edgewise.interop.huggingface.attention import attention
+from edgewise.interop.huggingface.masks import reads_of_call
 from tests.errors import refused
 from tests.interop.test_huggingface import LENGTHS, LONGEST, SMALL, T5, VOCABULARY, close, sentences
 
@@ -422,6 +426,92 @@ def test_models_that_compute_with_the_mask_are_refused_when_they_do(name: str) -
     ids, mask = sentences()
     with refused("attn_implementation", expected="leaves", got=kind, remedy="eager"):
         model(ids, attention_mask=mask)
+
+
+TINY_SAM = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 32}
+WITH_TABLES: dict[str, dict[str, object]] = {
+    "GPTJ": {**GPT2, "n_layer": 1, "rotary_dim": 4},
+    "GPTNeo": {"hidden_size": 16, "num_layers": 1, "attention_types": [[["global"], 1]]},
+    "Falcon": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4},
+    "Data2VecVision": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4},
+    "SamVision": {**TINY_SAM, "global_attn_indexes": [0], "mlp_dim": 24, "output_channels": 8},
+}
+"""Families that look their attention class up in a dict of their module."""
+
+
+@pytest.mark.parametrize("name", WITH_TABLES)
+def test_models_with_a_table_of_attention_classes_are_refused(name: str) -> None:
+    config = getattr(transformers, f"{name}Config")(**WITH_TABLES[name])
+    model = getattr(transformers, f"{name}Model")
+    assert isinstance(model._from_config(config, attn_implementation="eager"), nn.Module)
+    with refused("attn_implementation", expected="leaves", got=f"{name}Model", remedy="eager"):
+        model._from_config(config, attn_implementation="edgewise")
+
+
+@pytest.mark.parametrize("room", [0, 3], ids=["dynamic cache", "static cache"])
+@pytest.mark.parametrize("queries", [1, 3, 7])
+def test_the_last_query_of_a_causal_mask_is_aligned_with_the_last_key(
+    queries: int, room: int
+) -> None:
+    """With 7 keys written, query i of T attends to keys 0 to 7 - T + i."""
+    written_keys = 7
+    allowed = torch.ones(queries, written_keys, dtype=torch.bool).tril(written_keys - queries)
+    sizes = {"q_length": queries, "q_offset": written_keys - queries}
+    reads = reads_of_call(batch_size=2, kv_length=written_keys + room, **sizes)
+    assert reads.graph(None).bind(queries, written_keys).dense().equal(allowed)
+    padding = torch.ones(2, written_keys + room)
+    padding[1, 0] = 0
+    padded = reads_of_call(
+        batch_size=2, kv_length=written_keys + room, attention_mask=padding, **sizes
+    )
+    matrix = padded.graph(None).bind(2 * queries, 2 * written_keys).dense()
+    second = allowed.clone()
+    second[:, 0] = False
+    assert matrix.equal(torch.block_diag(allowed, second).bool())
+    query, keys = torch.randn(2, 4, queries, 8), torch.randn(2, 4, written_keys, 8)
+    out, _ = attention(nn.Identity(), query, keys, keys, None, is_causal=True)
+    expected = nn.functional.scaled_dot_product_attention(query, keys, keys, allowed)
+    close(out.transpose(1, 2), expected)
+
+
+@pytest.mark.parametrize("engine", ["reference", "dense", "rows", "tiles"])
+@pytest.mark.parametrize("padding", ["none", "right"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_evaluated_in_inference_mode_trains_afterwards(
+    name: str, padding: str, engine: str
+) -> None:
+    ids, mask = batch_of(name, padding)
+    keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    expected = states_and_gradients(KINDS[name].made(), ids, mask, keep)
+    bound_graphs.cache_clear()
+    model = KINDS[name].made()
+    with ew.using_engine(engine):
+        with torch.inference_mode():
+            model(ids, attention_mask=mask)
+        agree(states_and_gradients(model, ids, mask, keep), expected)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_a_mask_made_in_inference_mode_serves_training(heads: int, dtype: torch.dtype) -> None:
+    ids, _ = sentences()
+    keep = torch.ones_like(ids, dtype=torch.bool)
+    with torch.inference_mode():
+        allowed = torch.rand(3, heads, LONGEST, LONGEST) < 0.6
+        allowed |= torch.eye(LONGEST, dtype=torch.bool)
+        numbers = torch.randn(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min)
+        mask = allowed if dtype == torch.bool else numbers
+        model = KINDS["bert"].made()
+        model(ids, attention_mask=mask)
+    model, other = KINDS["bert"].made(), KINDS["bert"].made("sdpa")
+    with torch.inference_mode():
+        model(ids, attention_mask=mask)
+    copied = mask.clone()
+    mine = states_and_gradients(model, ids, mask, keep)
+    agree(mine, states_and_gradients(other, ids, copied, keep))
+    with torch.inference_mode():  # an inference tensor changed in place
+        mask.copy_(copied.flip(0))
+        close(model(ids, attention_mask=mask)[0], other(ids, attention_mask=copied.flip(0))[0])
 
 
 def test_what_attention_here_does_not_do_is_refused() -> None:

@@ -73,7 +73,7 @@ def test_longformer_gives_the_states_logits_and_gradients_of_theirs(
     (logits * probe).sum().backward()
     (out.logits * probe).sum().backward()
     close(embedding(ours).grad, theirs.get_input_embeddings().weight.grad)
-    attention = ours.reader.layers[0].attention.sublayer
+    attention = ours.backbone.layers[0].attention.sublayer
     other = theirs.longformer.encoder.layer[0].attention.self
     close(attention.qkv.weight.grad.chunk(3)[1], other.key.weight.grad)
     if which == "none":
@@ -180,7 +180,7 @@ def compared(ours: nn.Module, theirs: nn.Module, ids: Tensor, mask: Tensor | Non
     (logits * probe).sum().backward()
     (other_logits * probe).sum().backward()
     close(embedding(ours).grad, theirs.get_input_embeddings().weight.grad)
-    mine = ours.reader.layers[1].attention.sublayer.qkv.weight.grad.chunk(3)[1]
+    mine = ours.backbone.layers[1].attention.sublayer.qkv.weight.grad.chunk(3)[1]
     close(mine, theirs.bert.encoder.layer[1].attention.self.key.weight.grad)
 
 

@@ -117,7 +117,7 @@ def test_gradients_are_theirs(kind: str) -> None:
     (logits * probe).sum().backward()
     (other * probe).sum().backward()
     close(embedding(ours).grad, theirs.get_input_embeddings().weight.grad)
-    mine = ours.reader.layers[1].attention.query_key.weight.grad
+    mine = ours.backbone.layers[1].attention.query_key.weight.grad
     close(
         mine, theirs.reformer.encoder.layers[1].attention.self_attention.query_key.weight.grad, 1e-4
     )

@@ -14,7 +14,7 @@ from edgewise.layers import JointLinear, init_xavier
 def test_gpt_begins_with_small_weights_and_smaller_ones_where_branches_end() -> None:
     torch.manual_seed(0)
     model = models.gpt(500, width=128, depth=8, heads=4)
-    layer = model.reader.stack.layers[3]
+    layer = model.backbone.stack.layers[3]
     attention, network = layer.attention.sublayer, layer.feed_forward.sublayer
     for weight in (model.embedding.tokens.weight, attention.qkv.weight, network[0].weight):
         torch.testing.assert_close(weight.std().item(), 0.02, rtol=0.05, atol=0)

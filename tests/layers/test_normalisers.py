@@ -45,7 +45,7 @@ def test_alpha_is_learned_between_softmax_and_sparsemax() -> None:
 
 @pytest.mark.parametrize("name", ["gpt", "bert", "roberta", "transformer"])
 def test_models_take_a_normaliser_and_refuse_what_is_none(name: str) -> None:
-    sizes = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 8}
+    sizes = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8}
     model = models.MODELS[name](11, normaliser="learned", **sizes).eval()
     found = [m for m in model.modules() if isinstance(m, LearnedEntmax)]
     assert len(found) == (3 if name == "transformer" else 1)

@@ -23,7 +23,7 @@ WIDTH = 8
 
 def model(kind: str, name: str) -> torch.nn.Module:
     torch.manual_seed(0)
-    options = {} if name == "lstm" else {"heads": 2, "feed_forward": 12}
+    options = {} if name == "lstm" else {"heads": 2, "ffn_dim": 12}
     trunk = models.TEXT_MODELS[name](11, width=WIDTH, depth=2, dropout=0.0, **options)
     if kind == "tokens":
         made = LanguageModel(trunk)

@@ -20,7 +20,7 @@ model_file = importlib.import_module("edgewise.models.adaptive_span")
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 12, "depth": 2, "heads": 3, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": 12, "depth": 2, "heads": 3, "ffn_dim": 12}
     numbers |= {"span": 20, "ramp": 4, "dropout": 0.0}
     model = models.adaptive_span(VOCABULARY, **{**numbers, **options}).double().eval()
     for name, parameter in model.named_parameters():
@@ -110,27 +110,27 @@ def test_beyond_the_span_nothing_is_computed(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_spans_are_reported_penalised_and_kept_in_range() -> None:
     model = small(penalty=0.5, begin=5)
-    assert model.reader.spans.shape == (2, 3)
-    torch.testing.assert_close(model.reader.spans, torch.full((2, 3), 5.0).double())
+    assert model.backbone.spans.shape == (2, 3)
+    torch.testing.assert_close(model.backbone.spans, torch.full((2, 3), 5.0).double())
     with_spans(model, 0.0, 3.0, 6.0)
-    penalty = model.reader.penalty()
+    penalty = model.backbone.penalty()
     assert penalty.item() == pytest.approx(0.5 * 2 * 3.0)  # λ · layers · mean span
     penalty.backward()
     layers = [m for m in model.modules() if isinstance(m, SpanAttention)]
     wanted = torch.full((3,), 0.5 / 3 * 20).double()
     assert all(layer.share.grad.allclose(wanted) for layer in layers), "at 0, too"
     with_spans(model, -3.0, 3.0, 26.0)
-    assert model.reader.spans[0].tolist() == [0.0, 3.0, 20.0]
+    assert model.backbone.spans[0].tolist() == [0.0, 3.0, 20.0]
     model.train()(ids(4))
     assert layers[0].share.tolist() == pytest.approx([0.0, 0.15, 1.0])
-    assert small(depth=0).reader.spans.shape == (0, 0)
+    assert small(depth=0).backbone.spans.shape == (0, 0)
 
 
 def test_spans_grow_where_what_counts_is_far() -> None:
     """A token is to be told what stood 12 before it: spans of 0 with a ramp of 4 cannot reach."""
     torch.manual_seed(0)
     model = models.adaptive_span(
-        8, width=16, depth=1, heads=2, feed_forward=16, span=32, ramp=16, penalty=0.0, dropout=0
+        8, width=16, depth=1, heads=2, ffn_dim=16, span=32, ramp=16, penalty=0.0, dropout=0
     )
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(60):
@@ -140,7 +140,7 @@ def test_spans_grow_where_what_counts_is_far() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert model.reader.spans.max() > 6
+    assert model.backbone.spans.max() > 6
 
 
 def test_bad_input_is_refused() -> None:

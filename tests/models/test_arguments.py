@@ -23,8 +23,8 @@ GIVEN = {
     "image_height": 14,
     "image_width": 28,
     "channels": 1,
-    "vocabulary": 20,
-    "length": 8,
+    "vocab_size": 20,
+    "max_length": 8,
     "history": 24,
     "horizon": 6,
     "season": 12,
@@ -67,14 +67,14 @@ def test_shares_and_other_numbers(name: str, argument: str) -> None:
 def test_no_layer_is_no_width_and_none_at_all_only_where_that_is_a_model(name: str) -> None:
     """A stack of Transformer layers may be empty; ``depth`` convolutions are at least one."""
     told: dict[str, Any] = needed(name)
-    for argument in ("width", "hidden", "heads", "patch", "feed_forward"):
+    for argument in ("width", "hidden", "heads", "patch", "ffn_dim"):
         if argument in inspect.signature(MODELS[name]).parameters:
             with refused(argument, expected="at least 1", got="0", remedy=""):
                 MODELS[name](**{**told, argument: 0})
 
 
 def test_numbers_of_numpy_are_sizes() -> None:
-    ours, plain = MODELS["gcn"](np.int64(5), 3, hidden=np.int32(4)), MODELS["gcn"](5, 3, hidden=4)
+    ours, plain = MODELS["gcn"](np.int64(5), 3, width=np.int32(4)), MODELS["gcn"](5, 3, width=4)
     ours.load_state_dict(plain.state_dict())
     x, graph = torch.randn(6, 5), graphs.window(1)
     assert ours.eval()(x, graph).equal(plain.eval()(x, graph))

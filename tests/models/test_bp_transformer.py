@@ -26,7 +26,7 @@ VOCABULARY = 11
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12, "near": 1}
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12, "near": 1}
     model = models.bp_transformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -49,17 +49,17 @@ def tokens_of(count: int) -> list[set[int]]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 13, 32, 100])
 @pytest.mark.parametrize("near", [1, 2, 5])
-@pytest.mark.parametrize("one_way", [True, False])
-def test_what_a_token_reads_covers_the_text_once(count: int, near: int, one_way: bool) -> None:
-    graph, _ = partition_graph(count, near, one_way)
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_a_token_reads_covers_the_text_once(count: int, near: int, causal: bool) -> None:
+    graph, _ = partition_graph(count, near, causal)
     contents = tokens_of(count)
     assert graph.num_targets == len(contents)
     assert not graph.has_duplicates
     matrix = graph.dense()
     for token in range(count):
         read = sorted(t for node in matrix[token].nonzero().flatten() for t in contents[node])
-        assert read == list(range(token + 1 if one_way else count))
-        beside = range(max(0, token - near), token + 1 if one_way else min(count, token + near + 1))
+        assert read == list(range(token + 1 if causal else count))
+        beside = range(max(0, token - near), token + 1 if causal else min(count, token + near + 1))
         assert matrix[token, list(beside)].all(), "near tokens are read one by one"
     for span in range(count, len(contents)):
         read = set(matrix[span].nonzero().flatten().tolist())
@@ -103,9 +103,9 @@ def test_one_way_reads_nothing_that_comes_later() -> None:
     text = ids(37)
     later = text.clone()
     later[:, 20:] = 2 + (text[:, 20:] - 1) % (VOCABULARY - 2)
-    for one_way in (True, False):
-        model = small(one_way=one_way, depth=3)
-        assert torch.allclose(model(text)[:, :20], model(later)[:, :20]) is one_way
+    for causal in (True, False):
+        model = small(causal=causal, depth=3)
+        assert torch.allclose(model(text)[:, :20], model(later)[:, :20]) is causal
 
 
 @pytest.mark.parametrize("near", [1, 3])
@@ -139,7 +139,7 @@ def test_a_text_grows_by_the_nodes_and_edges_of_its_graph(near: int) -> None:
 
 @pytest.mark.parametrize("parts", [(1,) * 23, (9, 1, 1, 12), (16, 7)])
 def test_step_by_step_equals_at_once(parts: tuple[int, ...]) -> None:
-    model, text, cache = small(one_way=True, depth=3), ids(23), Cache()
+    model, text, cache = small(causal=True, depth=3), ids(23), Cache()
     found = [model(part, cache=cache) for part in text.split(parts, dim=1)]
     torch.testing.assert_close(torch.cat(found, 1), model(text), rtol=0, atol=1e-12)
 
@@ -147,8 +147,8 @@ def test_step_by_step_equals_at_once(parts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("write", [generate, beam_search])
 def test_a_cache_changes_time_and_nothing_else(write: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
-    numbers = {"width": 16, "depth": 2, "heads": 2, "feed_forward": 24, "near": 2}
-    model = models.bp_transformer(VOCABULARY, **numbers, one_way=True).eval()
+    numbers = {"width": 16, "depth": 2, "heads": 2, "ffn_dim": 24, "near": 2}
+    model = models.bp_transformer(VOCABULARY, **numbers, causal=True).eval()
     model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
     for parameter in model.double().parameters():
         if parameter.dim() > 1:  # random biases of the last norm would decide every token
@@ -170,7 +170,7 @@ def test_packed_and_padded_texts_are_read_as_alone() -> None:
 
 
 def test_what_it_cannot_do_is_refused() -> None:
-    model, text = small(length=16), ids(16)
+    model, text = small(max_length=16), ids(16)
     model(text)
     with refused("x", expected="at most 16 nodes", got="17", remedy="larger length"):
         model(ids(17))
@@ -180,9 +180,9 @@ def test_what_it_cannot_do_is_refused() -> None:
         model(text, graph=graphs.window(1))
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         model(text, cache=Cache())
-    one_way, cache = small(one_way=True, length=16), Cache()
+    causal, cache = small(causal=True, max_length=16), Cache()
     with refused("cache", expected="from the first token", got="Cache", remedy="cached=False"):
-        one_way(text, (torch.arange(16) > 1).expand_as(text), cache=Cache())
-    one_way(text, cache=cache)
+        causal(text, (torch.arange(16) > 1).expand_as(text), cache=Cache())
+    causal(text, cache=cache)
     with refused("x", expected="at most 16 nodes", got="17", remedy="larger length"):
-        one_way(text[:, :1], cache=cache)
+        causal(text[:, :1], cache=cache)

@@ -9,10 +9,10 @@ from edgewise import graphs, models
 from edgewise.decoding import generate
 from edgewise.encodings import Learned
 from edgewise.layers import (
+    Backbone,
     DecoderLayer,
     LanguageModelHead,
     Memory,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerStack,
@@ -21,7 +21,7 @@ from edgewise.layers import (
 
 def decoder_of(width: int) -> TextModel:
     layers = [DecoderLayer(width, 2, 16, order="pre") for _ in range(2)]
-    reader = Reader(TransformerStack(layers, nn.LayerNorm(width), graphs.causal()))
+    reader = Backbone(TransformerStack(layers, nn.LayerNorm(width), graphs.causal()))
     embedding = TextEmbedding(9, width, positions=Learned(12, width))
     return TextModel(embedding, reader, LanguageModelHead(9, width))
 

@@ -16,7 +16,7 @@ VOCABULARY, WIDTH = 11, 8
 
 def small(name: str = "compressive", **options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": WIDTH, "depth": 2, "heads": 2, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": WIDTH, "depth": 2, "heads": 2, "ffn_dim": 12}
     model = models.MODELS[name](VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)

@@ -15,9 +15,9 @@ from tests.errors import refused
 WIDTH, HEADS = 12, 3
 
 
-def layer(kernel: int, taps: type[nn.Module], *, one_way: bool, **options: float) -> nn.Module:
+def layer(kernel: int, taps: type[nn.Module], *, is_causal: bool, **options: float) -> nn.Module:
     torch.manual_seed(0)
-    made = SoftmaxConvolution(WIDTH, HEADS, kernel, taps, one_way=one_way, **options).double()
+    made = SoftmaxConvolution(WIDTH, HEADS, kernel, taps, is_causal=is_causal, **options).double()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.7)
     return made
@@ -26,7 +26,7 @@ def layer(kernel: int, taps: type[nn.Module], *, one_way: bool, **options: float
 def by_conv1d(layer: nn.Module, x: Tensor) -> Tensor:
     """Of features ``[B, T, width]``: padded with zeros, a kernel for each channel."""
     x = F.glu(layer.gate(x)).mT
-    before = layer.kernel - 1 if layer.one_way else layer.kernel // 2
+    before = layer.kernel - 1 if layer.is_causal else layer.kernel // 2
     x = F.pad(x, (before, layer.kernel - 1 - before))
     kernel = layer.taps.kernel.softmax(0).T.repeat_interleave(WIDTH // HEADS, 0)
     return layer.output(F.conv1d(x, kernel[:, None], groups=WIDTH).mT)
@@ -36,7 +36,7 @@ def by_loops(layer: nn.Module, x: Tensor) -> Tensor:
     """Of features ``[T, width]``, each node with a kernel of its own."""
     x = F.glu(layer.gate(x))
     weight = (x @ layer.taps.linear.weight.T).view(len(x), layer.kernel, HEADS).softmax(1)
-    before = layer.kernel - 1 if layer.one_way else layer.kernel // 2
+    before = layer.kernel - 1 if layer.is_causal else layer.kernel // 2
     out = []
     for i in range(len(x)):
         total = torch.zeros(WIDTH, dtype=x.dtype)
@@ -48,10 +48,10 @@ def by_loops(layer: nn.Module, x: Tensor) -> Tensor:
     return layer.output(torch.stack(out))
 
 
-@pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("kernel", [1, 3, 7, 31])
-def test_light_convolution_is_conv1d(kernel: int, *, one_way: bool) -> None:
-    own = layer(kernel, FixedTaps, one_way=one_way)
+def test_light_convolution_is_conv1d(kernel: int, *, is_causal: bool) -> None:
+    own = layer(kernel, FixedTaps, is_causal=is_causal)
     x = torch.randn(2, 9, WIDTH, dtype=torch.double, requires_grad=True)
     mine, theirs = own(x, own.graph.bind(9)), by_conv1d(own, x)
     torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
@@ -60,10 +60,10 @@ def test_light_convolution_is_conv1d(kernel: int, *, one_way: bool) -> None:
     torch.testing.assert_close(*grads, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.parametrize("is_causal", [True, False])
 @pytest.mark.parametrize("kernel", [1, 3, 7])
-def test_dynamic_convolution_is_its_sum(kernel: int, *, one_way: bool) -> None:
-    own = layer(kernel, PredictedTaps, one_way=one_way)
+def test_dynamic_convolution_is_its_sum(kernel: int, *, is_causal: bool) -> None:
+    own = layer(kernel, PredictedTaps, is_causal=is_causal)
     x = torch.randn(2, 6, WIDTH, dtype=torch.double, requires_grad=True)
     mine = own(x, own.graph.bind(6))
     theirs = torch.stack([by_loops(own, text) for text in x])
@@ -74,14 +74,14 @@ def test_dynamic_convolution_is_its_sum(kernel: int, *, one_way: bool) -> None:
 
 
 def test_dropout_takes_weights_of_the_kernel_away() -> None:
-    own = layer(3, FixedTaps, one_way=False, dropout=0.5)
+    own = layer(3, FixedTaps, is_causal=False, dropout=0.5)
     x = torch.randn(1, 5, WIDTH, dtype=torch.double)
     torch.manual_seed(0)
     kept = own.dropout(own.taps(x).softmax(-2))
     assert kept.eq(0).any()
     torch.manual_seed(0)
     dropped = own(x, own.graph.bind(5))
-    same = layer(3, FixedTaps, one_way=False)
+    same = layer(3, FixedTaps, is_causal=False)
     assert not torch.allclose(dropped, same(x, same.graph.bind(5)))
     assert torch.equal(own.eval()(x, own.graph.bind(5)), same(x, same.graph.bind(5)))
 

@@ -20,7 +20,7 @@ from edgewise.models.gatv2 import GATv2Layer
 from edgewise.models.magna import diffuse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OVER_SMOOTHING = runpy.run_path(str(ROOT / "examples" / "over_smoothing.py"))
+OVER_SMOOTHING = runpy.run_path(str(ROOT / "examples" / "scripts" / "over_smoothing.py"))
 NODES, WIDTH = 6, 4
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from edgewise_examples import data
 
-from edgewise import data, graphs, models
+from edgewise import graphs, models
 
 
 @pytest.mark.parametrize("layer", ["gcn", "gin", "gat", "gatv2", "transformer"])

@@ -15,7 +15,7 @@ def a_graph() -> graphs.Graph:
 
 
 def test_diffusion_before_the_first_map_is_the_same_as_after_it():
-    model = grand(5, 3, hidden=4, hops=3, drop_node=0.5).double().eval()
+    model = grand(5, 3, width=4, hops=3, drop_node=0.5).double().eval()
     x, graph = torch.randn(6, 5, dtype=torch.double), a_graph()
     matrix = graph.dense().double() + torch.eye(6, dtype=torch.double)
     scale = matrix.sum(1).rsqrt()

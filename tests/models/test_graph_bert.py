@@ -59,7 +59,7 @@ def test_it_is_its_formula(club: tuple[nx.Graph, graphs.Graph]) -> None:
     _, graph = club
     torch.manual_seed(0)
     x = torch.randn(36, 5, dtype=torch.double)
-    model = models.graph_bert(5, 3, most=4, width=8).double().eval()
+    model = models.graph_bert(5, 3, num_neighbours=4, width=8).double().eval()
     found, colors = model(x, graph), encodings.wl_colors(graph, 2)
     matrix = graph.dense().double() + torch.eye(36, dtype=torch.double)
     means = matrix @ x / matrix.sum(1, keepdim=True)
@@ -80,7 +80,7 @@ def test_links_are_read_by_the_residual_alone(
     _, graph = club
     torch.manual_seed(0)
     x = torch.randn(36, 5, dtype=torch.double, requires_grad=True)
-    model = models.graph_bert(5, 3, most=2, raw=raw).double().eval()
+    model = models.graph_bert(5, 3, num_neighbours=2, raw=raw).double().eval()
     model(x, graph)[0].sum().backward()
     listed = set(lists(encodings.intimate_nodes(graph, 2))[0][0])
     linked = set(graph.source[graph.target == 0].tolist())

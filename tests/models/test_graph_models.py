@@ -59,7 +59,7 @@ def test_gin_adds_the_neighbours_to_itself(x: Tensor, graph: graphs.Graph) -> No
 
 
 def test_gin_reads_every_depth_and_pools_as_the_paper_does(x: Tensor, graph: graphs.Graph) -> None:
-    model = gin(F_IN, 3, hidden=5, depth=2).double().eval()
+    model = gin(F_IN, 3, width=5, depth=2).double().eval()
     jumping, _, head = model.layers
     depths = [x]
     for layer in jumping.layers:
@@ -142,7 +142,7 @@ def test_edge_weights_multiply_the_scores(x: Tensor, graph: graphs.Graph) -> Non
 
 
 def test_graph_transformer_takes_the_weights_to_every_layer(x: Tensor, graph: graphs.Graph) -> None:
-    model = graph_transformer(F_IN, 3, hidden=8, depth=2, heads=2).double().eval()
+    model = graph_transformer(F_IN, 3, width=8, depth=2, heads=2).double().eval()
     ones = torch.ones(graph.num_edges, dtype=torch.double)
     torch.testing.assert_close(model(x, graph, edge_attr=ones), model(x, graph))
     h = model.embed(x)
@@ -171,7 +171,7 @@ def test_edge_transformer_scores_with_the_product_of_three(x: Tensor, graph: gra
 
 
 def test_an_edge_transformer_without_features_has_ones(x: Tensor, graph: graphs.Graph) -> None:
-    model = edge_transformer(F_IN, 3, edge_width=2, hidden=8, depth=2, heads=2).double().eval()
+    model = edge_transformer(F_IN, 3, edge_width=2, width=8, depth=2, heads=2).double().eval()
     ones = torch.ones(graph.num_edges, 2, dtype=torch.double)
     torch.testing.assert_close(model(x, graph), model(x, graph, edge_attr=ones))
 
@@ -180,7 +180,7 @@ def test_an_edge_transformer_without_features_has_ones(x: Tensor, graph: graphs.
 def test_an_edge_transformer_is_for_nodes_or_for_edges(
     x: Tensor, graph: graphs.Graph, focus: str
 ) -> None:
-    model = edge_transformer(F_IN, 3, hidden=8, depth=1, heads=2, focus=focus).double().eval()
+    model = edge_transformer(F_IN, 3, width=8, depth=1, heads=2, focus=focus).double().eval()
     nodes, edges = model.states(x, graph)
     expected = model.head(nodes if focus == "nodes" else edges)
     torch.testing.assert_close(model(x, graph), expected)

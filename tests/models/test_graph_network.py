@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from edgewise import graphs
+from edgewise.data import PackedGraphs
 from edgewise.graphs import Intervals
 from edgewise.models import graph_network
-from edgewise.models.graph_network import GraphNetworkBlock, GraphState
+from edgewise.models.graph_network import Focus, GraphNetworkBlock, GraphState
 from tests.errors import refused
 
 
@@ -44,7 +47,7 @@ def test_a_graph_network_updates_edges_then_nodes_then_graphs() -> None:
 
 
 def test_a_graph_network_keeps_the_graphs_of_a_batch_apart() -> None:
-    model = graph_network(2, 4, edge_width=3, global_width=1, hidden=8).double()
+    model = graph_network(2, 4, edge_width=3, global_width=1, width=8).double()
     parts = []
     for nodes, count in ((3, 4), (2, 1)):
         index = torch.randint(nodes, (2, count))
@@ -68,38 +71,43 @@ def triangle() -> tuple[torch.Tensor, graphs.Graph]:
 
 @pytest.mark.parametrize("focus", ["nodes", "edges", "graphs"])
 def test_focus_says_what_has_an_output(focus: str) -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, hidden=8, focus=focus).double()
+    (x, graph), model = triangle(), graph_network(2, 4, width=8, focus=focus).double()
     expected = model.decode(getattr(model.states(x, graph), focus))
     assert expected.shape == (1 if focus == "graphs" else 3, 4)
     torch.testing.assert_close(model(x, graph), expected)
 
 
 def test_without_features_edges_and_graphs_have_ones() -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, edge_width=2, hidden=8).double()
+    (x, graph), model = triangle(), graph_network(2, 4, edge_width=2, width=8).double()
     ones = torch.ones(3, 2).double(), torch.ones(1, 1).double()
     expected = model(x, graph, edge_attr=ones[0], global_attr=ones[1])
     torch.testing.assert_close(model(x, graph), expected)
 
 
 def test_one_graph_under_several_conditions() -> None:
-    """A liquid measured three times is stored once, and read three times."""
+    """A liquid measured three times is stored once, and packed three times."""
     x, graph = triangle()
-    model = graph_network(2, 4, edge_width=2, global_width=1, hidden=8).double()
+    model = graph_network(2, 4, edge_width=2, global_width=1, width=8).double()
     single = torch.randn(1, 2).double()
-    nodes, packed = torch.cat([x, single]), graphs.batch([graph, graphs.empty().bind(1)])
     edge, u = torch.randn(3, 2).double(), torch.randn(4, 1).double()
-    members = Intervals(torch.tensor([0, 3, 0, 0]), torch.tensor([3, 4, 3, 3]), 4)
-    out = model(nodes, packed, edge_attr=edge, batch=members, global_attr=u)
+    stored = PackedGraphs.of(
+        [x, single], [graph.edge_index, torch.empty(2, 0).long()], [edge, edge[:0]]
+    )
+    nodes, packed, members, edges = replace(stored, shared=False).take(torch.tensor([0, 1, 0, 0]))
+    out = model(nodes, packed, edge_attr=edges, batch=members, global_attr=u)
     for row, which in enumerate([0, 1, 0, 0]):
         part = (x, graph, edge) if which == 0 else (single, graphs.empty(), edge[:0])
         alone = model(part[0], part[1], edge_attr=part[2], global_attr=u[row : row + 1])
         torch.testing.assert_close(out[row], alone[0])
 
 
-def test_shared_nodes_have_no_single_output() -> None:
-    (x, graph), model = triangle(), graph_network(2, 4, hidden=8, focus="nodes").double()
+@pytest.mark.parametrize("focus", ["graphs", "nodes"])
+def test_graphs_that_share_nodes_are_refused(focus: Focus) -> None:
+    (x, graph), model = triangle(), graph_network(2, 4, width=8, focus=focus).double()
     members = Intervals(torch.tensor([0, 0]), torch.tensor([3, 3]), 3)
-    with refused("batch", expected="each node in one graph", got="several", remedy="sizes"):
+    with refused(
+        "batch", expected="each node in exactly one graph", got="several", remedy="shared=False"
+    ):
         model(x, graph, batch=members)
 
 

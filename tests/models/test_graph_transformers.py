@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import aggregate, encodings, graphs, models
+from edgewise.biases import TableBias
 from edgewise.data import PackedGraphs
 from edgewise.layers import MultiHeadAttention
 from edgewise.models.gat import GATLayer
@@ -122,7 +123,7 @@ def test_graphormers_bias_makes_mean_aggregation_and_by_degree_the_sum() -> None
 def test_path_edges_are_a_mean_along_the_way() -> None:
     graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)  # 3 reads 2 reads 1 reads 0
     edge_attr = torch.randn(3, EDGE, dtype=torch.double)
-    encoding = encodings.PathEdges(EDGE, HEADS, longest=2).double()
+    encoding = encodings.PathEdges(EDGE, HEADS, max_path_length=2).double()
     bias = encoding(encoding.code(graph), edge_attr).view(4, 4, HEADS)
     weight = encoding.weight
     torch.testing.assert_close(bias[1, 0], edge_attr[0] @ weight[0])
@@ -136,10 +137,14 @@ def test_path_edges_are_a_mean_along_the_way() -> None:
 
 
 def test_graphormer_by_its_formula() -> None:
-    """One layer on one graph, written with a dense matrix of scores."""
+    """Two layers on one graph, with a dense matrix of scores.
+
+    One layer is not enough: the output is read from the virtual node, whose own biases are all
+    equal, so the first layer's biases reach the output only through the second layer.
+    """
     torch.manual_seed(0)
     model = models.graphormer(
-        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=1, heads=HEADS, longest=3
+        WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=2, heads=HEADS, max_distance=3
     )
     model = model.double().eval()
     for parameter in model.parameters():
@@ -159,16 +164,48 @@ def test_graphormer_by_its_formula() -> None:
     bias = model.special_bias.expand(7, 7, HEADS).clone()
     bias[1:, 1:] = model.distance.table[steps]
     bias[1:, 1:] += model.path(model.path.code(graph), edge_attr).view(6, 6, HEADS)
-    (layer,) = model.layers
-    attention = layer.attention.sublayer
-    joint = attention.qkv(layer.attention.norm(states)).view(7, 3, HEADS, -1)
-    query, key, value = joint.unbind(1)
-    scores = torch.einsum("ihd,jhd->ijh", query, key) * query.shape[-1] ** -0.5 + bias
-    read = torch.einsum("ijh,jhd->ihd", scores.softmax(1), value).flatten(1)
-    states = states + attention.output(read)
-    states = states + layer.feed_forward.sublayer(layer.feed_forward.norm(states))
+    for layer in model.layers:
+        attention = layer.attention.sublayer
+        joint = attention.qkv(layer.attention.norm(states)).view(7, 3, HEADS, -1)
+        query, key, value = joint.unbind(1)
+        scores = torch.einsum("ihd,jhd->ijh", query, key) * query.shape[-1] ** -0.5 + bias
+        read = torch.einsum("ijh,jhd->ihd", scores.softmax(1), value).flatten(1)
+        states = states + attention.output(read)
+        states = states + layer.feed_forward.sublayer(layer.feed_forward.norm(states))
     expected = model.head(model.norm(states[0]))
     torch.testing.assert_close(model(x, graph, edge_attr=edge_attr), expected)
+
+
+@pytest.mark.parametrize("kinds", [2, 1000])
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_graphormers_table_holds_the_bias_of_every_pair(kinds: int, differentiable: bool) -> None:
+    """The sum of both encodings, with equal gradients, whether edge features repeat or not."""
+    model = models.graphormer(WIDTH, 2, edge_width=EDGE, width=WIDTH, heads=HEADS, max_distance=3)
+    model = model.double()
+    nn.init.normal_(model.special_bias)
+    _, graph, _ = packed(2)
+    known = torch.randn(kinds, EDGE, dtype=torch.double)
+    edge_attr = known[torch.randint(kinds, (graph.num_edges,))].requires_grad_(differentiable)
+    given = [model.distance.table, model.path.weight, model.special_bias]
+    given += [edge_attr] if differentiable else []
+
+    sizes = encodings.members.member_sizes(graph)
+    distances, paths = model.distance.code(graph), model.path.code(graph)
+    real = model.distance.table[distances] + model.path(paths, edge_attr)
+    expected, first = [], 0
+    for n in sizes.tolist():
+        one = model.special_bias.expand(n + 1, n + 1, HEADS).clone()
+        one[1:, 1:] = real[first : first + n * n].view(n, n, HEADS)
+        expected.append(one.flatten(0, 1))
+        first += n * n
+    found = model.bias(graph, edge_attr)
+    assert isinstance(found, TableBias)
+    assert differentiable or kinds > 2 or len(found.table) < len(distances) // 2
+    torch.testing.assert_close(found.expand(), torch.cat(expected))
+    weight = torch.randn_like(found.expand())
+    grads = torch.autograd.grad((found.expand() * weight).sum(), given)
+    others = torch.autograd.grad((torch.cat(expected) * weight).sum(), given)
+    torch.testing.assert_close(grads, others)
 
 
 @pytest.mark.parametrize("name", ["gps", "graphormer"])

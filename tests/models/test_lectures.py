@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.layers import MultiHeadAttention, RecurrentReader, TransformerLayer
+from edgewise.layers import MultiHeadAttention, RecurrentBackbone, TransformerLayer
 from edgewise.models import gcn, rnn
 
 N, H, D = 5, 1, 8
@@ -103,7 +103,7 @@ def test_poll_3_what_is_invariant_to_what() -> None:
 def test_poll_4_recurrent_networks_depend_on_the_order() -> None:
     x, order = torch.randn(5, 8), torch.tensor([4, 1, 0, 3, 2])
     for kind in (nn.RNN, nn.LSTM, nn.GRU):
-        read = RecurrentReader(kind, 8, 1)
+        read = RecurrentBackbone(kind, 8, 1)
         last, other = read(x)[-1], read(x[order])[-1]
         assert (last - other).abs().max() > 1e-3
 
@@ -111,7 +111,7 @@ def test_poll_4_recurrent_networks_depend_on_the_order() -> None:
 def test_a_state_is_made_of_a_token_and_of_the_state_before() -> None:
     model, ids = rnn(7, width=4, depth=1).double().eval(), torch.tensor([[3, 0, 6, 3, 1]])
     states = model(ids)
-    cell, tokens = model.reader.cell, model.embedding.tokens.weight
+    cell, tokens = model.backbone.cell, model.embedding.tokens.weight
     h = torch.zeros(4, dtype=torch.double)
     bias = cell.bias_ih_l0 + cell.bias_hh_l0
     for i, x in enumerate(tokens[ids[0]]):

@@ -17,7 +17,7 @@ HEADS = 2
 
 def small(**options: object) -> LongformerModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
     model = models.longformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -59,7 +59,7 @@ def test_a_hub_reads_all_by_its_own_maps_and_a_token_its_window_and_the_hubs(by_
 
 def test_it_begins_with_maps_of_hubs_that_are_the_tokens() -> None:
     model = models.longformer(VOCABULARY, width=8, heads=2)
-    for layer in model.reader.layers:
+    for layer in model.backbone.layers:
         attention = layer.attention.sublayer
         hub = (attention.hub_query, attention.hub_key, attention.hub_value)
         for one, weight in zip(hub, attention.qkv.weights(), strict=True):
@@ -68,7 +68,7 @@ def test_it_begins_with_maps_of_hubs_that_are_the_tokens() -> None:
 
 def test_a_window_as_long_as_the_text_with_maps_alike_is_the_complete_graph() -> None:
     model = small(radius=9)
-    for layer in model.reader.layers:
+    for layer in model.backbone.layers:
         layer.attention.sublayer.init_hub_projections()
     hubs_or_none = [torch.zeros_like(ids()), torch.ones_like(ids()), None]
     one, two, three = (model(ids(), global_attention_mask=mask) for mask in hubs_or_none)
@@ -168,5 +168,5 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_texts_without_tokens_have_no_states() -> None:
-    model = models.longformer(11, width=8, heads=2, depth=1, feed_forward=8, length=9)
+    model = models.longformer(11, width=8, heads=2, depth=1, ffn_dim=8, max_length=9)
     assert model(torch.zeros(2, 0, dtype=torch.long)).shape == (2, 0, 8)

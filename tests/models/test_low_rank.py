@@ -27,7 +27,7 @@ VOCABULARY = 11
 
 def small(name: str, **options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
     model = models.MODELS[name](VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -62,7 +62,7 @@ def test_linformer_is_its_formula(sharing: str) -> None:
 def test_what_linformer_shares() -> None:
     counts = {}
     for sharing in ("heads", "key_values", "layers"):
-        model = small("linformer", sharing=sharing, rank=3, length=10)
+        model = small("linformer", sharing=sharing, rank=3, max_length=10)
         counts[sharing] = sum(p.numel() for p in model.parameters())
         real, padded = ids(4), torch.nn.functional.pad(ids(4), (0, 3))
         mask = (torch.arange(7) < 4).long().expand(2, 7)
@@ -85,8 +85,8 @@ def test_performer_is_its_formula() -> None:
     r"""φ(x) = exp(W x' - |x'|² / 2) / √m with x' = x / D^¼, and no factor taken out."""
     torch.manual_seed(0)
     x = torch.randn(2, 150, 8, dtype=torch.float64)
-    for one_way in (False, True):
-        layer = PerformerAttention(8, 2, 5, one_way=one_way).double()
+    for causal in (False, True):
+        layer = PerformerAttention(8, 2, 5, causal=causal).double()
         query, key, value = layer.qkv(x).view(2, 150, 3, 2, 4).unbind(-3)
 
         def features(x: Tensor, weight: Tensor = layer.projection) -> Tensor:
@@ -94,7 +94,7 @@ def test_performer_is_its_formula() -> None:
             return (x @ weight.T - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(5)
 
         pairs = torch.einsum("bihm,bjhm->bhij", features(query), features(key))
-        pairs = pairs.tril() if one_way else pairs
+        pairs = pairs.tril() if causal else pairs
         weights = pairs / pairs.sum(-1, keepdim=True)
         heads = torch.einsum("bhij,bjhd->bihd", weights, value)
         out = layer(x)
@@ -152,7 +152,7 @@ def test_sums_up_to_each_token_are_those_of_a_loop(count: int) -> None:
 
 
 def test_a_one_way_performer_reads_nothing_from_the_future() -> None:
-    model = small("performer", one_way=True, features=6)
+    model = small("performer", causal=True, features=6)
     text = ids(150)
     later = text.clone()
     later[:, 70:] = 2 + (later[:, 70:] - 1) % (VOCABULARY - 2)
@@ -203,15 +203,15 @@ def test_one_text_without_a_batch() -> None:
     for name in ("linformer", "performer"):
         model = small(name)
         x = torch.randn(2, 5, 8, dtype=torch.float64)
-        whole = model.reader(x)
-        torch.testing.assert_close(model.reader(x[0]), whole[0], rtol=0, atol=1e-12)
+        whole = model.backbone(x)
+        torch.testing.assert_close(model.backbone(x[0]), whole[0], rtol=0, atol=1e-12)
         sequences = SequenceBatch.of_features(x.flatten(0, 1), sizes=[5, 5])
-        torch.testing.assert_close(model.reader(x.flatten(0, 1), sequences).view_as(x), whole)
+        torch.testing.assert_close(model.backbone(x.flatten(0, 1), sequences).view_as(x), whole)
 
 
 def test_bad_input_is_refused() -> None:
     with refused("x", expected="at most 6 nodes", got="7 nodes", remedy="larger length"):
-        small("linformer", length=6).reader(torch.zeros(1, 7, 8).double())
+        small("linformer", max_length=6).backbone(torch.zeros(1, 7, 8).double())
     with refused("sharing", expected="heads", got="head", remedy="heads"):
         small("linformer", sharing="head")
     for name, options in (("linformer", {"rank": 0}), ("performer", {"features": 0})):
@@ -219,7 +219,7 @@ def test_bad_input_is_refused() -> None:
             small(name, **options)
     with refused("cache", expected="as a whole", got="Cache", remedy="gpt"):
         mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-        small("performer", one_way=True)(ids(3), mask, cache=Cache())
+        small("performer", causal=True)(ids(3), mask, cache=Cache())
     for name in ("linformer", "performer"):
         model = small(name)
         with refused("graph", expected="makes its own", got="Causal", remedy="gpt"):
@@ -234,7 +234,7 @@ def test_bad_input_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_linformer_reads_under_autocast(count: int) -> None:
-    model = small("linformer", rank=4, length=16).float()
+    model = small("linformer", rank=4, max_length=16).float()
     with torch.autocast("cpu", torch.bfloat16):
         states = model(ids(count))
     torch.testing.assert_close(states, model(ids(count)), rtol=0.1, atol=0.1)
@@ -260,7 +260,7 @@ def test_a_key_of_extreme_size_leaves_what_is_before_it(at: int) -> None:
 
 
 def test_a_text_read_by_parts_is_the_text_read_at_once() -> None:
-    model = small("performer", one_way=True, features=6)
+    model = small("performer", causal=True, features=6)
     text, cache = ids(2 * CHUNK + 9), Cache()
     parts = [model(part, cache=cache) for part in text.split([1, CHUNK, 5, CHUNK + 3], 1)]
     torch.testing.assert_close(torch.cat(parts, 1), model(text), rtol=0, atol=1e-9)
@@ -271,9 +271,9 @@ def test_a_text_read_by_parts_is_the_text_read_at_once() -> None:
     assert again.shape == (1, 3, 8)
 
 
-@pytest.mark.parametrize("one_way", [False, True])
-def test_performer_in_training_gives_shapes_on_meta(one_way: bool) -> None:
+@pytest.mark.parametrize("causal", [False, True])
+def test_performer_in_training_gives_shapes_on_meta(causal: bool) -> None:
     with torch.device("meta"):
-        model = models.performer(VOCABULARY, width=8, heads=2, features=4, one_way=one_way)
+        model = models.performer(VOCABULARY, width=8, heads=2, features=4, causal=causal)
     states = model.train()(ids(5).to("meta"))
     assert states.shape == (2, 5, 8)

@@ -27,7 +27,7 @@ def exact(graph: graphs.Graph, length: int) -> torch.Tensor:
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_weights_are_shares_of_the_visits(length):
     graph = chosen()
-    near, weight = walk_neighbours(graph, walks=20000, length=length, top=7)
+    near, weight = walk_neighbours(graph, walks=20000, walk_length=length, top=7)
     found = torch.zeros(7, 7, dtype=torch.double)
     found[near.target, near.source] = weight.double()
     expected = exact(graph, length)
@@ -38,8 +38,8 @@ def test_weights_are_shares_of_the_visits(length):
 
 def test_the_most_visited_are_kept_and_sum_to_one():
     graph = chosen()
-    every, share = walk_neighbours(graph, walks=500, length=3, top=7)
-    near, weight = walk_neighbours(graph, walks=500, length=3, top=2)
+    every, share = walk_neighbours(graph, walks=500, walk_length=3, top=7)
+    near, weight = walk_neighbours(graph, walks=500, walk_length=3, top=2)
     assert near.in_degree().tolist() == [2, 2, 2, 2, 2, 2, 0]
     sums = torch.zeros(7).index_add(0, near.target, weight)
     torch.testing.assert_close(sums, torch.tensor([1.0] * 6 + [0.0]))
@@ -51,12 +51,12 @@ def test_the_most_visited_are_kept_and_sum_to_one():
 
 def test_nobody_is_a_neighbour_of_itself_and_the_seed_decides():
     graph = chosen()
-    near, weight = walk_neighbours(graph, walks=8, length=4, seed=1)
+    near, weight = walk_neighbours(graph, walks=8, walk_length=4, seed=1)
     assert (near.source != near.target).all()
-    again, same = walk_neighbours(graph, walks=8, length=4, seed=1)
+    again, same = walk_neighbours(graph, walks=8, walk_length=4, seed=1)
     assert torch.equal(near.edge_index, again.edge_index)
     assert torch.equal(weight, same)
-    assert not torch.equal(weight, walk_neighbours(graph, walks=8, length=4, seed=2)[1])
+    assert not torch.equal(weight, walk_neighbours(graph, walks=8, walk_length=4, seed=2)[1])
 
 
 def test_no_edges():

@@ -15,7 +15,7 @@ REACH = {
     "monet": {},
     "magna": {"depth": 2, "hops": 2},
     "grand": {"hops": 3},
-    "graph_bert": {"most": 3},  # not by its layers, but by how many nodes its lists have
+    "graph_bert": {"num_neighbours": 3},  # not by its layers, but by how many nodes its lists have
     "edge_transformer": {"depth": 2},
 }
 STEPS = {"gat": 2, "gatv2": 2, "monet": 2, "magna": 4, "edge_transformer": 2}

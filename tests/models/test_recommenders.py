@@ -50,7 +50,7 @@ def test_pinsage_begins_as_importance_pooling_and_a_map_changes_it():
     model = pinsage(USERS, ITEMS, width=5, top=4, steps=2)
     for bias in (model.layers[0].message.bias, model.layers[0].update.bias):
         torch.nn.init.zeros_(bias)
-    near, weight = walk_neighbours(chosen(), walks=4, length=2, top=4)
+    near, weight = walk_neighbours(chosen(), walks=4, walk_length=2, top=4)
     matrix = torch.zeros(USERS + ITEMS, USERS + ITEMS)
     matrix[near.target, near.source] = weight
     e = model.embedding.weight

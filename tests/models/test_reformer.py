@@ -26,8 +26,8 @@ VOCABULARY = 11
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "feed_forward": 12}
-    numbers |= {"chunk": 4, "local_chunk": 4, "hashes": 2, "length": 64}
+    numbers: dict[str, object] = {"width": 8, "depth": 2, "heads": 2, "ffn_dim": 12}
+    numbers |= {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "max_length": 64}
     model = models.reformer(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -67,14 +67,14 @@ def test_near_tokens_share_a_bucket_more_often() -> None:
     assert opposite == 0
 
 
-@pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("near", [(0, 0), (1, 0), (1, 1), (2, 0)])
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_graph_is_that_of_the_definition(
-    one_way: bool, near: tuple[int, int], rounds: int
+    causal: bool, near: tuple[int, int], rounds: int
 ) -> None:
     torch.manual_seed(0)
-    size, chunks = 3, Chunks(3, *near, one_way)
+    size, chunks = 3, Chunks(3, *near, causal)
     texts = [(8, 3, size), (2, 1, 2), (5, 3, size)]  # the last with an empty chunk at its end
     count = sum(tokens for tokens, _, _ in texts)
     bucket = torch.randint(4, (rounds, count))
@@ -93,11 +93,11 @@ def test_the_graph_is_that_of_the_definition(
             seen = [member for other in others for member in ring[other]]
             for number, token in chunk:
                 reads[number, token] = {
-                    (r, t) for r, t in seen if t != token and not (one_way and t > token)
+                    (r, t) for r, t in seen if t != token and not (causal and t > token)
                 }
         first += tokens
     alone = {t for t in range(count) if not any(reads[r, t] for r in range(rounds))}
-    assert bool(alone) == one_way
+    assert bool(alone) == causal
     for token in alone:
         reads[0, token] = {(0, token)}
     assert read_by_node(found) == reads
@@ -199,6 +199,38 @@ def test_padding_changes_nothing_that_is_read() -> None:
     assert not model(text, mask)[1, 9:].any()
 
 
+def gradients(model: TextModel, out: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    return list(torch.autograd.grad((out * weight).sum(), [*model.backbone.parameters()]))
+
+
+@pytest.mark.parametrize("kinds", [("lsh",), ("local", "lsh")])
+def test_padding_within_the_last_chunk_changes_no_gradient_in_four_rounds(
+    kinds: tuple[str, ...],
+) -> None:
+    """Padding that adds a chunk does: the ring of chunks and the number of buckets change."""
+    model, text = small(num_hashes=4, kinds=kinds), ids(24)
+    mask = (torch.arange(24) < torch.tensor([22, 9])[:, None]).long()
+    padded, alone = model(text, mask)[0, :22], model(text[:1, :22])[0]
+    torch.testing.assert_close(padded, alone, rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        gradients(model, padded), gradients(model, alone), rtol=1e-10, atol=1e-12
+    )
+    if kinds == ("lsh",):
+        mask = (torch.arange(24) < torch.tensor([17, 9])[:, None]).long()
+        assert not torch.allclose(model(text, mask)[0, :17], model(text[:1, :17])[0])
+
+
+def test_packing_changes_no_gradient_in_four_rounds() -> None:
+    model = small(num_hashes=4)
+    texts = [ids(size, 1) for size in (17, 3, 13)]
+    packed = model(torch.cat(texts, 1)[0], sizes=(17, 3, 13))
+    alone = torch.cat([model(text)[0] for text in texts])
+    torch.testing.assert_close(
+        gradients(model, packed), gradients(model, alone), rtol=1e-10, atol=1e-12
+    )
+
+
 def test_hashes_are_drawn_in_training_and_the_same_in_evaluation() -> None:
     text = ids(40)
     model = small(dropout=0.0, kinds=["lsh"])
@@ -213,10 +245,10 @@ def test_two_ways_and_one_way_differ() -> None:
     text = ids(20)
     later = text.clone()
     later[:, 15:] = 2 + (text[:, 15:] - 1) % (VOCABULARY - 2)
-    for one_way in (True, False):
-        model = small(kinds=["local"], one_way=one_way, before=0)
+    for causal in (True, False):
+        model = small(kinds=["local"], causal=causal, num_chunks_before=0)
         same = torch.equal(model(text)[:, 12:15], model(later)[:, 12:15])
-        assert same is one_way
+        assert same is causal
 
 
 def test_axial_positions_are_a_row_beside_a_column() -> None:
@@ -233,13 +265,13 @@ def test_axial_positions_are_a_row_beside_a_column() -> None:
 
 @pytest.mark.parametrize(("buckets", "got"), [(1, "1"), ((4, 0), "0")])
 def test_fewer_than_two_buckets_are_refused(buckets: object, got: str) -> None:
-    with refused("buckets", expected="at least", got=got, remedy=""):
-        small(buckets=buckets)
+    with refused("num_buckets", expected="at least", got=got, remedy=""):
+        small(num_buckets=buckets)
 
 
 def test_without_a_cache_it_writes_and_with_one_it_would_not_write_the_same() -> None:
     """A later token moves earlier ones to other chunks, though none of them reads it."""
-    model = small(chunk=2, kinds=("lsh",), one_way=True, depth=2)
+    model = small(chunk=2, kinds=("lsh",), causal=True, depth=2)
     text = ids(16)
     assert not torch.allclose(model(text)[:, :12], model(text[:, :12]))
     texts = generate(model, text, max_new_tokens=3, cached=False)
@@ -250,8 +282,8 @@ def test_without_a_cache_it_writes_and_with_one_it_would_not_write_the_same() ->
 
 def test_what_it_cannot_do_is_refused() -> None:
     model, text = small(), ids(5)
-    with refused("buckets", expected="even", got="3", remedy="add one"):
-        small(buckets=3)
+    with refused("num_buckets", expected="even", got="3", remedy="add one"):
+        small(num_buckets=3)
     with refused("kinds", expected="local", got="'lhs'", remedy="did you mean 'lsh'"):
         small(kinds=["lhs"])
     with refused("kinds", expected="any order", got="none", remedy="choose"):
@@ -263,7 +295,7 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_a_text_without_a_batch_and_a_classifier_of_texts() -> None:
-    model = models.reformer(11, width=8, heads=2, depth=2, feed_forward=8, chunk=4).eval()
+    model = models.reformer(11, width=8, heads=2, depth=2, ffn_dim=8, chunk=4).eval()
     ids = torch.arange(10) % 11
     assert torch.equal(model(ids), model(ids[None])[0])
     sizes = {"longest": 10, "out_width": 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import edgewise as ew
 from edgewise import encodings, graphs, models
 from edgewise.cli.peers import copy_encoder_layer
 from edgewise.data import PackedGraphs
+from edgewise.encodings import RepeatedEigenvalueWarning
 from edgewise.models.san import SAN, LearnedSpectrum, SpectralAttention
 from tests.errors import refused
 
@@ -169,6 +171,34 @@ def test_signs_are_drawn_in_training_and_as_the_code_has_them_afterwards() -> No
     assert len(drawn) == 2**K  # each is missed with probability (15 / 16)^150, 6e-5
 
 
+def test_repeated_eigenvalues_are_warned_of_once_and_named() -> None:
+    """A triangle has the eigenvalue 3/2 twice; a path of five has distinct eigenvalues."""
+    _, graph, _ = packed()
+    encoding = LearnedSpectrum(WIDTH, K, hidden=6, depth=1, heads=2)
+    with pytest.warns(RepeatedEigenvalueWarning, match=r"2 of 5 graphs .*\(graphs 0, 4\)"):
+        encoding.code(graph)
+    with warnings.catch_warnings(action="error"):
+        encoding.code(graph)
+        path = graphs.window(1).bind(5).without_self_loops()
+        LearnedSpectrum(WIDTH, K, hidden=6, depth=1, heads=2).code(path)
+
+
+def test_outputs_change_with_the_node_order_only_by_the_free_choices_of_eigenvectors() -> None:
+    """A symmetric graph has no canonical basis; the same eigenvectors give the same output."""
+    nodes = torch.arange(6)
+    pairs = torch.stack([nodes, (nodes + 1) % 6])
+    ring = graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), 6)
+    model, x = small(edge_width=0), torch.randn(6, IN, dtype=torch.double)
+    order = torch.randperm(6)
+    moved = graphs.edges(order.argsort()[ring.edge_index], 6)
+    with pytest.warns(RepeatedEigenvalueWarning, match="1 of 1 graphs"):
+        positions = model.position.code(ring)
+    out = model(x, ring, positions=positions)
+    same = model(x[order], moved, positions=positions[order])
+    torch.testing.assert_close(same, out, rtol=1e-10, atol=1e-11)
+    assert (model(x[order], moved) - out).abs().max() > 1e-6
+
+
 def test_its_sizes_are_refused_by_name() -> None:
     with refused("gamma", expected="at least 0", got="-1", remedy="larger"):
         models.san(IN, 2, gamma=-1.0)
@@ -176,6 +206,6 @@ def test_its_sizes_are_refused_by_name() -> None:
         models.san(IN, 2, heads=3)
     with refused("position_heads", expected="position_width 8", got="3", remedy="position_width"):
         models.san(IN, 2, position_heads=3)
-    one_way = graphs.edges(torch.tensor([[0], [1]]), 2)
+    causal = graphs.edges(torch.tensor([[0], [1]]), 2)
     with refused("graph", expected="undirected", got="one direction", remedy="transpose"):
-        small()(torch.randn(2, IN, dtype=torch.double), one_way)
+        small()(torch.randn(2, IN, dtype=torch.double), causal)

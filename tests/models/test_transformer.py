@@ -26,7 +26,7 @@ def test_it_equals_torch_whole_with_every_gradient(
         WIDTH, HEADS, 2, 3, HIDDEN, 0.0, act, batch_first=True, norm_first=order == "pre"
     ).to(dtype)
     theirs.decoder.layers = theirs.decoder.layers[:2]
-    numbers = {"width": WIDTH, "heads": HEADS, "feed_forward": HIDDEN, "depth": 2}
+    numbers = {"width": WIDTH, "heads": HEADS, "ffn_dim": HIDDEN, "depth": 2}
     ours = transformer(9, **numbers, dropout=0.0, act=act, order=order, last_norm=True)
     core = ours.core.to(dtype)
     copy_transformer(theirs, core)
@@ -61,7 +61,7 @@ def test_it_equals_torch_whole_with_every_gradient(
 
 def test_the_first_transformer_scales_words_adds_waves_and_ties_the_head() -> None:
     torch.manual_seed(0)
-    model = transformer(11, width=WIDTH, heads=HEADS, feed_forward=HIDDEN).eval()
+    model = transformer(11, width=WIDTH, heads=HEADS, ffn_dim=HIDDEN).eval()
     ids = torch.tensor([[3, 5]])
     words = model.embedding.tokens.weight[ids] * WIDTH**0.5
     torch.testing.assert_close(model.embedding(ids), Sinusoidal(WIDTH)(words))
@@ -73,7 +73,7 @@ def test_the_first_transformer_scales_words_adds_waves_and_ties_the_head() -> No
 
 
 def test_two_vocabularies() -> None:
-    model = transformer(11, target_vocabulary=6, width=WIDTH, heads=HEADS, depth=1)
+    model = transformer(11, target_vocab_size=6, width=WIDTH, heads=HEADS, depth=1)
     states = model(torch.full((2, 3), 10), None, torch.full((2, 4), 5))
     assert model.logits(states).shape == (2, 4, 6)
     with pytest.raises(ValueError, match="ids from 0 to 5, the vocabulary's"):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgewise import graphs, models
 from edgewise.layers import Cache, TextModel
-from edgewise.models.transformer_xl import Preferences, RelativeAttention
+from edgewise.models.transformer_xl import GlobalRelativeBias, RelativeAttention
 from tests.errors import refused
 
 VOCABULARY, WIDTH, HEADS = 11, 8, 2
@@ -18,7 +18,7 @@ VOCABULARY, WIDTH, HEADS = 11, 8, 2
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": WIDTH, "depth": 3, "heads": HEADS, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": WIDTH, "depth": 3, "heads": HEADS, "ffn_dim": 12}
     model = models.transformer_xl(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -37,7 +37,9 @@ def wave(distance: int) -> Tensor:
     return torch.tensor(pairs, dtype=torch.double).flatten()
 
 
-def by_formula(layer: RelativeAttention, own: Preferences, x: Tensor, source: Tensor) -> Tensor:
+def by_formula(
+    layer: RelativeAttention, own: GlobalRelativeBias, x: Tensor, source: Tensor
+) -> Tensor:
     """Of x ``[T, width]`` after what is remembered, ``source [M + T, width]``: the paper's sum."""
     size, ahead, out = WIDTH // HEADS, len(source) - len(x), []
     for i in range(len(x)):
@@ -61,13 +63,13 @@ def by_formula(layer: RelativeAttention, own: Preferences, x: Tensor, source: Te
 def test_scores_are_the_papers_with_every_gradient(remembered: int) -> None:
     torch.manual_seed(0)
     layer = RelativeAttention(WIDTH, HEADS).double()
-    own = Preferences(HEADS, WIDTH).double()
+    own = GlobalRelativeBias(HEADS, WIDTH).double()
     for parameter in own.parameters():
         nn.init.normal_(parameter)
     source = torch.randn(remembered + 5, WIDTH, dtype=torch.double, requires_grad=True)
     x = source[remembered:]
     graph = graphs.causal().bind(5, remembered + 5)
-    cache, memory = Cache(), models.transformer_xl(3, memory=remembered).reader.memory
+    cache, memory = Cache(), models.transformer_xl(3, memory=remembered).backbone.memory
     cache.keep_state(layer, (source[:remembered],))
     mine = layer(x, graph, preferences=own, memory=memory, cache=cache)
     theirs = by_formula(layer, own, x, source)
@@ -118,7 +120,7 @@ def test_memory_gets_no_gradient_and_does_not_grow() -> None:
     assert weight is not None
     assert weight[4].any()
     assert not weight[[2, 3, 5, 6, 7, 8, 9, 10]].any(), "what stands in the memory alone"
-    for layer in model.reader.stack.layers:
+    for layer in model.backbone.stack.layers:
         (kept,) = cache.state(layer.attention.sublayer)
         assert kept.shape == (2, 3, WIDTH)
         assert not kept.requires_grad
@@ -156,7 +158,7 @@ def test_what_cannot_be() -> None:
 @pytest.mark.parametrize("name", ["transformer_xl", "compressive"])
 def test_segments_are_read_under_autocast(name: str) -> None:
     torch.manual_seed(0)
-    sizes = {"width": WIDTH, "depth": 2, "heads": HEADS, "feed_forward": 12, "memory": 3}
+    sizes = {"width": WIDTH, "depth": 2, "heads": HEADS, "ffn_dim": 12, "memory": 3}
     model = models.MODELS[name](VOCABULARY, **sizes, dropout=0.0)
     text, cache, exact = ids(12), Cache(), Cache()
     for segment in text.split(4, dim=1):

@@ -19,7 +19,7 @@ VOCABULARY = 11
 
 def small(**options: object) -> TextModel:
     torch.manual_seed(0)
-    numbers: dict[str, object] = {"width": 8, "depth": 3, "heads": 2, "feed_forward": 12}
+    numbers: dict[str, object] = {"width": 8, "depth": 3, "heads": 2, "ffn_dim": 12}
     model = models.universal(VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
@@ -34,7 +34,7 @@ def ids(count: int = 6) -> Tensor:
 def test_it_is_one_layer_with_coordinates_before_each_step() -> None:
     model = small()
     text = ids()
-    (layer,) = model.reader.stack.layers
+    (layer,) = model.backbone.stack.layers
     h = model.embedding.tokens(text)
     place = sinusoidal_positions(torch.arange(6), 8)
     for step in (1, 2, 3):
@@ -50,7 +50,7 @@ def test_it_is_one_layer_with_coordinates_before_each_step() -> None:
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 0.99])
 def test_halting_is_the_weighted_mean_of_the_states_until_a_token_stops(threshold: float) -> None:
     model = small(halting=True, depth=4, threshold=threshold)
-    stack = model.reader.stack
+    stack = model.backbone.stack
     nn.init.normal_(stack.halt.weight, std=1.0)
     nn.init.constant_(stack.halt.bias, -1.0)
     text = ids(40)
@@ -83,13 +83,13 @@ def test_halting_is_the_weighted_mean_of_the_states_until_a_token_stops(threshol
 
 def test_steps_that_nobody_takes_are_not_computed() -> None:
     model = small(halting=True, depth=50)
-    (layer,) = model.reader.stack.layers
+    (layer,) = model.backbone.stack.layers
     calls = []
     layer.register_forward_hook(lambda *_: calls.append(1))
-    nn.init.constant_(model.reader.stack.halt.bias, 50.0)
+    nn.init.constant_(model.backbone.stack.halt.bias, 50.0)
     model(ids())
     assert len(calls) == 1
-    nn.init.constant_(model.reader.stack.halt.bias, -50.0)
+    nn.init.constant_(model.backbone.stack.halt.bias, -50.0)
     model(ids())
     assert len(calls) == 51
 
@@ -111,8 +111,8 @@ def test_step_by_step_equals_at_once(halting: bool, parts: tuple[int, ...]) -> N
     """Tokens that have stopped are read at later steps, too, by those that have not."""
     model = small(halting=halting, depth=4, threshold=0.7, graph=graphs.causal())
     if halting:  # some stop at once, and some do not
-        nn.init.normal_(model.reader.stack.halt.weight, std=3.0)
-        nn.init.constant_(model.reader.stack.halt.bias, -8.0)
+        nn.init.normal_(model.backbone.stack.halt.weight, std=3.0)
+        nn.init.constant_(model.backbone.stack.halt.bias, -8.0)
     for text in ids(9).split(1):  # one by one, so that all tokens of a call may stop
         cache = Cache()
         found = [model(part, cache=cache) for part in text.split(parts, dim=1)]
@@ -123,7 +123,7 @@ def test_step_by_step_equals_at_once(halting: bool, parts: tuple[int, ...]) -> N
 @pytest.mark.parametrize("write", [generate, beam_search])
 def test_a_cache_changes_time_and_nothing_else(halting: bool, write: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
-    numbers = {"width": 16, "depth": 3, "heads": 2, "feed_forward": 24, "halting": halting}
+    numbers = {"width": 16, "depth": 3, "heads": 2, "ffn_dim": 24, "halting": halting}
     model = models.universal(VOCABULARY, **numbers, graph=graphs.causal()).eval()
     model.head = LanguageModelHead(VOCABULARY, 16, tied=False)  # a tied one would repeat its words
     for parameter in model.double().parameters():
@@ -156,5 +156,5 @@ def test_bad_input_is_refused() -> None:
 
 def test_halting_on_meta_gives_shapes() -> None:
     with torch.device("meta"):
-        model = models.universal(11, width=8, depth=2, heads=2, feed_forward=12, halting=True)
+        model = models.universal(11, width=8, depth=2, heads=2, ffn_dim=12, halting=True)
     assert model(torch.zeros(2, 5, dtype=torch.long, device="meta")).shape == (2, 5, 8)

@@ -71,7 +71,7 @@ def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path
     recipe = runs.with_values(
         recipes.find("attentive-esol"), {**values, "data.folds": 3, "trainer.epochs": 1}
     )
-    recipe = replace(recipe, model=partial(models.graph_network, hidden=8))
+    recipe = replace(recipe, model=partial(models.graph_network, width=8))
     assert runs.train(recipe, tmp_path / "run")["test/rmse"] >= 0
     assert runs.load_recipe(RunFolder(tmp_path / "run")).model.func is models.graph_network
 
@@ -100,7 +100,9 @@ def test_a_model_that_wants_more_than_the_data_say_is_refused(recipe: recipes.Re
     ) -> nn.Module:
         raise AssertionError
 
-    with refused("model", expected="data that decide season", got="in_width", remedy="one kind"):
+    with refused(
+        "model", expected="data that determine season", got="in_width", remedy="same kind"
+    ):
         prepare(replace(recipe, model=partial(needs_more)))
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgewise.data.checksums import SHA256
+from edgewise.data.molecules import zinc
 from edgewise.recipes import find
 from edgewise.recipes.recipe import Recipe
 from edgewise.runs import train, with_values
@@ -23,6 +25,7 @@ SIZES = {"model.width": 8, "model.depth": 1, "model.heads": 2, "trainer.epochs":
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
+    monkeypatch.delitem(SHA256, zinc.NAME)
     write_molecules(tmp_path)
 
 
@@ -45,7 +48,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_the_trunk_is_that_of_the_run_and_the_head_is_not(tmp_path: Path) -> None:
     train(masked(), tmp_path / "before")
     start = {"from": str(tmp_path / "before")}
-    still = {"optimizer.lr": 0.0, "trainer.average": 0.0}
+    still = {"optimizer.lr": 0.0, "trainer.ema_decay": 0.0}
     train(solubility(tmp_path, **start, **still), tmp_path / "after")
     train(solubility(tmp_path, **still), tmp_path / "scratch")
     before, after, scratch = (weights(tmp_path / n) for n in ("before", "after", "scratch"))
@@ -62,7 +65,11 @@ def test_the_trunk_is_that_of_the_run_and_the_head_is_not(tmp_path: Path) -> Non
 
 def test_the_head_may_be_trained_first(tmp_path: Path) -> None:
     train(masked(), tmp_path / "before")
-    start = {"from": str(tmp_path / "before"), "trainer.average": 0.0, "trainer.head_first": 1}
+    start = {
+        "from": str(tmp_path / "before"),
+        "trainer.ema_decay": 0.0,
+        "trainer.freeze_backbone_epochs": 1,
+    }
     train(solubility(tmp_path, **start), tmp_path / "after")
     before, after = weights(tmp_path / "before"), weights(tmp_path / "after")
     assert torch.equal(after["model.embed.weight"], before["embed.weight"])
@@ -83,6 +90,8 @@ def test_what_does_not_carry_over_is_refused(tmp_path: Path) -> None:
     other = solubility(tmp_path, **start, **{"model.heads": 4})
     with refused("model.heads", expected="2", got="4", remedy="--model.heads 2"):
         train(other, tmp_path / "heads")
-    gat = with_values(find("gat-cora"), {"trainer.head_first": 1})
-    with refused("trainer.head_first", expected="a model with a head", got="Graph", remedy="0"):
+    gat = with_values(find("gat-cora"), {"trainer.freeze_backbone_epochs": 1})
+    with refused(
+        "trainer.freeze_backbone_epochs", expected="a model with a head", got="Graph", remedy="0"
+    ):
         gat.trainer.check(gat.task.metrics(), gat.model(4, 2))

@@ -101,7 +101,7 @@ def test_special_tokens_by_their_names(tmp_path):
 def test_a_run_from_a_folder_answers_without_it(tmp_path):
     start = saved(tmp_path / "theirs")
     recipe = labels(tmp_path, start)
-    with pytest.warns(UserWarning, match=r"no place for them: pooler\.0\.bias, pooler\.0\.weight"):
+    with pytest.warns(UserWarning, match=r"no such weights: pooler\.0\.bias, pooler\.0\.weight"):
         metrics = train(recipe, tmp_path / "run")
     shutil.rmtree(start)
     assert evaluate_run(tmp_path / "run")["test/loss"] == pytest.approx(metrics["test/loss"])
@@ -198,6 +198,6 @@ def test_folders_that_cannot_be_started_from(tmp_path, capsys):
     assert "Remedy" in capsys.readouterr().err
     masked = {"data.sources": "", "data.paths": str(tmp_path / "mine.tsv")}
     masked |= {"from": str(start), "data.test_paths": masked["data.paths"], "data.val": 0.1}
-    with refused("--from", expected="the model", got="head.bias is none", remedy="no head"):
+    with refused("--from", expected="the model", got="head.bias is none", remedy="without a head"):
         train(with_values(find("bert-wikitext"), masked), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -14,8 +14,8 @@ from edgewise import graphs, models
 from edgewise.cli.parser import parse
 from edgewise.recipes import RECIPES, find
 from edgewise.runs import fields_of, from_record, to_record, with_values
-from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import read_value, show_value
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import differences
 from edgewise.runs.train_recipe import build_model
@@ -54,7 +54,7 @@ def test_what_the_data_decide_is_no_field():
         ("model.pool", "class", "class"),
         ("model.graph", "window(4) | hubs([0])", graphs.window(4) | graphs.hubs([0])),
         ("seed", "3", 3),
-        ("trainer.better", "lower", "lower"),
+        ("trainer.mode", "min", "min"),
     ],
 )
 def test_values_are_read_by_their_type(field, text, value):
@@ -111,9 +111,9 @@ def test_a_llama_of_a_record_has_its_heads_and_biases():
     told = {"key_heads": 2, "head_width": 8, "bias": True}
     record = json.loads(json.dumps(to_record(replace(LLAMA, model=partial(LLAMA.model, **told)))))
     assert {name: record["model"][name] for name in told} == told
-    rebuilt = from_record(record).model(vocabulary=9)
-    assert rebuilt.reader.stack.layers[0].attention.sublayer.qkv.widths == (32, 16, 16)
-    assert rebuilt.reader.stack.layers[0].attention.sublayer.qkv.bias is not None
+    rebuilt = from_record(record).model(vocab_size=9)
+    assert rebuilt.backbone.stack.layers[0].attention.sublayer.qkv.widths == (32, 16, 16)
+    assert rebuilt.backbone.stack.layers[0].attention.sublayer.qkv.bias is not None
 
 
 def test_the_record_of_an_older_llama_is_the_same_recipe():
@@ -141,7 +141,7 @@ def unnamed(image_size: int, channels: int, out_width: int, **options: int) -> N
         (
             replace(DIGITS, model=partial(unnamed, depth=2)),
             "model.depth",
-            "an argument that unnamed has by name",
+            "a named parameter of unnamed",
             "depth=2",
             "a named parameter",
         ),
@@ -246,19 +246,19 @@ def test_bad_records(spoil):
 @pytest.mark.parametrize(
     ("model", "remedy"),
     [
-        (models.exphormer, "read: --data.descriptors false"),
-        (models.graph_gin, "read: --data.bonds false --data.descriptors false"),
+        (models.exphormer, "features: --data.descriptors false"),
+        (models.graph_gin, "features: --data.bonds false --data.descriptors false"),
     ],
 )
 def test_a_model_says_how_molecules_are_read_without_what_it_lacks(model, remedy):
     recipe = replace(find("molecules"), model=partial(model))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "descriptor_width": 5}
     with refused("model", expected="descriptor_width", got=model.__name__, remedy=remedy):
-        build_model(recipe, Fitted(sizes, None, {}))
+        build_model(recipe, Preprocessing(sizes, None, {}))
 
 
 def test_conditions_have_no_switch_that_leaves_them_out():
     recipe = replace(find("molecules"), model=partial(models.graph_gin))
     sizes = {"in_width": 4, "out_width": 1, "edge_width": 3, "global_width": 2}
-    with refused("model", expected="global_width", got="graph_gin", remedy="of one kind"):
-        build_model(recipe, Fitted(sizes, None, {}))
+    with refused("model", expected="global_width", got="graph_gin", remedy="of the same kind"):
+        build_model(recipe, Preprocessing(sizes, None, {}))

@@ -32,7 +32,7 @@ pytest.importorskip("tokenizers")
 
 TEXT = "the a cat dog mat sat ran on over under red blue big good bad film"
 WORDS = TEXT.split()
-SIZES = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 16, "length": 16}
+SIZES = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 16, "max_length": 16}
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -63,7 +63,7 @@ def language(files: dict[str, str], **values: object) -> Recipe:
             optimizer=training.OptimizerSettings(lr=1e-2),
             schedule=training.CosineSchedule(),
             trainer=training.TrainerSettings(
-                epochs=2, monitor="val/loss", better="lower", accelerator="cpu", save_every=0
+                epochs=2, monitor="val/loss", mode="min", accelerator="cpu", save_every=0
             ),
         ),
         values,
@@ -78,7 +78,7 @@ def labels(files: dict[str, str], **values: object) -> Recipe:
         replace(
             recipe,
             name="labels",
-            data=data.text_table(**three, kind="words", vocabulary_size=None, batch_size=8),
+            data=data.text_table(**three, kind="words", vocab_size=None, batch_size=8),
             task=tasks.TextClassification(),
         ),
         values,
@@ -101,13 +101,13 @@ def test_a_model_that_reads_ahead_is_refused_before_anything_is_trained(
     files: dict[str, str], tmp_path: Path
 ) -> None:
     recipe = language(files, **{"model.graph": "window(2)"})
-    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+    with refused("model", expected="a causal model", got="token 2", remedy="gpt"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     example = Batch((Tokens(torch.arange(8), torch.tensor([8])),), torch.arange(8))
     loader = DataLoader([example], batch_size=None)  # type: ignore[arg-type, var-annotated]
     net = tasks.LanguageModeling().complete(models.bert(11, **SIZES), {"longest": 8})
-    with refused("model", expected="no token reads a later", got="token 2", remedy="gpt"):
+    with refused("model", expected="a causal model", got="token 2", remedy="gpt"):
         training.fit(
             net,
             tasks.LanguageModeling(),
@@ -122,7 +122,7 @@ def test_the_tokenizer_is_kept_and_the_run_tested_with_it(pretrained: Path) -> N
     run = RunFolder(pretrained)
     assert run.has(TOKENIZER)
     record = run.read_json("recipe.json")
-    assert record["vocabulary"] == vocabulary_hash(data_tokenizer(pretrained))
+    assert record["vocab_size"] == vocabulary_hash(data_tokenizer(pretrained))
     metrics = run.read_json("metrics.json")
     (pretrained.parent / TOKENIZER).rename(pretrained.parent / "gone.json")  # the run has its own
     try:
@@ -144,9 +144,7 @@ def test_another_tokenizer_in_the_folder_is_refused(pretrained: Path) -> None:
     other = train_tokenizer([" ".join(reversed(WORDS))], "words", special=("pad", "unk"))
     (pretrained / TOKENIZER).write_text(other.to_str())
     try:
-        with refused(
-            TOKENIZER, expected="was trained with", got="the vocabulary", remedy=TOKENIZER
-        ):
+        with refused(TOKENIZER, expected="was trained", got="the vocabulary", remedy=TOKENIZER):
             evaluate_run(pretrained)
     finally:
         (pretrained / TOKENIZER).write_text(kept)
@@ -190,7 +188,7 @@ def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
             paths=(files["text"],),
             test_paths=(files["text"],),
             kind="words",
-            vocabulary_size=None,
+            vocab_size=None,
             context=12,
             val=0.1,
             windows=40,
@@ -230,14 +228,12 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     pretrained: Path, files: dict[str, str], tmp_path: Path
 ) -> None:
     start = {"from": str(pretrained)}
-    other = labels(
-        files, **start, **{"model.depth": 2, "model.feed_forward": 24, "model.dropout": 0.1}
-    )
+    other = labels(files, **start, **{"model.depth": 2, "model.ffn_dim": 24, "model.dropout": 0.1})
     with refused(
         "--from",
         expected=f"the model of {pretrained}, a run of language: gpt",
-        got="model.depth 2, model.feed_forward 24",
-        remedy="choose --model.depth 1 --model.feed_forward 16",
+        got="model.depth 2, model.ffn_dim 24",
+        remedy="choose --model.depth 1 --model.ffn_dim 16",
     ):
         train(other, tmp_path / "run")
     with refused(
@@ -258,7 +254,7 @@ def test_a_start_of_a_model_of_another_kind_is_refused_in_words(
         "--from",
         expected="a model for whole graphs, as the recipe gps-esol has in gps",
         got="a run of language: gpt, which is for text",
-        remedy="leave --from out",
+        remedy="omit --from",
     ):
         train(with_values(find("gps-esol"), start), tmp_path / "run")
     (tmp_path / "recipe.json").write_text('{"recipe": "mine", "model": {"use": "gcn"}}')
@@ -292,7 +288,7 @@ def test_another_vocabulary_is_refused(
     other = train_tokenizer([" ".join(sorted(WORDS))], "words", special=special)
     (tmp_path / TOKENIZER).write_text(other.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -321,7 +317,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     tokenizer = train_tokenizer([" ".join(sorted(WORDS))], "words", special=("pad", "unk", "cls"))
     (tmp_path / TOKENIZER).write_text(tokenizer.to_str())
     recipe = labels(files, **{"from": str(pretrained), "data.tokenizer": str(tmp_path)})
-    with refused("data.tokenizer", expected="was trained with", got="vocab", remedy="without"):
+    with refused("data.tokenizer", expected="was trained", got="vocab", remedy="the default"):
         train_seeds(recipe, 2, out)
     assert not out.exists()
 

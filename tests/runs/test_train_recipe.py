@@ -27,7 +27,7 @@ TINY = with_values(
         "model.width": 8,
         "model.depth": 1,
         "model.heads": 1,
-        "model.feed_forward": 8,
+        "model.ffn_dim": 8,
         "data.batch_size": 500,
         "trainer.epochs": 2,
         "trainer.accelerator": "cpu",
@@ -189,7 +189,7 @@ def test_nothing_to_resume(tmp_path):
 def test_resuming_as_another_recipe(tmp_path):
     train(TINY, tmp_path / "run")
     other = with_values(TINY, {"model.heads": 2})
-    with refused("--resume", expected="started with", got="model.heads 1 and 2", remedy="--out"):
+    with refused("--resume", expected="was started", got="model.heads 1 and 2", remedy="--out"):
         train(other, tmp_path / "run", resume=True)
 
 

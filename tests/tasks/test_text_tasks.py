@@ -63,7 +63,7 @@ def test_masked_accuracy_is_the_share_that_is_found():
 
 def test_what_a_task_puts_on_a_model():
     def bert() -> nn.Module:
-        return models.bert(11, width=8, depth=1, heads=2, feed_forward=8, length=6)
+        return models.bert(11, width=8, depth=1, heads=2, ffn_dim=8, max_length=6)
 
     told = {"longest": 6, "out_width": 5}
     tokens = Tokens(torch.arange(6), torch.tensor([4, 2]))
@@ -79,11 +79,13 @@ def test_what_a_task_puts_on_a_model():
 
 
 def test_texts_longer_than_learned_positions_reach():
-    short = models.gpt(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="cut longer texts"):
+    short = models.gpt(11, width=8, depth=1, heads=2, max_length=6)
+    with refused(
+        "model.max_length", expected="at least 7", got="6", remedy="truncate longer texts"
+    ):
         LanguageModeling().complete(short, {"longest": 7})
-    padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, length=6)
-    with refused("model.length", expected="at least 7", got="6", remedy="raise it"):
+    padding_takes_two = models.roberta(11, width=8, depth=1, heads=2, max_length=6)
+    with refused("model.max_length", expected="at least 7", got="6", remedy="raise it"):
         Tagging().complete(padding_takes_two, {"longest": 5, "out_width": 2})
     endless = models.llama(11, width=8, depth=1, heads=2)
     assert LanguageModeling().complete(endless, {"longest": 7})
@@ -95,8 +97,8 @@ def test_a_model_of_another_kind():
         LanguageModeling().complete(net, {"longest": 7})
 
 
-SMALL = {"width": 8, "depth": 1, "heads": 2, "feed_forward": 8}
-CHUNKS = {"chunk": 2, "local_chunk": 2, "length": 32}
+SMALL = {"width": 8, "depth": 1, "heads": 2, "ffn_dim": 8}
+CHUNKS = {"chunk": 2, "local_chunk": 2, "max_length": 32}
 TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
 
 
@@ -109,7 +111,7 @@ TEXTS = Tokens(torch.arange(13) % 11, torch.tensor([4, 9]))
         ((1, 2), lambda: models.gpt(11, **SMALL, graph=graphs.blocks(3))),
         ((1, 6), lambda: models.gpt(11, **SMALL, graph=graphs.causal() | graphs.hubs([5]))),
         ((1, 2), lambda: models.gru(11, width=8, bidirectional=True)),
-        ((1, 2), lambda: models.reformer(11, **SMALL, **CHUNKS, one_way=False)),
+        ((1, 2), lambda: models.reformer(11, **SMALL, **CHUNKS, causal=False)),
         ((1, 2), lambda: models.bp_transformer(11, **SMALL)),
     ],
 )
@@ -119,12 +121,12 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
     batch = Batch((TEXTS,), torch.arange(13) % 11)
     first = "first token depends" if border == 1 else f"first {border} tokens depend"
     got = f"of the {first} on token {late}"
-    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+    with refused("model", expected="a causal model", got=got, remedy='"causal()"'):
         LanguageModeling().check(net, batch)
     assert net.training
     assert all(weight.grad is None for weight in net.parameters())
     padded = replace(batch, inputs=(TEXTS.padded(0),))
-    with refused("model", expected="reads a later one", got=got, remedy='"causal()"'):
+    with refused("model", expected="a causal model", got=got, remedy='"causal()"'):
         LanguageModeling().check(net, padded)
     MaskedLanguageModeling().check(net, batch)
 
@@ -137,7 +139,7 @@ def test_a_model_that_reads_ahead_is_not_asked_for_the_next_token(read_over, mod
         lambda: models.llama(11, width=8, depth=1, heads=2),
         lambda: models.lstm(11, width=8),
         lambda: models.reformer(11, **SMALL, **CHUNKS),
-        lambda: models.bp_transformer(11, **SMALL, one_way=True),
+        lambda: models.bp_transformer(11, **SMALL, causal=True),
     ],
 )
 def test_a_model_that_reads_what_was_before_is_asked(model):

@@ -54,7 +54,7 @@ def test_exact_counts_captions_without_any_mistake() -> None:
 def test_translations_are_what_the_model_likes_best() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)
-    task, begin, end = tasks.Translation(beams=2, max_length_ratio=2.0), 1, 2
+    task, begin, end = tasks.Translation(num_beams=2, max_length_ratio=2.0), 1, 2
     model = Seq2SeqLanguageModel(
         models.transformer(9, width=16, depth=1, heads=2, dropout=0.0, order="pre")
     )
@@ -94,7 +94,7 @@ def test_translations_are_what_the_model_likes_best() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("label_smoothing", 1.0), ("label_smoothing", -0.1), ("beams", 0), ("max_length_ratio", 0.5)],
+    [("label_smoothing", 1.0), ("label_smoothing", -0.1), ("num_beams", 0), ("max_length_ratio", 0.5)],
 )
 def test_bad_fields(field: str, value: float) -> None:
     with refused(f"task.{field}", expected="", got=repr(value), remedy="choose for example"):

@@ -30,7 +30,7 @@ SMALL = {
     "model.width": 8,
     "model.depth": 1,
     "model.heads": 2,
-    "model.feed_forward": 16,
+    "model.ffn_dim": 16,
     "trainer.epochs": 2,
     "trainer.accelerator": "cpu",
     "trainer.clip_norm": 0.5,

@@ -95,9 +95,9 @@ def test_files_and_metrics(job, tmp_path):
     assert rows[-1]["train/loss"] < rows[0]["train/loss"]
 
 
-@pytest.mark.parametrize(("better", "choose"), [("higher", max), ("lower", min)])
-def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
-    metrics = job.fit(tmp_path / "run", monitor="val/loss", better=better, lr=1.0)
+@pytest.mark.parametrize(("mode", "choose"), [("max", max), ("min", min)])
+def test_weights_of_the_best_epoch_are_tested(job, tmp_path, mode, choose):
+    metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode, lr=1.0)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
     assert metrics["val/loss"] == choose(losses)
     assert metrics["best_epoch"] == losses.index(choose(losses))
@@ -107,8 +107,8 @@ def test_weights_of_the_best_epoch_are_tested(job, tmp_path, better, choose):
     assert again == {name: value for name, value in metrics.items() if name in again}
 
 
-@pytest.mark.parametrize("better", ["higher", "lower"])
-def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, better):
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, mode):
     seen = []
 
     def blind(model, _, outputs):
@@ -118,11 +118,11 @@ def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, better):
         return outputs * float("nan") if not model.training and len(seen) <= 3 else outputs
 
     job.model.register_forward_hook(blind)
-    metrics = job.fit(tmp_path / "run", monitor="val/loss", better=better)
+    metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
     assert losses[0] != losses[0]
     assert metrics["best_epoch"] > 0
-    assert metrics["val/loss"] == (max if better == "higher" else min)(losses[1:])
+    assert metrics["val/loss"] == (max if mode == "max" else min)(losses[1:])
 
 
 def test_metrics_are_over_all_examples(job, tmp_path):

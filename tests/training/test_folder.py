@@ -31,7 +31,7 @@ from tests.errors import refused
 pytest.importorskip("lightning")
 
 SETTINGS = TrainerSettings(
-    epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", better="lower"
+    epochs=2, save_every=0, accelerator="cpu", monitor="val/loss", mode="min"
 )
 
 
@@ -160,7 +160,10 @@ def test_a_run_does_not_go_on_from_a_damaged_checkpoint(stopped: RunFolder) -> N
     whole[place + 3] ^= 0x40  # the exponent of a weight: the loss would become infinite
     stopped.checkpoint.write_bytes(whole)
     with refused(
-        str(stopped.checkpoint), expected="as it was saved", got="other bytes", remedy="delete it"
+        str(stopped.checkpoint),
+        expected="as it was saved",
+        got="a wrong checksum",
+        remedy="delete it",
     ):
         go(stopped)
     stopped.checkpoint.unlink()

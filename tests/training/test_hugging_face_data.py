@@ -89,7 +89,7 @@ def test_texts_train_by_the_collator_of_their_tokenizer(tmp_path: Path) -> None:
     class Classifier(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.trunk = bert(4, width=8, depth=1, heads=2, feed_forward=8, dropout=0.0)
+            self.trunk = bert(4, width=8, depth=1, heads=2, ffn_dim=8, dropout=0.0)
             self.head = nn.Linear(8, 2)
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -124,7 +124,7 @@ NO_LOADERS: dict[str, tuple[Any, str, str]] = {
     "loader of a stream": (
         lambda: DataLoader(rows().to_iterable_dataset()),
         "DataLoader of IterableDataset",
-        "list(...) of it",
+        "list(loader)",
     ),
     "splits": (
         by_splits,
@@ -142,14 +142,16 @@ NO_LOADERS: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("kind", NO_LOADERS)
 def test_what_is_no_loader_is_told_the_line_to_write(kind: str, tmp_path: Path) -> None:
     make, got, remedy = NO_LOADERS[kind]
-    with refused("loaders['train']", expected="a list, or a loader", got=got, remedy=remedy):
+    with refused(
+        "loaders['train']", expected="a list of batches or a loader", got=got, remedy=remedy
+    ):
         go(tmp_path / "run", dict.fromkeys(SPLITS, make()))
 
 
 def test_a_split_of_another_name_is_asked_for(tmp_path: Path) -> None:
     splits = by_splits().with_format("torch")
     given = {name: DataLoader(splits[name]) for name in splits}
-    got = "none, but 'train', 'validation', 'test'"
+    got = "only 'train', 'validation', 'test'"
     with refused("loaders['val']", expected="with a length", got=got, remedy="as 'val'"):
         go(tmp_path / "run", given)
 
@@ -157,7 +159,9 @@ def test_a_split_of_another_name_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [None, "torch"])
 def test_texts_without_a_collator_are_explained(form: str | None, tmp_path: Path) -> None:
     given = batches(texts().with_format(form))
-    with refused("loaders", expected="of one size", got="size", remedy="DataCollatorWithPadding"):
+    with refused(
+        "loaders", expected="of the same size", got="size", remedy="DataCollatorWithPadding"
+    ):
         go(tmp_path / "run", given, model=nn.Linear(3, 2))
 
 
@@ -171,5 +175,5 @@ def test_images_without_a_transform_are_explained(form: str | None, tmp_path: Pa
     pictures = [image.new("L", (4, 4 + i % 2)) for i in range(4)]
     given = datasets.Dataset.from_dict({"input": pictures, "label": [0, 1, 0, 1]}, features=kinds)
     got = "[1, 4, 4] at entry 0 and [1, 5, 4] at entry 1" if form else "PngImageFile"
-    with refused("loaders", expected="of one size", got=got, remedy="with_transform"):
+    with refused("loaders", expected="of the same size", got=got, remedy="with_transform"):
         go(tmp_path / "run", batches(given.with_format(form)))

@@ -105,7 +105,7 @@ def test_bad_warmup():
         ({"epochs": 0}, "trainer.epochs"),
         ({"patience": -1}, "trainer.patience"),
         ({"clip_norm": float("nan")}, "trainer.clip_norm"),
-        ({"better": "more"}, "trainer.better"),
+        ({"mode": "more"}, "trainer.mode"),
         ({"accelerator": "abacus"}, "trainer.accelerator"),
     ],
 )

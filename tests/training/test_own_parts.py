@@ -85,7 +85,27 @@ def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> N
     assert [float(row["test/loss"]) for row in rows if row["test/loss"]] == [metrics["test/loss"]]
 
 
-def test_what_is_no_terminal_gets_a_line_now_and_then(
+def test_a_log_file_gets_no_line_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewise.training.progress.LINE_EVERY", 0.0)
+    go(tmp_path / "run")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("  ")[2].split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+
+
+def test_a_long_epoch_logs_its_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgewise.training.progress.BATCH_LINE_EVERY", 0.0)
+    go(tmp_path / "run", trainer={"epochs": 2})
+    lines = capsys.readouterr().err.splitlines()
+    assert "epoch 0/2, batch 2/5" in lines[1]
+    assert "epoch 1/2, batch 1/5" in lines[4]
+    assert len(set(lines)) == len(lines)
+
+
+def test_a_log_file_gets_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edgewise.training.progress.LINE_EVERY", 3600.0)  # on a slow machine, too
@@ -148,7 +168,7 @@ def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
 def test_a_second_fit_does_not_overwrite(tmp_path: Path) -> None:
     go(tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(RunExistsError, match="has finished"):
+    with pytest.raises(RunExistsError, match="finished run"):
         go(tmp_path)
     (tmp_path / "metrics.json").unlink()
     before.pop("metrics.json")
@@ -164,7 +184,7 @@ class Stream(IterableDataset):
 
 def test_loaders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     given = loaders()
-    got = "none, but 'train', 'val'"
+    got = "only 'train', 'val'"
     with refused("loaders['test']", expected="a length", got=got, remedy="batches, as 'test'"):
         go(tmp_path / "run", {"train": given["train"], "val": given["val"]})
     with refused("loaders['train']", expected="a length", got="DataLoader", remedy="list(...)"):
@@ -227,7 +247,7 @@ def test_columns_that_the_model_does_not_read_are_named(split: str, tmp_path: Pa
     x, y = torch.ones(4, 3), torch.zeros(4).long()
     given = dict.fromkeys(("train", "val", "test"), DataLoader(Columns(input=x, label=y)))
     given[split] = DataLoader(Columns(input=x, label=y, number=y))
-    remedy = "leave out number, or rename to one of input "
+    remedy = "remove number, or rename to one of input "
     with refused("loaders", expected="Linear and Class", got="number int64 [1]", remedy=remedy):
         go(tmp_path / "run", given, model=nn.Linear(3, 2))
 
@@ -246,7 +266,7 @@ def test_examples_that_make_no_batch_are_explained(
 ) -> None:
     given = loaders()
     one = DataLoader(Columns(input=examples, label=[0, 1]), batch_size=2, num_workers=workers)
-    with refused("loaders", expected="of one size", got=got, remedy="DataCollatorWithPadding"):
+    with refused("loaders", expected="of the same size", got=got, remedy="DataCollatorWithPadding"):
         go(tmp_path / "run", {**given, "train": one})
 
 
@@ -327,14 +347,18 @@ class WithFormat(Columns):
 @pytest.mark.parametrize(
     ("wrong", "got", "remedy"),
     [
-        (iter(GOOD), "list_iterator, which has none", "list(...) of it"),
-        (DataLoader(Rows(), batch_size=8), "DataLoader of Rows, which has none", "a DataLoader of"),
+        (iter(GOOD), "list_iterator, which has no length", "list(loader)"),
+        (
+            DataLoader(Rows(), batch_size=8),
+            "DataLoader of Rows, which has no length",
+            "a DataLoader over",
+        ),
         (TensorDataset(X, Y), "TensorDataset, whose parts are single", "DataLoader(dataset"),
         (WithFormat(), "a data set of Hugging Face", "DataLoader(dataset.with_format('torch')"),
         (WithFormat("torch"), "a data set of Hugging Face", "give DataLoader(dataset, batch"),
         (X, "a Tensor", "TensorDataset(x, y)"),
         ([], "no batch", "more examples"),
-        (None, "none, but 'train', 'val', 'test'", "a list of batches"),
+        (None, "only 'train', 'val', 'test'", "a list of batches"),
         (DataLoader(TensorDataset(X[:4], Y[:4]), 8, drop_last=True), "no batch", "smaller"),
     ],
     ids=lambda value: type(value).__name__,
@@ -344,7 +368,9 @@ def test_what_is_no_loader_is_explained(
     split: str, wrong: Any, got: str, remedy: str, tmp_path: Path
 ) -> None:
     given = dict.fromkeys(("train", "val", "test"), GOOD) | {split: wrong}
-    with refused(f"loaders[{split!r}]", expected="a list, or a loader", got=got, remedy=remedy):
+    with refused(
+        f"loaders[{split!r}]", expected="a list of batches or a loader", got=got, remedy=remedy
+    ):
         go(tmp_path / "run", given)
     assert not (tmp_path / "run").exists()
 

@@ -40,7 +40,7 @@ def test_a_penalty_is_trained_on_and_not_reported(tmp_path: Path) -> None:
         {"train": ones, "val": ones, "test": ones},
         RunFolder(tmp_path),
         optimizer=OptimizerSettings(lr=0.1),
-        trainer=TrainerSettings(epochs=1, accelerator="cpu", monitor="val/loss", better="lower"),
+        trainer=TrainerSettings(epochs=1, accelerator="cpu", monitor="val/loss", mode="min"),
     )
     assert model[0].weight.item() == pytest.approx(0.9), "a step of Adam"
     assert metrics["test/loss"] == 0

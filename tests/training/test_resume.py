@@ -27,11 +27,11 @@ SMALL = {
     "model.width": 8,
     "model.depth": 1,
     "model.heads": 2,
-    "model.feed_forward": 16,
+    "model.ffn_dim": 16,
     "model.dropout": 0.2,  # so that the random numbers matter
     "data.warp": 0.1,  # likewise
     "data.batch_size": 128,
-    "trainer.better": "lower",  # so that the best epoch is an early one, to be remembered
+    "trainer.mode": "min",  # so that the best epoch is an early one, to be remembered
     "trainer.epochs": 3,
     "trainer.save_every": 0,
     "trainer.accelerator": "cpu",
@@ -177,7 +177,7 @@ CARRIED = {
     "model.width": 8,
     "model.depth": 2,
     "model.heads": 2,
-    "model.feed_forward": 16,
+    "model.ffn_dim": 16,
     "model.dropout": 0.2,
     "trainer.epochs": 3,
     "trainer.save_every": 0,
@@ -218,14 +218,14 @@ def test_what_is_carried_matters(tmp_path: Path) -> None:
 
 
 def test_a_model_that_would_keep_ever_more_is_refused(tmp_path: Path) -> None:
-    with refused("data.consecutive", expected="bounded", got="Reader", remedy="transformer_xl"):
+    with refused("data.consecutive", expected="bounded", got="Backbone", remedy="transformer_xl"):
         train(carrying(tmp_path, "llama"), tmp_path / "run")
 
 
 SLOW = {
     "data.batch_size": 64,
-    "trainer.accumulate": 3,  # of 20 batches an epoch: the last step is of two
-    "trainer.average_last": 2,
+    "trainer.accumulate_grad_batches": 3,  # of 20 batches an epoch: the last step is of two
+    "trainer.average_last_epochs": 2,
     "trainer.clip_norm": 0.5,
 }
 

@@ -43,7 +43,7 @@ def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path
     recipe = runs.with_values(recipes.find("digits"), small)
     folders = [tmp_path / "plain", tmp_path / "average"]
     for folder, decay in zip(folders, (0.0, 0.9), strict=True):
-        runs.train(runs.with_values(recipe, {"trainer.average": decay}), folder)
+        runs.train(runs.with_values(recipe, {"trainer.ema_decay": decay}), folder)
     logs = [RunFolder(folder).read_log() for folder in folders]
     assert [row["train/loss"] for row in logs[0]] == [row["train/loss"] for row in logs[1]]
     assert [row["val/loss"] for row in logs[0]] != [row["val/loss"] for row in logs[1]]
@@ -66,12 +66,12 @@ def test_the_mean_of_the_last_epochs() -> None:
 
 
 def test_only_one_average() -> None:
-    for fields in ({"average_last": -1}, {"average_last": 3, "average": 0.9}):
-        with refused("trainer.average_last", expected="from 0", got="", remedy="10"):
+    for fields in ({"average_last_epochs": -1}, {"average_last_epochs": 3, "ema_decay": 0.9}):
+        with refused("trainer.average_last_epochs", expected="from 0", got="", remedy="10"):
             TrainerSettings(**fields)
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
 def test_a_decay_is_from_zero_to_below_one(decay: float) -> None:
-    with refused("trainer.average", expected="below 1", got=repr(decay), remedy="0.99"):
-        TrainerSettings(average=decay)
+    with refused("trainer.ema_decay", expected="below 1", got=repr(decay), remedy="0.99"):
+        TrainerSettings(ema_decay=decay)

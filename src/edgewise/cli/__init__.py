@@ -1,4 +1,4 @@
-"""The command ``edgewise``."""
+"""Command ``edgewise``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-# Threads that have nothing to do sleep. PyTorch's would spin for milliseconds, and where another
-# process has the core that they wait for, a training takes ten times as long for it. OpenMP reads
-# this once, when PyTorch is imported.
+# Idle OpenMP threads sleep instead of spinning. Spinning makes training ten times slower when
+# another process uses the same core. OpenMP reads this variable once, when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from edgewise.cli.parser import parse
@@ -26,30 +25,30 @@ USAGE, DEFECT = 2, 70
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: what is half written is taken away."""
+    """SIGTERM was received; the command ends as after Ctrl-C and removes partial files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code.
+    """Run one command and return the exit code.
 
-    0 done, 1 a check failed, 2 bad input or a file that cannot be read or written (said in one
-    line), 70 an error of Edgewise itself, 130 Ctrl-C, 143 SIGTERM.
+    The codes are 0 for success, 1 if a check failed, 2 for bad input or a file that cannot be read
+    or written (explained on one line), 70 for an internal error, 130 for Ctrl-C, 143 for SIGTERM.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
+        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without Unicode
     try:
         with warnings.catch_warnings(), _terminable():
             warnings.showwarning = _in_one_line  # type: ignore[assignment]
             arguments, fields = parse(sys.argv[1:] if argv is None else list(argv))
             code: int = arguments.run(arguments, fields)
-        sys.stdout.flush()  # here, where a full disk is named
+        sys.stdout.flush()  # raises the error of a full disk here, where it is caught
     except Interrupted as stop:
         print(f"edgewise: {stop}. To continue, repeat the command with --resume.", file=sys.stderr)
         return 128 + stop.signal
     except KeyboardInterrupt as stop:
         print("edgewise: interrupted.", file=sys.stderr)
         return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
-    except BrokenPipeError:  # the reader of the output, such as head, has closed it
+    except BrokenPipeError:  # the program that reads the output, such as head, has ended
         _discard_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Within, SIGTERM raises :class:`Terminated`; training has its own way, and so may a caller."""
+    """Raise :class:`Terminated` on SIGTERM, unless the caller has set a handler of its own."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
@@ -84,7 +83,7 @@ def _in_one_line(message: Warning | str, *_: Any) -> None:
 
 
 def _discard_output() -> None:
-    """What is still to be printed is not tried again when Python ends, where it cannot be."""
+    """Discard buffered output that cannot be written, so that Python does not fail at exit."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         return

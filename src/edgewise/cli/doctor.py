@@ -1,4 +1,4 @@
-"""``edgewise doctor``: what is installed, found and missing."""
+"""``edgewise doctor``: list what is installed, found and missing."""
 
 from __future__ import annotations
 
@@ -16,65 +16,60 @@ from edgewise.data.graphs.planetoid import NAMES
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
 from edgewise.errors import how_to_install
+from edgewise.plugins import plugins
 
 EXTRAS = {
     "lightning": ("train", "training"),
     "torchmetrics": ("train", "metrics"),
+    "pandas": ("predict", "tables of your own"),
     "safetensors": ("predict", "weights in run folders"),
     "scikit-learn": ("train", "handwritten digits, and stratified splits"),
     "rich": ("train", "progress bars"),
     "sacrebleu": ("train", "BLEU of translations"),
-    "torch_geometric": ("graphs", "`edgewise verify`, drop-ins, and neighbour loaders of its own"),
+    "torch_geometric": ("graphs", "Planetoid data sets, `edgewise verify`, drop-ins"),
     "scipy": ("graphs", "reading graph data sets"),
     "networkx": ("graphs", "graphs.from_networkx"),
     "matplotlib": ("plot", "pictures, learning curves and reports"),
     "transformers": ("text", "weights of live Hugging Face models"),
     "tokenizers": ("text", "reading text"),
+    "pyarrow": ("tables", "Parquet and Feather files, frames of PyArrow and Polars"),
+    "openpyxl": ("tables", "Excel files"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),
     "triton": ("gpu", "the kernels of the engine rows on a GPU"),
 }
-"""Every package of an extra: which, and what it is for."""
+"""Extra and purpose of each optional package."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 WITH = {
-    "csl": "Edgewise, by formula",
     "digits": "scikit-learn",
-    "digit_rows": "scikit-learn",
     "time_series": "statsmodels, or a file of your own",
 }
-"""Data sets that come with a package."""
-DRAWN = ("dictionary_lookup", "duplication", "neighbors_match", "recall")
-"""Data sets that are drawn, and need no file."""
+"""Data sets that a package includes."""
 FOLDERS = {
     "planetoid": NAMES,
     "tu": ("ENZYMES", "MUTAG"),
-    "caption_digits": ("MNIST",),
     "cifar10": ("cifar10_12k",),
     "ego_facebook": ("ego_facebook",),
     "esol": ("esol",),
     "ewt": ("UD_English-EWT",),
-    "ewt_trees": ("UD_English-EWT",),
     "gowalla": ("gowalla",),
-    "hollywood_actors": ("hollywood_actors",),
     "ionic_liquids": ("ionic_liquids",),
     "masked_molecules": ("ZINC_jtvae12k",),
     "masked_text": ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace"),
     "mnist": ("MNIST",),
     "multi30k": ("multi30k",),
-    "quickdraw": ("quickdraw_25x344",),
     "shakespeare": ("tinyshakespeare",),
     "sst2": ("SST2",),
     "war_and_peace": ("war_and_peace",),
-    "wiki_summaries": ("wikitext-2",),
     "wikitext2": ("wikitext-2",),
     "zinc": ("ZINC_jtvae12k",),
 }
-"""The folders of published data sets; all others are of files of your own."""
+"""Folders of public data sets. All other data sets read files of the user."""
 
 
 def report() -> str:
-    """All of it, as text."""
+    """Return the report as text."""
     parts = {
         "versions": _versions(),
         "devices": _devices(),
@@ -82,6 +77,7 @@ def report() -> str:
         "kernels": [["native", library.MISSING or f"for {library.instruction_set()}"]],
         "extras": [_extra(name, *about) for name, about in EXTRAS.items()],
         "data": _data(),
+        "packages with recipes": _packages(),
     }
     return "\n\n".join(
         f"{title}\n{table([[f'  {row[0]}', *row[1:]] for row in rows], header=False, left=9)}"
@@ -118,13 +114,13 @@ def _extra(package: str, extra: str, purpose: str) -> list[str]:
 
 def _data() -> list[list[str]]:
     root = data_root()
-    where = f"EDGEWISE_DATA={root}" if root else "EDGEWISE_DATA is not set: sets are downloaded"
+    where = f"EDGEWISE_DATA={root}" if root else "EDGEWISE_DATA not set: data sets are downloaded"
     base = root or cache_root()
     if root and not root.is_dir():
         where += " (no such folder)"
     rows = [["root", where], ["cache", str(cache_root())]]
     absent = "missing" if root else "not downloaded yet"
-    for name in sorted(DATA):
+    for name in sorted(DATA.own):
         if name in FOLDERS:
             states = [
                 f"{folder} {'found' if _has_files(base / folder / 'raw') else absent}"
@@ -133,9 +129,14 @@ def _data() -> list[list[str]]:
             rows.append([name, ", ".join(states)])
         else:
             comes = f"comes with {WITH[name]}" if name in WITH else "files of your own"
-            comes = "drawn" if name in DRAWN else comes
             rows.append([name, comes])
     return rows
+
+
+def _packages() -> list[list[str]]:
+    return [
+        [plugin.package, f"{len(plugin.tables['RECIPES'])} recipes"] for plugin in plugins()
+    ] or [["none", ""]]
 
 
 def _has_files(folder: Path) -> bool:

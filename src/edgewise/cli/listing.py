@@ -1,12 +1,13 @@
-"""``edgewise list`` and ``edgewise show``."""
+"""Text of ``edgewise list`` and ``edgewise show``."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from edgewise.arguments import check_least
@@ -22,6 +23,7 @@ from edgewise.runs.parsing import as_typed, describe
 from edgewise.runs.recipe_fields import part_fields
 from edgewise.tasks import TASKS
 
+INDENT = " " * 4
 MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
 
 
@@ -42,11 +44,11 @@ KINDS: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
     "graphs": (PATTERNS, _first_line),
     "encodings": (ENCODINGS, _first_line),
 }
-"""What can be listed, and one line on each."""
+"""Tables that can be listed, and the function that describes an entry on one line."""
 
 
 def listing(kind: str | None = None) -> str:
-    """Names and a line on each, of one kind or of all."""
+    """Return the names and one-line descriptions of one kind or of all kinds."""
     parts = []
     for one in [kind] if kind else KINDS:
         things, line = KINDS[one]
@@ -56,10 +58,15 @@ def listing(kind: str | None = None) -> str:
 
 
 def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
-    """All about a recipe, a model, data, a task, an encoding or a graph; a graph is also drawn.
+    """Describe the recipe, model, data set, task, encoding or graph of this name.
+
+    Args:
+        name: the name, or the text of a graph.
+        draw: image file for a figure of the graph.
+        nodes: number of nodes to show of a graph.
 
     Raises:
-        ArgumentError: nothing has this name, or there is nothing to draw.
+        ArgumentError: unknown name, or ``draw`` is given for something that is not a graph.
 
     """
     graph = _graph(name)
@@ -77,7 +84,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
                 "--draw",
                 expected="a file in a folder that exists",
                 got=str(draw),
-                remedy="make the folder first",
+                remedy="create the folder first",
             )
         graph.draw(draw, nodes=nodes)
     if name in RECIPES:
@@ -98,24 +105,34 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """The summary, and every field with its value and type."""
+    """Return the summary of a recipe, and the value, type and meaning of each field."""
     rows = [["field", "value", "type"]]
-    rows += [
-        [f"--{name}", as_typed(field.value), describe(field.kind)]
-        for name, field in fields_of(recipe).items()
-    ]
+    fields = fields_of(recipe)
+    rows += [[f"--{n}", as_typed(field.value), describe(field.kind)] for n, field in fields.items()]
+    lines = _with_meanings(table(rows, left=3), [field.meaning for field in fields.values()])
     model = recipe.model.func.__name__
     part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
     names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in part.items())
     about = [f"{recipe.name}: {recipe.summary}", f"model {model}, {names}"]
     if recipe.protocol:
         command = f"edgewise train {recipe.name} {recipe.protocol.options}".rstrip()
-        about.append(f"measured by `{command}`; reference: {recipe.protocol.reference}")
-    return "\n".join([*about, "", table(rows, left=3)])
+        about.append(f"measured with `{command}`; reference: {recipe.protocol.reference}")
+    return "\n".join([*about, "", lines])
+
+
+def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
+    """Add the meaning of each field below its row."""
+    head, line, *lines = rows.split("\n")
+    found = [head, line]
+    for row, meaning in zip(lines, meanings, strict=True):
+        found.append(row)
+        if meaning:
+            found += wrap(meaning, 96, initial_indent=INDENT, subsequent_indent=INDENT)
+    return "\n".join(found)
 
 
 def _part_text(name: str, kind: Any) -> str:
-    """A data set or a task, and its fields with their values and types."""
+    """Describe a data set or a task, with the value and type of each field."""
     rows = [
         [f"  {field}", as_typed(about.value), describe(about.kind)]
         for field, about in part_fields(kind()).items()
@@ -126,7 +143,7 @@ def _part_text(name: str, kind: Any) -> str:
 
 def _graph(name: str) -> Pattern | None:
     if "(" not in name and ":" not in name:
-        # A pattern that needs no argument can be drawn by its name alone.
+        # The name of a pattern without required arguments is enough.
         pattern = PATTERNS.get(name)
         needed = inspect.signature(pattern).parameters.values() if pattern else ()
         free = pattern and all(p.default is not p.empty for p in needed)
@@ -137,7 +154,7 @@ def _graph(name: str) -> Pattern | None:
 def _graph_text(graph: Pattern, nodes: int) -> str:
     bound: Graph = graph if isinstance(graph, Graph) else graph.bind(nodes)
     rows = ["".join("■ " if cell else "· " for cell in row) for row in bound.dense().tolist()]
-    return f"{bound!r}\nrow i shows what node i reads\n\n" + "\n".join(rows)
+    return f"{bound!r}\nrow i marks the nodes that node i attends to\n\n" + "\n".join(rows)
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:

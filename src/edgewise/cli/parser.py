@@ -1,10 +1,10 @@
-"""The commands, their options and their help."""
+"""Commands of ``edgewise``, their options and their help."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgewise import __version__
@@ -12,7 +12,8 @@ from edgewise.cli import commands
 from edgewise.cli.listing import recipe_text
 from edgewise.cli.predict import OPTIONS, options_by_recipe
 from edgewise.errors import ArgumentError
-from edgewise.graphs.own import allow
+from edgewise.graphs.user_patterns import allow
+from edgewise.inference.predictor import check_renamed
 from edgewise.recipes import RECIPES, Recipe
 from edgewise.runs import with_values
 
@@ -21,6 +22,10 @@ Command = Callable[[argparse.Namespace, Fields], int]
 
 SEED = "--seed"
 FIELD = re.compile(r"--([a-z]\w*\.[a-z]\w*)(?:=(.*))?", re.DOTALL)
+HELP = {"-h", "--help"}
+OF_PREDICT = ("help", "input", "out", "draw", "batch-size", *(n.replace("_", "-") for n in OPTIONS))
+OPTION = re.compile(rf"--(?!(?:{'|'.join(OF_PREDICT)})(?:=|$))([a-z][\w-]*)(?:=(.*))?", re.DOTALL)
+"""An option of ``predict`` that argparse does not know."""
 EXAMPLES = """examples:
   edgewise list
   edgewise show digits
@@ -29,22 +34,41 @@ EXAMPLES = """examples:
   edgewise compare digits model.graph "empty()" "grid(4, 4)" "complete()" --out runs/graphs
   edgewise test runs/digits
 """
-NAMED_DATA = "EDGEWISE_DATA names the folder with data sets; `edgewise doctor` says what is there."
+DATA_FOLDER = "EDGEWISE_DATA names the folder of data sets; `edgewise doctor` lists its contents."
+REPLACED = {
+    "generate": "edgewise predict DIR TEXT, with --max-new-tokens for --tokens",
+    "translate": "edgewise predict DIR TEXT, or edgewise predict DIR --input FILE for lines",
+    "separate": "python -m edgewise_examples.distinguish, of the package in the folder examples",
+    "distinguish": "python -m edgewise_examples.distinguish, of the package in the folder examples",
+}
+"""Commands of earlier versions, and what replaces them."""
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
-    """The command, and the recipe's fields that were named, as text.
+    """Parse a command line into the command's arguments and the given fields, as text.
 
     Raises:
-        ArgumentError: a field without a value, or for a command that takes none.
+        ArgumentError: a field without a value, a field for a command without fields, or a command
+            or option of an earlier version.
 
     """
     rest, fields = split_fields(argv)
-    named = next((RECIPES[word] for word in rest if word in RECIPES), None)
-    parser = build_parser(named and _with_model(named, rest))
+    command = next((word for word in rest if not word.startswith("-")), "")
+    if command in REPLACED:
+        raise ArgumentError(
+            "COMMAND",
+            expected="a command that `edgewise --help` lists",
+            got=f"{command}, a command of an earlier version",
+            remedy=f"use {REPLACED[command]}",
+        )
+    more_options: Fields = {}
+    if command == "predict":
+        rest, more_options = _split_options(rest)
+    parser = build_parser(command, rest)
     arguments, more = parser.parse_known_args(rest)
-    # argparse takes no words after an option where it has found none before it.
-    if more and hasattr(arguments, "inputs") and not any(word.startswith("-") for word in more):
+    arguments.more_options = more_options
+    # argparse accepts inputs after an option only if some precede it.
+    if more and command == "predict" and not any(word.startswith("-") for word in more):
         arguments.inputs, more = [*arguments.inputs, *more], []
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
@@ -54,58 +78,101 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Fields]:
         str(getattr(arguments, "name", "")),
     ]
     for text in typed:
-        allow(text)  # who names a module here wants it
+        allow(text)  # a module that the user names here may be imported
     if fields and not hasattr(arguments, "takes_fields"):
         raise ArgumentError(
             f"--{next(iter(fields))}",
             expected="options of this command",
             got="a field of a recipe",
-            remedy="fields go with `edgewise train` and `edgewise compare`",
+            remedy="give fields to `edgewise train` or `edgewise compare`",
         )
     return arguments, fields
 
 
 def split_fields(argv: list[str]) -> tuple[list[str], Fields]:
-    """Take ``--model.heads 4`` and ``--model.heads=4`` out of the arguments."""
+    """Remove ``--model.heads 4`` and ``--model.heads=4`` from the arguments.
+
+    Returns:
+        The other arguments, and the values of the fields by name.
+
+    Raises:
+        ArgumentError: the last field has no value.
+
+    """
+    return _split(argv, FIELD)
+
+
+def _split_options(words: list[str]) -> tuple[list[str], Fields]:
+    """Remove options that only the predictor of a run knows, which a package may have added.
+
+    Raises:
+        ArgumentError: an option without a value, or with the name of an earlier version.
+
+    """
+    rest, options = _split(words, OPTION)
+    for name in options:
+        check_renamed(name, f"--{name}", "--")
+    return rest, {name.replace("-", "_"): value for name, value in options.items()}
+
+
+def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields]:
     rest: list[str] = []
-    fields: Fields = {}
+    found: Fields = {}
     words = iter(argv)
     for word in words:
-        found = FIELD.fullmatch(word)
-        if not found:
+        if word == "--":  # all words after it are inputs
+            return [*rest, word, *words], found
+        match = pattern.fullmatch(word)
+        if not match:
             rest.append(word)
             continue
-        name, value = found.groups()
+        name, value = match.groups()
         value = next(words, None) if value is None else value
         if value is None:
             raise ArgumentError(
                 word, expected="a value after it", got="none", remedy=f"write {word} VALUE"
             )
-        fields[name] = value
-    return rest, fields
+        found[name] = value
+    return rest, found
 
 
-def _with_model(recipe: Recipe, words: list[str]) -> Recipe:
-    """The recipe whose fields the help lists: that of another ``--model``, where one is named."""
+def _recipe_for_help(words: Sequence[str]) -> Recipe | None:
+    """Return the recipe named after the command, with the model of ``--model`` if given."""
+    name = next((word for word in words[1:] if not word.startswith("-")), "")
+    if not name or name not in RECIPES:
+        return None
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--model", nargs="?")
     model = parser.parse_known_args(words)[0].model
-    return with_values(recipe, {"model": model}) if model else recipe
+    return with_values(RECIPES[name], {"model": model} if model else {})
 
 
-def build_parser(recipe: Recipe | None = None) -> argparse.ArgumentParser:
-    """All commands; the help of ``train`` and ``compare`` lists the fields of ``recipe``."""
+def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all commands.
+
+    Args:
+        command: the command given.
+        words: all words given. If they ask for help, the help of ``train`` and ``compare`` lists
+            the fields of the recipe, and that of ``predict`` the options of each recipe.
+    """
     parser = argparse.ArgumentParser(
         prog="edgewise",
         description="Attention over a graph: train, compare and check models.",
-        epilog=EXAMPLES + "\n" + NAMED_DATA,
+        epilog=EXAMPLES + "\n" + DATA_FOLDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"edgewise {__version__}")
+    helps = bool(HELP & set(words))
+    trains = command in ("train", "compare")
+    recipe = _recipe_for_help(words) if helps and trains else None
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_looking(add)
     _add_training(add, "" if recipe is None else "\n\n" + recipe_text(recipe))
-    _add_checking(add)
+    _add_predicting(add, options_by_recipe() if helps and command == "predict" else "")
+    verify = "compare the layers with those of PyTorch and PyTorch Geometric"
+    _command(add, commands.verify, "verify", verify, "edgewise verify")
+    doctor = "list versions, devices, and installed and missing packages and data sets"
+    _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")
     return parser
 
 
@@ -129,18 +196,27 @@ def _command(
 
 
 def _add_looking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(add, commands.list_names, "list", "what there is", "edgewise list models")
-    command.add_argument("kind", nargs="?", choices=commands.KINDS, help="only these")
+    command = _command(
+        add,
+        commands.list_names,
+        "list",
+        "list recipes, models, data sets, tasks, graphs and encodings",
+        "edgewise list models",
+    )
+    command.add_argument("kind", nargs="?", choices=commands.KINDS, help="list only this kind")
     command = _command(
         add,
         commands.show,
         "show",
-        "a recipe with all its fields, a model, a data set, a task, a graph or an encoding",
+        "describe a recipe and its fields, a model, data set, task, graph or encoding",
         'edgewise show "window(2) | hubs([0])" --draw picture.png',
     )
-    command.add_argument("name", metavar="NAME", help="as `edgewise list` says, or a graph's text")
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture of a graph")
-    command.add_argument("--nodes", type=int, default=16, help="nodes in the picture (16)")
+    help_ = "a name that `edgewise list` prints, or the text of a graph"
+    command.add_argument("name", metavar="NAME", help=help_)
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of a graph")
+    command.add_argument(
+        "--nodes", type=int, default=16, help="number of nodes to show of a graph (16)"
+    )
 
 
 def _add_training(
@@ -150,126 +226,82 @@ def _add_training(
         add,
         commands.train,
         "train",
-        "train a recipe into a run folder",
+        "train a recipe and write a run folder",
         "edgewise train gat-cora --model.heads 4 --out runs/four-heads\n\n"
         "Any field of the recipe is an option; `edgewise train RECIPE --help` lists them."
         + known_fields,
     )
-    command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
+    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
     several = command.add_mutually_exclusive_group()
-    several.add_argument("--seeds", type=int, metavar="N", help="train with N seeds; mean and std")
-    several.add_argument("--folds", action="store_true", help="test on each fold of the data")
+    help_ = "train with N seeds and print mean and standard deviation"
+    several.add_argument("--seeds", type=int, metavar="N", help=help_)
+    help_ = "cross-validate: train once for each fold, testing on it"
+    several.add_argument("--folds", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE")
     command = _command(
         add,
         commands.compare,
         "compare",
-        "train a recipe once for each value of one field, and report",
+        "train a recipe once for each value of one field, and write a report",
         'edgewise compare digits model.graph "empty()" "window(1)" "complete()"' + known_fields,
     )
-    command.add_argument("recipe", metavar="RECIPE", help="as `edgewise list recipes` says")
-    command.add_argument("field", metavar="FIELD", help="such as model.graph")
-    command.add_argument("values", nargs="+", metavar="VALUE", help="one training for each")
-    help_ = "train each with N seeds; mean and std"
+    command.add_argument("recipe", metavar="RECIPE", help="a name that `edgewise list` prints")
+    command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
+    command.add_argument("values", nargs="+", metavar="VALUE", help="values of the field")
+    help_ = "train each value with N seeds and report mean and standard deviation"
     command.add_argument("--seeds", type=int, metavar="N", help=help_)
-    help_ = "train N values at once, each in a process of its own on one thread"
+    help_ = "train N values in parallel, each in its own process with one thread"
     command.add_argument("--workers", type=int, metavar="N", help=help_)
-    help_ = "report metrics of the test split; without it those of validation, to choose by"
+    help_ = "report metrics of the test set instead of the validation set"
     command.add_argument("--test", action="store_true", help=help_)
     _add_common(command, "runs/RECIPE-FIELD")
     command = _command(
-        add, commands.test, "test", "test the weights of a run", "edgewise test runs/digits"
+        add, commands.test, "test", "evaluate a run on its test set", "edgewise test runs/digits"
     )
-    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
-    _add_predicting(add)
-    _add_writing(add)
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
 
 
-def _add_predicting(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_predicting(
+    add: argparse._SubParsersAction[argparse.ArgumentParser], known_options: str
+) -> None:
     command = _command(
         add,
         commands.predict,
         "predict",
-        "answer on new inputs by a trained run",
+        "predict on new inputs with a trained run",
         'edgewise predict runs/sst2 "A film to fall in love with." --top 2\n'
+        '  edgewise predict runs/gpt-shakespeare "ROMEO:" --temperature 0.8\n'
         "  edgewise predict runs/mine --input new.csv --out answers.csv\n\n"
-        f"options of the answers of each kind of run:\n{options_by_recipe()}",
+        f"options by kind of run, with the recipes of each kind:\n{known_options}",
     )
-    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
-    help_ = "what is asked: a SMILES, a sentence, an image file, a user's id, as the run's data are"
+    command.add_argument("folder", type=Path, metavar="DIR", help="run folder")
+    help_ = "an input such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = (
-        "inputs from a file: .csv, .tsv or .jsonl with the columns of the training table, or lines"
+        "file of inputs: a table (.csv, .tsv, .jsonl, .parquet, .xlsx) with the columns of the "
+        "training table, or a text with one input per line"
     )
     command.add_argument("--input", type=Path, metavar="FILE", help=help_)
-    help_ = "write .csv, .tsv or .jsonl instead of printing"
+    help_ = "write answers to a .csv, .tsv or .jsonl file instead of printing them"
     command.add_argument("--out", type=Path, metavar="FILE", help=help_)
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture of the answers")
-    command.add_argument("--batch-size", type=int, metavar="N", help="inputs side by side")
+    command.add_argument("--draw", type=Path, metavar="FILE", help="save a figure of the answers")
+    help_ = "number of inputs per batch"
+    command.add_argument("--batch-size", type=int, metavar="N", help=help_)
     for name, help_ in OPTIONS.items():
         command.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=help_)
 
 
-def _add_writing(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(
-        add,
-        commands.generate,
-        "generate",
-        "let a trained language model write",
-        'edgewise generate runs/gpt-shakespeare --prompt "ROMEO:" --temperature 0.8',
-    )
-    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
-    command.add_argument("--prompt", required=True, metavar="TEXT", help="what it goes on from")
-    command.add_argument("--tokens", type=int, default=300, metavar="N", help="how many (300)")
-    help_ = "below 1 surer, above 1 freer, 0 always the likeliest (0.8)"
-    command.add_argument("--temperature", type=float, default=0.8, metavar="T", help=help_)
-    command.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
-    help_ = "choose among the fewest whose probabilities reach P"
-    command.add_argument("--top-p", type=float, metavar="P", help=help_)
-    command.add_argument(SEED, type=int, default=0, metavar="N", help="the same text again (0)")
-    command = _command(
-        add,
-        commands.translate,
-        "translate",
-        "translate texts by a trained model",
-        'edgewise translate runs/transformer-multi30k "A man rides a bike."',
-    )
-    command.add_argument("folder", type=Path, metavar="DIR", help="a run folder")
-    help_ = "what is translated; without it, the lines of standard input"
-    command.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=help_)
-
-
 def _add_common(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("--out", type=Path, metavar="DIR", help=f"the run folder ({out})")
+    command.add_argument("--out", type=Path, metavar="DIR", help=f"run folder ({out})")
     command.add_argument("--resume", action="store_true", help="continue the run in the folder")
-    help_ = "another architecture of the same kind; it keeps the fields that both have"
+    help_ = "use another model of the same kind; fields that both models have keep their values"
     command.add_argument("--model", metavar="NAME", help=help_)
     command.add_argument(
         "--from",
         dest="start",
         metavar="DIR",
-        help="start from the weights of this run, without its head, or of a Hugging Face folder",
+        help="initialise the backbone with the weights of a run or of a Hugging Face folder",
     )
-    command.add_argument(SEED, metavar="N", help="of weights, dropout and order")
+    help_ = "random seed for initialisation, dropout and shuffling"
+    command.add_argument(SEED, metavar="N", help=help_)
     command.set_defaults(takes_fields=True)
-
-
-def _add_checking(add: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    verify = "check the layers against PyTorch's and PyTorch Geometric's, by numbers"
-    _command(add, commands.verify, "verify", verify, "edgewise verify")
-    command = _command(
-        add,
-        commands.separate,
-        "separate",
-        "which graphs that look alike encodings and models tell apart",
-        "edgewise separate --models gin gps graphormer --runs runs/gin-csl --draw pairs.png",
-    )
-    command.add_argument(
-        "--models", nargs="+", metavar="MODEL", help="models of graphs, with fresh weights"
-    )
-    command.add_argument(
-        "--runs", nargs="+", type=Path, metavar="DIR", help="finished runs of models of graphs"
-    )
-    command.add_argument("--draw", type=Path, metavar="FILE", help="save a picture")
-    doctor = "what is installed, found and missing on this machine"
-    _command(add, commands.doctor, "doctor", doctor, "edgewise doctor")

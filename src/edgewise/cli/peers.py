@@ -1,4 +1,4 @@
-"""Give a layer of ours the weights of another library's layer, to compare them."""
+"""Copy the weights of layers of other libraries into layers of Edgewise, to compare both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewise.models.gcn import GCNLayer
 
 @torch.no_grad()
 def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """From ``torch.nn.MultiheadAttention``, which keeps its three projections in one matrix."""
+    """Copy ``torch.nn.MultiheadAttention``, whose three projections are one matrix."""
     assert theirs.in_proj_weight is not None
     assert theirs.in_proj_bias is not None
     if ours.qkv is not None:
@@ -34,13 +34,13 @@ def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> 
 
 @torch.no_grad()
 def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: AttentionBlock) -> None:
-    """From ``torch.nn.TransformerEncoderLayer``."""
+    """Copy ``torch.nn.TransformerEncoderLayer``."""
     _copy_block(theirs, ours, theirs.norm2)
 
 
 @torch.no_grad()
 def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -> None:
-    """From ``torch.nn.TransformerDecoderLayer``."""
+    """Copy ``torch.nn.TransformerDecoderLayer``."""
     _copy_block(theirs, ours, theirs.norm3)
     assert isinstance(ours.cross.sublayer, MultiHeadAttention)
     copy_multi_head(theirs.multihead_attn, ours.cross.sublayer)
@@ -48,7 +48,7 @@ def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -
 
 
 def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
-    """From ``torch.nn.Transformer``, the norm after each of its stacks included."""
+    """Copy ``torch.nn.Transformer``, including the layer norm after each stack."""
     sides: list[tuple[Any, nn.Module, Any]] = [
         (theirs.encoder, ours.encoder, copy_encoder_layer),
         (theirs.decoder, ours.decoder, copy_decoder_layer),
@@ -76,7 +76,7 @@ def _copy_block(theirs: Any, ours: AttentionBlock | CrossBlock, last_norm: nn.Mo
 
 @torch.no_grad()
 def copy_gat(theirs: Any, ours: GATLayer) -> None:
-    """From PyTorch Geometric's ``GATConv``."""
+    """Copy ``GATConv`` of PyTorch Geometric."""
     ours.linear.weight.copy_(theirs.lin.weight)
     ours.att_src.copy_(theirs.att_src[0])
     ours.att_dst.copy_(theirs.att_dst[0])
@@ -85,6 +85,6 @@ def copy_gat(theirs: Any, ours: GATLayer) -> None:
 
 @torch.no_grad()
 def copy_gcn(theirs: Any, ours: GCNLayer) -> None:
-    """From PyTorch Geometric's ``GCNConv``."""
+    """Copy ``GCNConv`` of PyTorch Geometric."""
     ours.linear.weight.copy_(theirs.lin.weight)
     ours.bias.copy_(theirs.bias)

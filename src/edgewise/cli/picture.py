@@ -1,4 +1,4 @@
-"""A comparison as one picture: results, learning curves and, for graphs, who reads whom."""
+"""Figure of a comparison: results, learning curves and, if graphs are compared, the graphs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b8860b", "#444f5d")
-"""In the order of the values, told apart also by those who see no red or no green."""
+"""Colours of the values, distinguishable with colour blindness."""
 
 
 def picture(found: Comparison, split: Measured = "val") -> Figure:
-    """Results above; below them, where the values are graphs, their nodes and matrices.
+    """Return the figure of a comparison: results, and below them the compared graphs.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -49,9 +49,9 @@ def _colour(place: int) -> str:
 
 
 def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
-    """A bar for each value, the first on top, with its number at the end; a dot for each seed.
+    """Draw a bar for each value, and a dot for each seed.
 
-    Of what the task reports first, such as the accuracy; the loss where it is all there is.
+    The metric is the first one of the task, such as the accuracy, or the loss if there is no other.
     """
     name = measured(found, split)[0]
     for place, outcome in enumerate(found.outcomes):
@@ -70,7 +70,7 @@ def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
     labels = [outcome.label for outcome in found.outcomes]
     axes.set_yticks(range(len(labels)), labels, family="monospace")
     axes.invert_yaxis()
-    axes.margins(x=0.3)  # for the numbers
+    axes.margins(x=0.3)  # room for the numbers
     if name.endswith("accuracy"):
         axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0])
     _plain(axes, name.replace("/", " "))
@@ -78,7 +78,7 @@ def _draw_results(found: Comparison, split: Measured, axes: Axes) -> None:
 
 
 def _draw_curves(found: Comparison, axes: Axes) -> None:
-    """The validation metric over the epochs, a line for each value and seed."""
+    """Draw the validation metric by epoch, with a line for each value and seed."""
     name = measured(found, "val")[0]
     for place, outcome in enumerate(found.outcomes):
         for seed, log in enumerate(outcome.logs):
@@ -92,7 +92,7 @@ def _draw_curves(found: Comparison, axes: Axes) -> None:
 
 
 def _draw_graphs(found: Comparison, part: SubFigure) -> None:
-    """For each graph its nodes, and below them its matrix."""
+    """Draw the nodes of each graph, and below them its matrix."""
     drawn = [outcome for outcome in found.outcomes if outcome.graph is not None]
     panels = part.subplots(2, len(drawn), squeeze=False)
     for place, outcome in enumerate(drawn):

@@ -1,4 +1,4 @@
-"""``edgewise predict``: answers of a run on the screen or in a file."""
+"""``edgewise predict``: print the answers of a run or write them to a file."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from typing import Any
 
 from edgewise.cli.table import table
 from edgewise.errors import ArgumentError
-from edgewise.inference.predictors import PREDICTORS
+from edgewise.inference.predictors import all_predictors
 from edgewise.recipes import RECIPES
 
 OPTIONS = {
-    "back": "forecast from so many steps before the end, where the truth is known",
-    "because": "with a recommended item or link, so many of those that speak for it",
-    "top": "of the likeliest labels, words, items or friends, so many",
-    "beams": "beginnings of a text that are kept while it is written",
-    "tokens": "the most tokens that are written",
-    "temperature": "below 1 surer, above 1 freer, 0 always the likeliest token",
-    "top_k": "choose among the K likeliest tokens",
-    "top_p": "choose among the fewest tokens whose probabilities reach P",
-    "seed": "of what is chosen by chance: the same text again",
-    "sentences": "of a summary",
+    "top": "number of most probable labels, words, items or links to show",
+    "evidence": "number of supporting items or links to show with a recommendation",
+    "backtest": "start the forecast N steps before the end of the series and show the true values",
+    "num_beams": "beam size of beam search; 1 is greedy search",
+    "max_new_tokens": "maximum number of tokens to generate",
+    "temperature": "sampling temperature; lower is more deterministic, 0 picks the most probable "
+    "token",
+    "top_k": "sample from the K most probable tokens",
+    "top_p": "sample from the most probable tokens whose probabilities sum to P",
+    "seed": "random seed for sampling; the same seed reproduces the text",
 }
-"""What the options of :meth:`edgewise.inference.Predictor.answer` mean; each kind has some."""
-WIDEST = 60
-"""Characters of a cell on the screen; files have all of them."""
+"""Options of the predictors of Edgewise, which are arguments of
+:meth:`edgewise.inference.Predictor.answer`. Predictors of other packages may have more."""
+MAX_CELL = 60
+"""Maximum number of characters of a cell on the screen; files have the whole text."""
 
 
 def options_by_recipe() -> str:
-    """Which options the answers of each kind of run have, and the recipes of these kinds."""
+    """Return the options of each kind of run, and the recipes of this kind."""
     served: dict[str, list[str]] = {}
-    for kind in PREDICTORS:
+    for kind in all_predictors():
         options = " ".join(f"--{name.replace('_', '-')}" for name in kind.options()) or "none"
         names = [name for name, recipe in RECIPES.items() if kind.serves(recipe)]
         served.setdefault(options, []).extend(names)
@@ -43,7 +44,7 @@ def options_by_recipe() -> str:
 
 
 def predict(arguments: Namespace) -> int:
-    """Answer; 1 where an input could not be answered, though the others were."""
+    """Answer the inputs; return 1 if some of them are invalid, else 0."""
     from edgewise.inference import load
     from edgewise.inference.rows import check_form, write_answers
     from edgewise.training import RunFolder
@@ -63,11 +64,14 @@ def predict(arguments: Namespace) -> int:
         run.predictor.check_draws()
     chosen = {name: getattr(arguments, name) for name in OPTIONS}
     options = {name: value for name, value in chosen.items() if value is not None}
+    options |= arguments.more_options
     inputs = arguments.input
     if arguments.inputs:
         inputs = list(run.predictor.from_words(arguments.inputs))
-    wrong: list[str] = []
-    answers = _watched(run.stream(inputs, batch_size=arguments.batch_size, **options), wrong)
+    errors: list[str] = []
+    answers = _collect_errors(
+        run.stream(inputs, batch_size=arguments.batch_size, **options), errors
+    )
     if arguments.draw is not None or arguments.out is None:
         answers = list(answers)
     if arguments.out is not None:
@@ -79,39 +83,39 @@ def predict(arguments: Namespace) -> int:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         RunFolder(arguments.draw.parent).write_figure(arguments.draw.name, figure)
         print(arguments.draw)
-    return say_wrong(wrong)
-
-
-def say_wrong(wrong: list[str]) -> int:
-    """Say what could not be answered; gives the exit code."""
-    for line in wrong:
+    for line in errors:
         print(f"edgewise: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+    return 1 if errors else 0
 
 
 def _check_other(out: Path, given: Path | None) -> None:
-    """Refuse to put the answers in the place of what they answer."""
+    """Check that the answers do not replace the file of inputs.
+
+    Raises:
+        ArgumentError: they would, or their file is in the folder of inputs.
+
+    """
     if given is None or not (out.exists() and given.exists()):
         return
     if out.samefile(given) or given.resolve() in out.resolve().parents:
         raise ArgumentError(
             "--out",
-            expected="another file than those of the inputs",
+            expected="a file that is not one of the inputs",
             got=str(out),
             remedy="choose another name",
         )
 
 
-def _watched(answers: Iterable[Any], wrong: list[str]) -> Iterable[Any]:
-    """The answers; what could not be answered goes to ``wrong``."""
+def _collect_errors(answers: Iterable[Any], errors: list[str]) -> Iterable[Any]:
+    """Yield all answers, and append the errors of invalid inputs to ``errors``."""
     for answer in _with_progress(answers):
         if "error" in answer:
-            wrong.append(answer["error"])
+            errors.append(answer["error"])
         yield answer
 
 
 def _with_progress(answers: Iterable[Any]) -> Iterable[Any]:
-    """The answers, counted on a terminal; a machine that only answers need not have rich."""
+    """Yield all answers, with a progress bar on a terminal if rich is installed."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield from answers
         return
@@ -145,4 +149,4 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = " ".join(str(value).split())
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"

@@ -1,15 +1,13 @@
-"""A comparison as a picture and as a page that needs no other file."""
+"""Report of a comparison: a figure, and an HTML page that needs no other file."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from edgewise import __version__
 from edgewise.cli.picture import picture
-from edgewise.cli.row_picture import row_picture
 from edgewise.cli.table import Measured, comparison_rows
 from edgewise.runs import Comparison, fields_of
 from edgewise.runs.parsing import as_typed
@@ -40,42 +38,32 @@ details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
 
 
 def write_report(found: Comparison, path: Path, split: Measured = "val") -> list[Path]:
-    """``report.png`` and ``report.html``, with the same table as the terminal.
-
-    Where the models answer at the last patch of a row, ``attention.png`` shows what that reads.
+    """Write ``report.png`` and ``report.html``, and return their paths.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
 
     """
     folder = RunFolder(path)
-    figures = {"report.png": picture(found, split), "attention.png": row_picture(found, split)}
-    drawn = {name: figure for name, figure in figures.items() if figure is not None}
-    for name, figure in drawn.items():
-        folder.write_figure(name, figure)
-    images = [base64.b64encode((path / name).read_bytes()).decode() for name in drawn]
-    text = page(found, images, split)
+    folder.write_figure("report.png", picture(found, split))
+    image = base64.b64encode((path / "report.png").read_bytes()).decode()
+    text = page(found, image, split)
     folder.write("report.html", lambda part: part.write_text(text, encoding="utf-8"))
-    return [path / name for name in (*drawn, "report.html")]
+    return [path / "report.png", path / "report.html"]
 
 
-def page(found: Comparison, images: Sequence[str], split: Measured = "val") -> str:
-    """The page; ``images`` are the pictures in base64, that of the results first."""
+def page(found: Comparison, image: str, split: Measured = "val") -> str:
+    """Return the HTML page; ``image`` is the figure of the results in base64."""
     recipe, count = found.recipe, len(found.outcomes)
     title = f"{recipe.name}: {found.field} compared"
     seeds = len(found.outcomes[0].runs)
     same = "seed" if seeds == 1 else f"{seeds} seeds"
     lead = (
-        f"{escape(recipe.summary)}. The same model, numbers and {same}, trained "
-        f"{count} times: only <code>{escape(found.field)}</code> differs. Marked is the best by "
-        f"<code>{escape(recipe.trainer.monitor)}</code>."
+        f"{escape(recipe.summary)}. Trained {count} times with the same {same}; only "
+        f"<code>{escape(found.field)}</code> differs. The row with the best "
+        f"<code>{escape(recipe.trainer.monitor)}</code> is marked."
     )
-    titles = ["Results, learning curves" + " and graphs" * _has_graphs(found), "What is read"]
-    shown = "\n".join(
-        f'<h2>{title}</h2>\n<div class="card"><img alt="{escape(title)}" '
-        f'src="data:image/png;base64,{image}"></div>'
-        for title, image in zip(titles, images, strict=False)
-    )
+    shown = "Results, learning curves" + " and graphs" * _has_graphs(found)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -88,11 +76,12 @@ def page(found: Comparison, images: Sequence[str], split: Measured = "val") -> s
 <h1>{escape(title)}</h1>
 <p class="lead">{lead}</p>
 <div class="card">{_table(found, split)}</div>
-{shown}
+<h2>{shown}</h2>
+<div class="card"><img alt="{shown}" src="data:image/png;base64,{image}"></div>
 <details><summary>All other fields of the recipe</summary>
 <div class="card">{_fields(found)}</div></details>
-<footer>Made by <code>edgewise compare</code>, Edgewise {__version__}. An edge from j to i means
-that i reads j.</footer>
+<footer>Made by <code>edgewise compare</code>, Edgewise {__version__}. In a graph, node i
+attends to node j if there is an edge from j to i.</footer>
 </main></body>
 </html>
 """

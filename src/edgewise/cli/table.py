@@ -9,11 +9,11 @@ from edgewise.runs import Comparison
 from edgewise.runs.comparison import Outcome
 
 Measured = Literal["val", "test"]
-"""The split whose metrics a comparison shows: that to choose by, or that to report."""
+"""Split whose metrics a comparison shows: val to choose a value, test to report it."""
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
-    """Rows in aligned columns; the first ``left`` columns to the left, numbers to the right."""
+    """Align rows in columns; the first ``left`` columns are left-aligned, others right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -28,7 +28,7 @@ def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) 
 
 
 def metrics_table(metrics: Mapping[str, Any]) -> str:
-    """The metrics of a run, or mean ± standard deviation over several."""
+    """Return the metrics of a run as a table, or mean ± standard deviation over several runs."""
     rows = []
     for name, value in metrics.items():
         if isinstance(value, Mapping):
@@ -40,13 +40,13 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
 
 
 def measured(found: Comparison, split: Measured) -> list[str]:
-    """The metrics on a split, the loss last."""
+    """Return the names of the metrics on a split, the loss last."""
     names = [name for name in found.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
     return sorted(names, key=f"{split}/loss".__eq__)
 
 
 def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str]]:
-    """Header and one row for each value, as both the terminal and the page show them."""
+    """Return the header and one row per value, for the terminal and the HTML page."""
     graphs = any(outcome.graph is not None for outcome in found.outcomes)
     names = measured(found, split)
     header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
@@ -60,7 +60,7 @@ def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str
 
 
 def comparison_table(found: Comparison, split: Measured = "val") -> str:
-    """The comparison in plain text; what to choose below it, where it is shown by validation."""
+    """Return the comparison as plain text, and for the validation split also the best value."""
     rows = table(comparison_rows(found, split))
     if split == "test":
         return rows
@@ -68,7 +68,7 @@ def comparison_table(found: Comparison, split: Measured = "val") -> str:
 
 
 def shown_metric(outcome: Outcome, name: str) -> str:
-    """The mean over the seeds, and ± their standard deviation where there are several."""
+    """Format the mean over the seeds, with the standard deviation if there are several seeds."""
     mean, std = outcome.mean(name), outcome.std(name)
     several = len(outcome.runs) > 1
     if name.endswith("accuracy"):

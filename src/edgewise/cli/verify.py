@@ -1,4 +1,4 @@
-"""``edgewise verify``: the thesis as a table of maximum differences from other implementations."""
+"""``edgewise verify``: maximum differences between layers here and in other libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WIDTH, HEADS, HIDDEN, NODES, BATCH = 32, 4, 64, 24, 3
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: what with what, in which precision, and how far apart they may be."""
+    """One comparison of two implementations, with its dtype and the largest difference allowed."""
 
     ours: str
     theirs: str
@@ -40,13 +40,13 @@ class Check:
     difference: Callable[[torch.dtype], float]
 
     def run(self) -> float:
-        """The largest absolute difference, in outputs and gradients."""
+        """Return the largest absolute difference of outputs and gradients."""
         torch.manual_seed(0)
         return self.difference(self.dtype)
 
 
 def run() -> int:
-    """Print the table; 0 if every difference is within its limit, else 1."""
+    """Print the table, and return 0 if every difference is within its limit, else 1."""
     print(f"{'edgewise':<38} {'compared with':<42} {'dtype':<8} {'max diff':>9} {'limit':>7}")
     failures = 0
     for check in checks():
@@ -66,7 +66,7 @@ def run() -> int:
 
 
 def checks() -> Iterator[Check]:
-    """Every comparison that the installed packages allow, outputs and gradients alike."""
+    """Yield all comparisons that the installed packages allow."""
     pairs: list[tuple[str, str, Callable[[torch.dtype], float]]] = [
         ("MultiHeadAttention, complete graph", "torch.nn.MultiheadAttention", _multi_head),
         ("TransformerLayer, post norm", "torch.nn.TransformerEncoderLayer", _encoder("post")),
@@ -96,7 +96,7 @@ def checks() -> Iterator[Check]:
 
 
 def _distance(mine: Tensor, other: Tensor, x: Tensor) -> float:
-    """Largest difference between two outputs and between their gradients in the input x."""
+    """Return the largest difference of two outputs and of their gradients with respect to x."""
     probe = torch.randn_like(mine)
     grad, other_grad = (torch.autograd.grad((out * probe).sum(), x)[0] for out in (mine, other))
     return max(_largest(mine - other), _largest(grad - other_grad))
@@ -111,7 +111,7 @@ def _sequence(dtype: torch.dtype) -> Tensor:
 
 
 def _random_graph() -> Graph:
-    """Distinct edges with self-loops and an isolated node among them."""
+    """Return a random graph with self-loops and an isolated node."""
     matrix = torch.rand(NODES, NODES) < 0.2
     matrix[-1], matrix[:, -1] = False, False
     return edges(matrix.nonzero().T.contiguous(), NODES)
@@ -144,7 +144,7 @@ def _whole(dtype: torch.dtype) -> float:
     theirs = nn.Transformer(
         WIDTH, HEADS, 2, 2, HIDDEN, 0.0, batch_first=True, norm_first=False, dtype=dtype
     )
-    numbers: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "depth": 2, "feed_forward": HIDDEN}
+    numbers: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "depth": 2, "ffn_dim": HIDDEN}
     ours = transformer(1, **numbers, dropout=0.0, last_norm=True).core.to(dtype)
     copy_transformer(theirs, ours)
     x, y = _sequence(dtype), _sequence(dtype)[:, : NODES // 2].detach()
@@ -190,7 +190,7 @@ def _gcn_conv(dtype: torch.dtype) -> float:
 
 
 def _equivariance(name: str) -> Callable[[torch.dtype], float]:
-    """Neighbours are a set: neither their numbers nor the order of their edges changes anything."""
+    """Compare a model on a graph and on the same graph with permuted nodes and edges."""
 
     def difference(dtype: torch.dtype) -> float:
         model = NODE_MODELS[name](WIDTH, WIDTH).to(dtype).eval()
@@ -209,7 +209,7 @@ def _worked(dtype: torch.dtype) -> float:
 
 
 def _future_gradient(dtype: torch.dtype) -> float:
-    """The largest gradient of an early output in a later input."""
+    """Return the largest gradient of an output with respect to a later input."""
     layer = TransformerLayer(WIDTH, HEADS, HIDDEN).to(dtype)
     x = _sequence(dtype)[0].detach().requires_grad_()
     out, worst = layer(x, causal()), 0.0

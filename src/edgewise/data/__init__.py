@@ -1,30 +1,23 @@
-"""Data sets: one file each, all giving batches, sizes and splits in the same form.
+"""Data sets with a common interface: :meth:`Data.load` returns the three splits.
 
-By kind: ``graphs``, ``molecules``, ``text``, ``images`` and ``series``, over what they share here.
+The subpackages are ``graphs``, ``molecules``, ``text``, ``images`` and ``series``.
 """
 
 from __future__ import annotations
 
 from edgewise.batches import Batch, WritingBatch
-from edgewise.data.graphs.csl import CSL as csl
-from edgewise.data.graphs.dictionary_lookup import DictionaryLookup as dictionary_lookup
 from edgewise.data.graphs.edge_list import EdgeList as edge_list
 from edgewise.data.graphs.ego_facebook import EgoFacebook as ego_facebook
 from edgewise.data.graphs.gowalla import Gowalla as gowalla
-from edgewise.data.graphs.hollywood_actors import HollywoodActors as hollywood_actors
 from edgewise.data.graphs.interaction_files import InteractionFiles as interactions
-from edgewise.data.graphs.neighbors_match import NeighborsMatch as neighbors_match
 from edgewise.data.graphs.neighbours import NeighbourSampler, neighbour_batches
 from edgewise.data.graphs.node_files import NodeFiles as node_files
 from edgewise.data.graphs.planetoid import Planetoid as planetoid
 from edgewise.data.graphs.tu import TU as tu
-from edgewise.data.images.caption_digits import CaptionDigits as caption_digits
 from edgewise.data.images.cifar10 import Cifar10 as cifar10
-from edgewise.data.images.digit_rows import DigitRows as digit_rows
 from edgewise.data.images.digits import Digits as digits
 from edgewise.data.images.image_folder import ImageFolder as image_folder
 from edgewise.data.images.mnist import Mnist as mnist
-from edgewise.data.images.quickdraw import QuickDraw as quickdraw
 from edgewise.data.loader import Loader
 from edgewise.data.molecules.esol import ESOL as esol
 from edgewise.data.molecules.ionic_liquids import IonicLiquids as ionic_liquids
@@ -34,66 +27,55 @@ from edgewise.data.molecules.zinc import ZINC as zinc
 from edgewise.data.packed import PackedGraphs
 from edgewise.data.series.time_series import TimeSeries as time_series
 from edgewise.data.splits import Data, Split, Splits, TextSplits
-from edgewise.data.text.duplication import Duplication as duplication
 from edgewise.data.text.ewt import EWT as ewt
-from edgewise.data.text.ewt_trees import EWTTrees as ewt_trees
 from edgewise.data.text.masked_text import MaskedText as masked_text
 from edgewise.data.text.multi30k import Multi30k as multi30k
 from edgewise.data.text.pair_table import PairTable as pair_table
 from edgewise.data.text.parallel import Parallel as parallel
-from edgewise.data.text.recall import Recall as recall
 from edgewise.data.text.shakespeare import Shakespeare as shakespeare
 from edgewise.data.text.sst2 import SST2 as sst2
 from edgewise.data.text.tag_file import TagFile as tag_file
 from edgewise.data.text.text_files import TextFiles as text_files
 from edgewise.data.text.text_table import TextTable as text_table
 from edgewise.data.text.war_and_peace import WarAndPeace as war_and_peace
-from edgewise.data.text.wiki_summaries import WikiSummaries as wiki_summaries
 from edgewise.data.text.wikitext2 import WikiText2 as wikitext2
+from edgewise.plugins import Registry
 
-DATA: dict[str, type[Data]] = {
-    "caption_digits": caption_digits,
-    "cifar10": cifar10,
-    "csl": csl,
-    "dictionary_lookup": dictionary_lookup,
-    "digit_rows": digit_rows,
-    "digits": digits,
-    "duplication": duplication,
-    "edge_list": edge_list,
-    "ego_facebook": ego_facebook,
-    "esol": esol,
-    "ewt": ewt,
-    "ewt_trees": ewt_trees,
-    "gowalla": gowalla,
-    "hollywood_actors": hollywood_actors,
-    "image_folder": image_folder,
-    "interactions": interactions,
-    "ionic_liquids": ionic_liquids,
-    "masked_molecules": masked_molecules,
-    "masked_text": masked_text,
-    "mnist": mnist,
-    "molecule_table": molecule_table,
-    "multi30k": multi30k,
-    "neighbors_match": neighbors_match,
-    "node_files": node_files,
-    "pair_table": pair_table,
-    "parallel": parallel,
-    "planetoid": planetoid,
-    "recall": recall,
-    "quickdraw": quickdraw,
-    "time_series": time_series,
-    "shakespeare": shakespeare,
-    "sst2": sst2,
-    "tag_file": tag_file,
-    "text_files": text_files,
-    "text_table": text_table,
-    "tu": tu,
-    "war_and_peace": war_and_peace,
-    "wiki_summaries": wiki_summaries,
-    "wikitext2": wikitext2,
-    "zinc": zinc,
-}
-"""Every data set by the name that recipes and run folders use."""
+DATA: Registry[type[Data]] = Registry(
+    "DATA",
+    {
+        "cifar10": cifar10,
+        "digits": digits,
+        "edge_list": edge_list,
+        "ego_facebook": ego_facebook,
+        "esol": esol,
+        "ewt": ewt,
+        "gowalla": gowalla,
+        "image_folder": image_folder,
+        "interactions": interactions,
+        "ionic_liquids": ionic_liquids,
+        "masked_molecules": masked_molecules,
+        "masked_text": masked_text,
+        "mnist": mnist,
+        "molecule_table": molecule_table,
+        "multi30k": multi30k,
+        "node_files": node_files,
+        "pair_table": pair_table,
+        "parallel": parallel,
+        "planetoid": planetoid,
+        "time_series": time_series,
+        "shakespeare": shakespeare,
+        "sst2": sst2,
+        "tag_file": tag_file,
+        "text_files": text_files,
+        "text_table": text_table,
+        "tu": tu,
+        "war_and_peace": war_and_peace,
+        "wikitext2": wikitext2,
+        "zinc": zinc,
+    },
+)
+"""Data sets by the name that recipes and run folders use, with those of installed packages."""
 
 __all__ = [
     "DATA",
@@ -106,20 +88,13 @@ __all__ = [
     "Splits",
     "TextSplits",
     "WritingBatch",
-    "caption_digits",
     "cifar10",
-    "csl",
-    "dictionary_lookup",
-    "digit_rows",
     "digits",
-    "duplication",
     "edge_list",
     "ego_facebook",
     "esol",
     "ewt",
-    "ewt_trees",
     "gowalla",
-    "hollywood_actors",
     "image_folder",
     "interactions",
     "ionic_liquids",
@@ -128,14 +103,11 @@ __all__ = [
     "mnist",
     "molecule_table",
     "multi30k",
-    "neighbors_match",
     "neighbour_batches",
     "node_files",
     "pair_table",
     "parallel",
     "planetoid",
-    "quickdraw",
-    "recall",
     "shakespeare",
     "sst2",
     "tag_file",
@@ -144,7 +116,6 @@ __all__ = [
     "time_series",
     "tu",
     "war_and_peace",
-    "wiki_summaries",
     "wikitext2",
     "zinc",
 ]

@@ -1,72 +1,132 @@
-"""Where data files are: under ``EDGEWISE_DATA``, or downloaded into a cache, and unpacked."""
+"""Data files: their folder, their download and their checksums."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
-import stat
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from http.client import HTTPException
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from urllib.request import urlopen
 from uuid import uuid4
 
+from edgewise.data.checksums import GIT_BLOBS, SHA256
 from edgewise.errors import ArgumentError, MissingDataError
 
-TIMEOUT = 60  # seconds without an answer
-NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # of a data set or a file: no folder in or above it
-DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+TIMEOUT = 60  # seconds
+NAME = re.compile(r"\w[\w.+-]*", re.ASCII)  # a data set or a file, without a folder
+DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 
 def data_root() -> Path | None:
-    """The folder that ``EDGEWISE_DATA`` names; it is only ever read."""
+    """Return the folder that ``EDGEWISE_DATA`` names; nothing is written to it."""
     named = os.environ.get("EDGEWISE_DATA")
     return Path(named).expanduser() if named else None
 
 
 def cache_root() -> Path:
-    """Where downloads are kept: ``EDGEWISE_CACHE``, or ``~/.cache/edgewise``."""
+    """Return the folder of downloads: ``EDGEWISE_CACHE``, or ``~/.cache/edgewise``."""
     return Path(os.environ.get("EDGEWISE_CACHE") or "~/.cache/edgewise").expanduser()
 
 
-def find_raw(data: str, files: list[str], download: Callable[[Path], None]) -> Path:
-    """The folder ``<root>/<data>/raw`` that holds these files.
+def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) -> Path:
+    """Return the folder ``<root>/<data>/raw`` after verifying the files in it.
 
-    Where ``EDGEWISE_DATA`` is not set, ``download`` fills an empty folder, which takes its final
-    name in the cache only when all the files are in it: a half-finished download is never trusted.
+    If ``EDGEWISE_DATA`` is not set, ``download`` fills an empty folder. The folder is renamed to
+    its final name in the cache once all files are complete, so that a download that was cut off
+    is never used.
 
     Raises:
-        ArgumentError: a name is a path, which might lead out of the folder.
-        MissingDataError: a file is missing; names it, where it was looked for, and the remedy.
+        ArgumentError: a name contains a folder, or a file differs from its checksum.
+        MissingDataError: a file is missing; the error gives its name, the folder and the remedy.
 
     """
     for name in (data, *files):
         check_name(name)
-    root = data_root()
+    root, again = data_root(), ""
     if root is not None:
         raw = root / data / "raw"
         _check(raw, files, f"put the files of {data} there, or unset EDGEWISE_DATA to download")
-        return raw
-    raw = cache_root() / data / "raw"
-    if not raw.is_dir():
-        _download(raw, data, files, download)
-    _check(raw, files, f"delete {raw}, and it will be downloaded again")
+    else:
+        raw = cache_root() / data / "raw"
+        if not raw.is_dir():
+            _download(raw, data, files, download)
+        again = f"delete {raw}, and it will be downloaded again"
+        _check(raw, files, again)
+    for name in files:
+        verify(data, raw / name, again)
     return raw
 
 
+def verify(data: str, path: Path, remedy: str = "") -> None:
+    """Compare a file or folder of a public data set with its SHA-256.
+
+    The digests are listed in :mod:`edgewise.data.checksums`. A path without a digest is accepted:
+    its loader must not unpickle it.
+
+    Args:
+        data: Name of the data set.
+        path: The file or folder.
+        remedy: See :func:`unreadable`.
+
+    Raises:
+        ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
+
+    """
+    expected = SHA256.get(data, {}).get(path.name)
+    if expected is None:
+        return
+    status = path.stat()
+    found = (
+        _folder_digest(path)
+        if path.is_dir()
+        else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    )
+    if found != expected and _git_blob(data, path) is None:
+        wanted = f"the published content, SHA-256 {expected}"
+        raise unreadable(path, expected=wanted, got=found, remedy=remedy)
+
+
+@lru_cache(maxsize=1024)  # several loaders read the same files
+def _digest(path: Path, *_state: int) -> str:
+    """Return the SHA-256 of a file's content, unpacked if its name ends in ``.gz``."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except DAMAGED as error:
+        raise unreadable(path, expected="a complete file", got=str(error)) from error
+
+
+def _folder_digest(folder: Path) -> str:
+    found = hashlib.sha256()
+    for name in sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.jpg")):
+        found.update(name.encode() + (folder / name).read_bytes())
+    return found.hexdigest()
+
+
+def _git_blob(data: str, path: Path) -> str | None:
+    """Return the Git object id of a file if it is an accepted one."""
+    accepted = GIT_BLOBS.get(data, {}).get(path.name)
+    if accepted is None:
+        return None
+    content = path.read_bytes()
+    found = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return found if found == accepted else None
+
+
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
-    """The ``download`` of :func:`find_raw` for files that nobody has published by themselves."""
+    """Return a ``download`` for :func:`find_raw` that refuses, as no address has the files."""
 
     def refuse(_folder: Path) -> None:
         raise MissingDataError(
-            f"{data}: not published as files of their own. Remedy: set EDGEWISE_DATA to a folder "
+            f"{data}: not available for download. Remedy: set EDGEWISE_DATA to a folder "
             f"that holds {', '.join(f'{data}/raw/{name}' for name in files)}."
         )
 
@@ -74,27 +134,30 @@ def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
 
 
 def find_files(data: str, sources: Mapping[str, str]) -> Path:
-    """:func:`find_raw` for files that are on the web.
+    """Call :func:`find_raw` for files that have web addresses.
 
     Args:
-        data: the folder of the set.
-        sources: the address of each file, by its name; it is gzipped where the name alone says so.
+        data: Name of the data set and of its folder.
+        sources: Web address of each file by its name. If only the name ends in ``.gz``, the file
+            is compressed after the download.
+
     """
     return find_raw(data, list(sources), partial(fetch, sources))
 
 
 def check_name(name: str) -> None:
-    """A data set or a file of one has a plain name.
+    """Check that the name of a data set or file contains no folder.
 
     Raises:
-        ArgumentError: it might be a path.
+        ArgumentError: it has characters that a path may have.
+
     """
     if not NAME.fullmatch(name):
         raise ArgumentError(
             "data.name",
-            expected="letters, digits and _ . + - alone, in the names of a data set and its files",
+            expected="only letters, digits and _ . + - in the name of a data set or file",
             got=repr(name),
-            remedy="name a data set; where the data sets are is for EDGEWISE_DATA to say",
+            remedy="name a data set; set EDGEWISE_DATA to the folder of the data sets",
         )
 
 
@@ -104,23 +167,25 @@ def fetch(sources: Mapping[str, str], folder: Path) -> None:
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
         if address.endswith(".gz"):
-            gzip.decompress(content)  # a page that says "not found" is no gzip file
+            gzip.decompress(content)  # fails on an error page
         elif name.endswith(".gz"):
             content = gzip.compress(content)
         (folder / name).write_bytes(content)
 
 
 def unreadable(
-    path: Path, *, expected: str, got: str, remedy: str = "", line: int = 0
+    path: Path | str, *, expected: str, got: str, remedy: str = "", line: int = 0
 ) -> ArgumentError:
-    """The error for a file that is not what it has to be.
+    """Return the error for a file with wrong content.
 
     Args:
-        path: the file, which is the argument that the error names.
-        expected: see :class:`ArgumentError`.
-        got: likewise.
-        remedy: likewise; to correct the line, or to copy the file again, where it is left out.
-        line: where it was seen, counted from 1; nowhere in particular where it is 0.
+        path: The file; the error names it as the argument.
+        expected: See :class:`ArgumentError`.
+        got: See :class:`ArgumentError`.
+        remedy: See :class:`ArgumentError`. Defaults to correcting the line, or to copying the file
+            again if no line is given.
+        line: Line number, counted from 1; 0 for the whole file.
+
     """
     where = f" in line {line}" if line else ""
     return ArgumentError(
@@ -133,7 +198,7 @@ def unreadable(
 
 @contextmanager
 def naming(*files: str | Path) -> Iterator[None]:
-    """Errors about the data that were read from files, such as too little of them, name these."""
+    """Add the names of files to errors about the data that were read from them."""
     names = [Path(file).name for file in files]
     try:
         yield
@@ -148,64 +213,17 @@ def naming(*files: str | Path) -> Iterator[None]:
         ) from error
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or tar file into a folder, and write nothing outside of it.
-
-    Raises:
-        ArgumentError: it is damaged; or a member is neither a file nor a folder, such as a link, or
-            has a name that leads out of the folder. Then nothing is unpacked.
-    """
-    try:
-        if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, folder)
-        else:
-            _unpack_tar(archive, folder)
-    except DAMAGED as error:
-        raise unreadable(archive, expected="a whole zip or tar file", got=str(error)) from error
-
-
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        for member in packed.infolist():
-            kind = stat.S_IFMT(member.external_attr >> 16)  # 0 where it was packed on Windows
-            plain = member.is_dir() or kind in (0, stat.S_IFREG)
-            _check_member(archive, member.filename, plain)
-        packed.extractall(folder)
-
-
-def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as packed:
-        members = packed.getmembers()
-        for member in members:
-            _check_member(archive, member.name, member.isdir() or member.isreg())
-        for member in members:  # extractall() would also set owners and modes
-            content = packed.extractfile(member)
-            if content:
-                target = folder / member.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as file:
-                    shutil.copyfileobj(content, file)
-
-
-def _check_member(archive: Path, name: str, plain: bool) -> None:
-    path = PureWindowsPath(name)  # knows the separators, drives and roots of all systems
-    if not plain or path.anchor or ".." in path.parts:
-        raise unreadable(
-            archive,
-            expected="files and folders inside of the archive's own folder",
-            got=repr(name) if plain else f"{name!r}, which is a link or a device",
-            remedy="do not use this archive: it is damaged, or meant to do harm",
-        )
-
-
-def _download(raw: Path, data: str, files: list[str], download: Callable[[Path], None]) -> None:
+def _download(raw: Path, data: str, files: Sequence[str], download: Callable[[Path], None]) -> None:
     raw.parent.mkdir(parents=True, exist_ok=True)
     part = raw.with_name(f"raw.part-{uuid4().hex}")
-    part.mkdir()  # not tempfile's, which only its owner may read
+    part.mkdir()  # tempfile's folders can be read by their owner only
     try:
         try:
             download(part)
-        except (*DAMAGED, HTTPException) as error:  # the last: it was cut off
+            for name in files:
+                if (part / name).is_file():
+                    verify(data, part / name)
+        except (*DAMAGED, HTTPException, ArgumentError) as error:
             raise MissingDataError(
                 f"{data}: the download failed ({error}). Remedy: check the network, or set "
                 f"EDGEWISE_DATA to a folder that holds {'/'.join([data, 'raw', *files[:1]])} and "
@@ -214,14 +232,14 @@ def _download(raw: Path, data: str, files: list[str], download: Callable[[Path],
         _check(part, files, "try again")
         try:
             part.rename(raw)
-        except OSError:  # another process was faster, and its copy is as good
+        except OSError:  # another process has finished the same download
             if not raw.is_dir():
                 raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _check(raw: Path, files: list[str], remedy: str) -> None:
+def _check(raw: Path, files: Sequence[str], remedy: str) -> None:
     missing = [name for name in files if not (raw / name).is_file()]
     if missing:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

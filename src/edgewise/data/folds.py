@@ -1,4 +1,4 @@
-"""Cross-validation: test on one fold, validate on a part of the others, train on the rest."""
+"""Cross-validation: one fold is the test set, a part of the others the validation set."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ How = Literal["random", "stratified", "group"]
 
 @dataclass(frozen=True)
 class Folds:
-    """Which examples are held out.
+    """Options of a cross-validation split.
 
     Attributes:
-        folds: how many parts the examples are dealt into.
-        fold: which of them, counted from 0, is the test split.
-        val: share of the other examples, dealt in the same manner, on which the epoch is chosen.
-            The test fold is never looked at before the end.
-        seed: of the dealing; apart from a recipe's seed.
+        folds: Number of folds.
+        fold: Index of the test fold, from 0.
+        val: Fraction of the other examples used for validation, split in the same way.
+        seed: Random seed of the split; independent of a recipe's seed.
 
     """
 
@@ -45,7 +44,7 @@ class Folds:
         if not 0 < self.val <= 0.5:
             raise ArgumentError(
                 "data.val",
-                expected="a share above 0 and up to 0.5",
+                expected="a fraction above 0 and up to 0.5",
                 got=repr(self.val),
                 remedy="choose for example 0.1",
             )
@@ -53,12 +52,12 @@ class Folds:
     def split(
         self, how: How, keys: Sequence[str | int], given: Collection[str] = ()
     ) -> dict[str, Tensor]:
-        """Numbers of the examples to train on, to validate and to test.
+        """Return the indices of the training, validation and test examples.
 
         Args:
-            how: see :func:`deal`.
-            keys: one an example: its class, or its group.
-            given: of ``val`` and ``test``, what there is already and not taken from these.
+            how: See :func:`deal`.
+            keys: Class or group of each example.
+            given: Splits (``"val"``, ``"test"``) that exist already and are not split off.
 
         Raises:
             ArgumentError: a fold would be empty.
@@ -77,28 +76,28 @@ class Folds:
         return split
 
     def held_out(self, how: How, keys: Sequence[str | int]) -> tuple[Tensor, Tensor]:
-        """Numbers of the examples to train on and to validate, where none of these is tested."""
+        """Return the indices of training and validation examples, without a test set."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
-        # The last part: the first ones hold the largest group, and then little else.
+        # The first parts may consist of one large group.
         return torch.cat(inner[:-1]), inner[-1]
 
 
 def deal(
     how: How, keys: Sequence[str | int], parts: int, seed: int, of: str = "data.folds"
 ) -> list[Tensor]:
-    """Deal examples into parts of about the same size.
+    """Partition examples into parts of about the same size.
 
     Args:
-        how: ``random``; ``stratified``: each part has its share of every key (class); ``group``:
-            the examples of one key (ionic liquid, scaffold) stay together, the largest groups are
-            dealt first, each to the smallest part.
-        keys: one an example; how many there are is all that ``random`` looks at.
-        parts: how many.
-        seed: of the order in which examples, or groups of one size, are dealt.
-        of: the argument that says how many parts, for the error.
+        how: ``"random"``; ``"stratified"``: each part has the same proportion of every key
+            (class); ``"group"``: examples with the same key (ionic liquid, scaffold) stay
+            together. Groups are assigned in order of size, each to the smallest part.
+        keys: Key of each example; ``"random"`` uses only their number.
+        parts: Number of parts.
+        seed: Random seed for the order of examples, and of groups of equal size.
+        of: Argument that sets the number of parts, for the error.
 
     Raises:
-        ArgumentError: there are fewer examples, or groups, than parts.
+        ArgumentError: there are fewer examples or groups than parts.
 
     """
     check_choice("data.split", how, get_args(How))
@@ -115,37 +114,37 @@ def deal(
             f"{'groups, such as molecules' if how == 'group' else 'rows'}, one for each part"
             f"{'' if folds else ', beside those to test'}",
             got=str(available),
-            remedy=f"bring more, or choose {'fewer folds' if folds else 'a larger share'}",
+            remedy=f"add more, or choose {'fewer folds' if folds else 'a larger fraction'}",
         )
     dealt: list[list[int]] = [[] for _ in range(parts)]
     if how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
-    else:  # class after class, going round, so that sizes differ by one at most
+    else:  # round robin over the sorted classes, so that sizes differ by at most one
         for turn, i in enumerate(i for members in groups.values() for i in members):
             dealt[turn % parts].append(i)
     return [torch.tensor(sorted(part)) for part in dealt]
 
 
 def hold_out(keys: Sequence[str | int], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
-    """Shares of examples at random, in which each class has about its share.
+    """Return a random stratified split.
 
     Args:
-        keys: the class of each example.
-        val: the share to validate on; 0 where that is given.
-        test: the share to test on; likewise.
-        seed: decides which examples these are.
+        keys: Class of each example.
+        val: Fraction of validation examples; 0 if they are given.
+        test: Fraction of test examples; 0 if they are given.
+        seed: Random seed.
 
     Returns:
-        Numbers of the examples by ``train``, ``val`` and ``test``, in their order.
+        Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
 
     """
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=lambda i: str(keys[i]))  # class after class, at random within each
+    order.sort(key=lambda i: str(keys[i]))  # random order within each class
     rank = torch.arange(len(order), dtype=torch.double)
 
     def every(share: float, offset: float) -> Tensor:
-        # Where a sum of shares passes a whole number: evenly spread, so over the classes, too.
+        # True where the cumulative sum passes an integer: evenly spread, so also over classes.
         return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
 
     tested = every(test, 0.5)

@@ -1,4 +1,4 @@
-"""Batches in an order that (seed, epoch) alone decides, so that a run can be continued exactly."""
+"""Data loader whose order depends only on (seed, epoch), so that a run can be resumed exactly."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ POOL = 32  # batches that are sorted by length together
 
 
 class Loader:
-    """The batches of one split, for data that fit in memory.
+    """Data loader of one split, for data that fit in memory.
 
     Args:
-        make: the batch of these examples, given as an index ``[B]``.
-        count: how many examples there are.
-        size: examples in a batch; the last one may be smaller.
-        seed: shuffles, differently in every epoch; ``None`` keeps the order.
-        draw: how many of them an epoch draws; all where it is ``None``, or nothing is shuffled.
-        lengths: ``[count]``; a batch holds examples of about the same length, which packs or pads
-            better: :data:`POOL` batches are drawn, sorted, cut, and served in a shuffled order.
+        make: Function that returns the batch of an index ``[B]`` of examples.
+        count: Number of examples.
+        size: Batch size; the last batch may be smaller.
+        seed: Random seed for shuffling, which differs between epochs; ``None`` does not shuffle.
+        draw: Number of examples sampled per epoch. Defaults to all; ignored without a seed.
+        lengths: Length of each example, ``[count]``. If given, batches hold examples of similar
+            length, which reduces padding: :data:`POOL` batches are sampled, sorted by length, cut,
+            and shuffled.
 
-    Lightning tells the epoch to what a loader calls its ``sampler``, and saves and restores its
-    ``state_dict()``: how many batches of the epoch have been served.
+    Lightning calls ``set_epoch`` of a loader's ``sampler``, and saves and restores its
+    ``state_dict()``, which holds the number of batches served in the epoch.
 
     """
 
@@ -50,27 +51,27 @@ class Loader:
         self._epoch = self._served = self._skip = 0
 
     def share(self, rank: int, world_size: int) -> None:
-        """Serve one of ``world_size`` processes; together they serve batches that much larger."""
+        """Serve the part of one process; the global batch size is ``size * world_size``."""
         self.rank, self.world_size = rank, world_size
 
     def __len__(self) -> int:
         return math.ceil(self.drawn / self._total_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of this epoch."""
+        """Set the epoch, which determines the order."""
         self._epoch = epoch
 
     def state_dict(self) -> dict[str, int]:
-        """How far into the epoch it is."""
+        """Return the number of batches served in this epoch."""
         return {"served": self._served % max(len(self), 1)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next epoch begin after the batches that were served already."""
+        """Skip the batches that were already served when the epoch is continued."""
         self._skip = state["served"]
 
     def __iter__(self) -> Iterator[Batch]:
         first, self._skip = self._skip, 0
-        # A generator: its body runs at the first batch, when the epoch is known.
+        # A generator's body runs at the first batch, when the epoch is known.
         return self._batches(first)
 
     def _batches(self, first: int) -> Iterator[Batch]:
@@ -79,7 +80,7 @@ class Loader:
             yield self._own(index)
 
     def _own(self, index: Tensor) -> Batch:
-        """The part for this process; where there are too few examples, one without targets."""
+        """Return the part of this process; without targets if there are too few examples."""
         own = index[self.rank :: self.world_size]
         if len(own):
             return self.make(own)
@@ -88,11 +89,11 @@ class Loader:
 
     @property
     def _total_size(self) -> int:
-        """Examples in a batch, over all processes."""
+        """Return the number of examples in a batch over all processes."""
         return self.size * self.world_size
 
     def _indices(self) -> Sequence[Tensor]:
-        """The examples of every batch, over all processes."""
+        """Return the examples of every batch over all processes."""
         mixed = self._mixed()
         order = self._order(mixed)
         if self.lengths is None or mixed is None:
@@ -108,7 +109,7 @@ class Loader:
         return torch.randperm(self.count, generator=mixed)[: self.drawn]
 
     def _mixed(self) -> torch.Generator | None:
-        """What shuffles this epoch."""
+        """Return the random generator of this epoch; ``None`` if it is not shuffled."""
         if self.seed is None or self.count < 2:  # seeding takes as long as a small step
             return None
         return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)

@@ -1,4 +1,4 @@
-"""Many small graphs on one node axis, from which any batch is cut without a loop over graphs."""
+"""Many small graphs packed on one node axis; batches are sliced without a loop over graphs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from edgewise.ragged import ranges, run_of_each, starts
 
 @dataclass(frozen=True)
 class PackedGraphs:
-    """G graphs with N nodes and E edges in all, one graph after the other.
+    """Packed batch of G graphs with N nodes and E edges in total.
 
     Attributes:
         x: node features ``[N, F]``.
         edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
         edges: edge features ``[E, K]``.
         node_start, edge_start: ``[G + 1]``, where the nodes and edges of each graph begin.
+        shared: whether a graph that a batch lists several times, such as an ionic liquid measured
+            at several pressures, is packed once and read by several outputs. If false, each output
+            has nodes of its own.
 
     """
 
@@ -31,15 +34,16 @@ class PackedGraphs:
     edges: Tensor
     node_start: Tensor
     edge_start: Tensor
+    shared: bool = True
 
     @classmethod
     def of(
         cls, nodes: list[Tensor], edge_indices: list[Tensor], edges: list[Tensor]
     ) -> PackedGraphs:
-        """From the node features ``[n, F]``, edges ``[2, e]`` and edge features ``[e, K]`` of each.
+        """Pack graphs given by node features ``[n, F]``, edges ``[2, e]`` and features ``[e, K]``.
 
         Raises:
-            ArgumentError: there is no graph, or a feature is NaN or infinite.
+            ArgumentError: the lists are empty, or a feature is NaN or infinite.
 
         """
         if not nodes:
@@ -59,27 +63,28 @@ class PackedGraphs:
 
     @property
     def sizes(self) -> Tensor:
-        """``[G]``, the number of nodes of each graph."""
+        """Number of nodes of each graph, ``[G]``."""
         return self.node_start.diff()
 
     def with_nodes(self, x: Tensor) -> PackedGraphs:
-        """The same graphs with other node features ``[N, ...]``."""
+        """Return the same graphs with other node features ``[N, ...]``."""
         return replace(self, x=x)
 
     def take(self, which: Tensor) -> tuple[Tensor, Graph, Graph, Tensor]:
-        """A packed batch of these graphs.
+        """Return a batch of graphs.
 
         Args:
-            which: ``[B]``, numbers of graphs. One that is named several times, as an ionic liquid
-                measured at many pressures is, is in the batch only once.
+            which: indices of graphs, ``[B]``; see ``shared`` for a graph that is listed twice.
 
         Returns:
-            node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite graph
-            of membership, in which output b reads the nodes of graph ``which[b]``; and the edge
-            features ``[e, K]``.
+            Node features ``[n, F]``; the block-diagonal graph of the edges; the bipartite
+            membership graph, in which output b attends to the nodes of graph ``which[b]``; and the
+            edge features ``[e, K]``.
 
         """
-        distinct, inverse = which.unique(return_inverse=True)
+        distinct, inverse = which, torch.arange(len(which), device=which.device)
+        if self.shared:
+            distinct, inverse = which.unique(return_inverse=True)
         size = self.sizes[distinct]
         start = starts(size)
         members = Intervals(start[inverse], (start + size)[inverse], int(size.sum()))

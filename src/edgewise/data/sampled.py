@@ -1,4 +1,4 @@
-"""Training batches for which something is drawn: negatives, neighbourhoods, whole examples."""
+"""Training batches with random sampling: of negatives, neighbourhoods or whole examples."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from edgewise.batches import Batch
 from edgewise.data.loader import Loader
 from edgewise.data.splits import Split, Splits
 
-RANKS = 2**48 + 21  # between the numbers of two processes
+RANKS = 2**48 + 21  # seed offset between two processes
 
 Draw = Callable[[Tensor, Generator], Batch]
-"""The batch of these examples, with what is drawn for them taken from the generator."""
+"""Function that returns the batch of an index of examples, sampling with the generator."""
 
 
 class SampledLoader(Loader):
-    """A :class:`Loader` whose draws are decided by (seed, epoch, batch) and the process alone.
+    """:class:`Loader` whose samples depend only on (seed, epoch, batch) and the process.
 
     Args:
-        draw: the batch of these examples and a generator.
-        count: how many examples there are.
-        size: examples in a batch.
-        seed: of the order and the draws.
+        draw: Function that samples the batch of an index of examples.
+        count: Number of examples.
+        size: Batch size.
+        seed: Random seed for shuffling and sampling.
 
     """
 
@@ -34,18 +34,18 @@ class SampledLoader(Loader):
 
     def _generator(self) -> Generator:
         assert self.seed is not None
-        # Four numbers in one, so that a continued epoch draws what an unbroken one would.
+        # Seeded per batch, so that a resumed epoch samples what an uninterrupted one would.
         mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
         return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledSplit(Split):
-    """A training split whose batches are drawn afresh in every epoch.
+    """Training split whose batches are sampled anew in every epoch.
 
     Attributes:
-        sample: makes a batch.
-        size: examples in it; the data set's ``batch_size`` is for validation and test.
+        sample: Function that samples a batch.
+        size: Batch size; the data set's ``batch_size`` applies to validation and test.
 
     """
 
@@ -54,7 +54,7 @@ class SampledSplit(Split):
 
     @classmethod
     def of(cls, sample: Draw, count: int, size: int) -> SampledSplit:
-        """Of ``count`` examples."""
+        """Create a split of ``count`` examples."""
         return cls(
             count, lambda index: sample(index, Generator().manual_seed(0)), sample=sample, size=size
         )
@@ -74,16 +74,16 @@ def drawn_splits(
     split_seed: int,
     batch_size: int,
 ) -> Splits:
-    """Splits of examples that are drawn: in every epoch to train on, once to validate and to test.
+    """Return splits of randomly generated examples; training examples differ in every epoch.
 
     Args:
-        sizes: what a model is made with.
-        draw: so many examples, as tensors of a row each.
-        made: a batch of such rows.
-        count: training examples in an epoch.
-        tested: examples to validate and to test on, each.
-        split_seed: which examples these are.
-        batch_size: examples in a batch.
+        sizes: Arguments of the model that the data determine.
+        draw: Function that generates a number of examples, as tensors with one row each.
+        made: Function that returns the batch of such rows.
+        count: Training examples per epoch.
+        tested: Number of validation examples, and of test examples.
+        split_seed: Random seed of the validation and test examples.
+        batch_size: Batch size.
 
     """
 

@@ -1,4 +1,4 @@
-"""What every data set gives: three splits and the sizes that a model has to know."""
+"""Base classes of data sets and their training, validation and test splits."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.loader import Loader
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
 class TargetScale(NamedTuple):
-    """What numbers with a unit look like: the model predicts standardised values, scaled back.
+    """Scale of regression targets: the model predicts standardised values and rescales them.
 
     Attributes:
-        mean, std: of the targets; where they are fractions, of the logits of these.
-        fraction: whether targets lie between 0 and 1, so that predictions must, too.
+        mean, std: Mean and standard deviation of the targets, or of their logits if ``fraction``.
+        fraction: Targets and predictions lie between 0 and 1.
 
     """
 
@@ -33,15 +33,15 @@ class TargetScale(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set.
+    """Training, validation or test split of a data set.
 
     Attributes:
-        count: how many examples.
-        make: the batch of an index ``[B]`` of them.
-        target_scale: of its targets, where these are numbers with a unit; that of the training
-            split is the model's.
-        draw: how many examples an epoch draws of them; all where it is ``None``.
-        lengths: ``[count]``, where batches should be of examples of about the same length.
+        count: Number of examples.
+        make: Function that returns the batch of an index ``[B]`` of examples.
+        target_scale: Scale of the targets, for regression. The model uses that of the training
+            split.
+        draw: Number of examples sampled per epoch; ``None`` for all.
+        lengths: Length of each example, ``[count]``, to batch examples of similar length.
 
     """
 
@@ -52,24 +52,23 @@ class Split:
     lengths: Tensor | None = None
 
     def loader(self, batch_size: int, seed: int | None) -> Loader:
-        """Its batches; see :class:`Loader`."""
+        """Return a :class:`Loader` of the split."""
         return Loader(self.make, self.count, batch_size, seed, draw=self.draw, lengths=self.lengths)
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A loaded and checked data set.
+    """Loaded and checked data set.
 
     Attributes:
-        model_arguments: what the model, or the task that completes it, must be told about the
-            data, such as ``in_width``.
-        train, val, test: its parts.
-        batch_size: examples in a batch.
-        fitted: what was learned from the data and a prediction cannot do without, such as the
-            names of the labels, the ids of items, scalings or the graph: by name a value that JSON
-            has, or a tensor. A run keeps it, and :mod:`edgewise.inference` reads it.
-        codes: of the graphs' encodings; those that the model has are prepared before training, and
-            then in every batch.
+        model_arguments: Arguments of the model or task that the data determine, such as
+            ``in_width``.
+        train, val, test: The three splits.
+        batch_size: Batch size.
+        preprocessing: Values that predictions need, such as label names, item ids, scales or the
+            graph: JSON values or tensors by name. A run saves them for :mod:`edgewise.inference`.
+        codes: Precomputed positional encodings of the graphs. Those that the model uses are
+            prepared before training and added to every batch.
 
     """
 
@@ -78,11 +77,11 @@ class Splits:
     val: Split
     test: Split
     batch_size: int
-    fitted: dict[str, Any] = field(default_factory=dict, kw_only=True)
-    codes: Codes | None = field(default=None, kw_only=True)
+    preprocessing: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    codes: PrecomputedEncodings | None = field(default=None, kw_only=True)
 
     def loaders(self, seed: int) -> dict[str, Loader]:
-        """A loader by the name of each split; only ``train`` is shuffled."""
+        """Return the loader of each split by name; only ``train`` is shuffled."""
         parts = {"train": self.train, "val": self.val, "test": self.test}
         return {
             name: part.loader(self.batch_size, seed if name == "train" else None)
@@ -92,11 +91,11 @@ class Splits:
 
 @dataclass(frozen=True)
 class TextSplits(Splits):
-    """A data set of texts.
+    """Loaded data set of texts.
 
     Attributes:
-        tokenizer: what made numbers of them; it is kept in the run folder.
-        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
+        tokenizer: The tokenizer; it is saved in the run folder.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 
@@ -105,18 +104,18 @@ class TextSplits(Splits):
 
 @dataclass(frozen=True)
 class Data(ABC):
-    """Which data, with what choices; nothing is read before :meth:`load`."""
+    """Base class of data sets: the options of one; files are read by :meth:`load`."""
 
     provides: ClassVar[tuple[str, ...]]
-    """The model's arguments that the data decide, so that no recipe writes them."""
+    """Names of the model arguments that the data determine; recipes do not set them."""
 
     @abstractmethod
     def load(self) -> Splits:
         """Read and check the data.
 
         Raises:
-            MissingDataError: a file is not there.
+            MissingDataError: a file is missing.
             MissingExtraError: the package that reads it is not installed.
-            ArgumentError: NaN or infinity, labels out of range, splits that overlap.
+            ArgumentError: a value is NaN or infinite, a label is out of range, or splits overlap.
 
         """

@@ -1,8 +1,4 @@
-"""Decoding: texts from a language model, token by token.
-
-A step is attention from one target on the same causal pattern, with what was computed before kept
-in a cache.
-"""
+"""Text generation: greedy decoding, sampling and beam search with cached keys and values."""
 
 from __future__ import annotations
 

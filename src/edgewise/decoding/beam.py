@@ -1,4 +1,4 @@
-"""Beam search: several beginnings of a text are kept, and the best ending wins."""
+"""Beam search."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from edgewise.arguments import check_count
 from edgewise.decoding.continuation import Continuation
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
-NEVER = -1e9  # a score that no text has, and that sums of scores do not overflow
+NEVER = -1e9  # below the score of every text; finite, so that sums do not overflow
 
 
 @dataclass
 class Beams:
-    """``beams`` texts for each member of the batch: ids ``[B, K, T]`` and scores ``[B, K]``."""
+    """K beams for each batch element: token ids ``[B, K, T]`` and scores ``[B, K]``."""
 
     ids: Tensor
     scores: Tensor
 
     def best(self, ranking: Tensor, count: int) -> tuple[Beams, Tensor]:
-        """The ``count`` best by this ranking ``[B, K]``, with it as scores; and which they are."""
+        """Return the ``count`` best beams by ``ranking [B, K]``, and their indices."""
         scores, which = ranking.topk(count)
         return Beams(_take(self.ids, which), scores), which
 
@@ -41,26 +41,29 @@ def beam_search(
     memory: Memory | None = None,
     cached: bool = True,
 ) -> Tensor:
-    r"""The prompts and the best of what ``beams`` beams write after them, ``[B, T + new]``.
+    r"""Generate texts by beam search.
 
-    The best text has the highest :math:`\log p(\mathrm{text}) / n^{\mathrm{penalty}}` for n new
-    tokens. A member of the batch is done when no open beam can beat its worst finished one, judged
-    at their present length (transformers' ``early_stopping=False``).
+    The best text maximises :math:`\log p(\mathrm{text}) / n^{\mathrm{penalty}}` for n new tokens.
+    The search for a batch element ends when the best unfinished beam, at its current length, scores
+    below the worst finished one (``early_stopping=False`` of transformers).
 
     Args:
-        model: of text, or of pairs; as in :func:`edgewise.decoding.generate`.
-        prompt: ids ``[B, T]``, padded on the left.
-        attention_mask: ``[B, T]``, 0 where a token is padding.
-        beams: K.
-        max_new_tokens: how many at most.
-        length_penalty: above 0 prefers longer texts; 0 compares probabilities as they are.
-        end: the token that ends a text.
-        padding: the token after that.
-        memory: another sequence that the model reads.
-        cached: keep keys and values between steps.
+        model: language model or encoder-decoder; see :func:`edgewise.decoding.generate`.
+        prompt: token ids ``[B, T]``, padded on the left.
+        attention_mask: ``[B, T]``, 0 for padding.
+        beams: beam size K.
+        max_new_tokens: maximum number of new tokens.
+        length_penalty: exponent of the length. Values above 0 prefer longer texts.
+        end: end-of-text token.
+        padding: padding token after the end.
+        memory: encoded sequence for cross-attention.
+        cached: whether to cache keys and values between steps.
+
+    Returns:
+        Token ids of prompts and new tokens, ``[B, T + new]``.
 
     Raises:
-        ArgumentError: fewer than one beam; and as ``generate``.
+        ArgumentError: ``beams`` is below 1, or as in :func:`edgewise.decoding.generate`.
     """
     check_count("beams", beams, 1, "use generate() for one text without a search")
     batch, start = prompt.shape
@@ -76,7 +79,7 @@ def beam_search(
     mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
     for step in range(1, max_new_tokens + 1):
         logits = text.read(new, mask).float().unflatten(0, (batch, beams))
-        # Twice as many as beams, so that enough go on even if every beam's best token is the end.
+        # Twice the beam size, so that enough beams go on even if each one's best token is the end.
         tried, parent = _continued(open_, logits.log_softmax(-1), 2 * beams)
         ends = torch.full_like(tried.scores, step == max_new_tokens, dtype=torch.bool)
         if end is not None:
@@ -99,14 +102,14 @@ def beam_search(
 
 
 def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
-    """Scores to begin with: one beam, as copies of it would all go on in the same way."""
+    """Return initial scores with one open beam, because copies of it would stay identical."""
     scores = torch.full((batch, beams), NEVER, device=device)
     scores[:, 0] = 0.0
     return scores
 
 
 def _continued(open_: Beams, log_probability: Tensor, count: int) -> tuple[Beams, Tensor]:
-    """The ``count`` best beams with one token more ``[B, count, T + 1]``, and their parents."""
+    """Return the ``count`` best extensions ``[B, count, T + 1]``, and their parent beams."""
     vocabulary = log_probability.shape[-1]
     total = (open_.scores[..., None] + log_probability).flatten(1)
     scores, place = total.topk(min(count, total.shape[1]))
@@ -124,7 +127,7 @@ def _filled(ids: Tensor, count: int, padding: int) -> Tensor:
 
 
 def _cropped(ids: Tensor, start: int, end: int | None) -> Tensor:
-    """Without what is padding in every text: all after the last end."""
+    """Cut off the columns that are padding in every text."""
     if end is None:
         return ids
     is_end = ids[:, start:] == end

@@ -1,4 +1,4 @@
-"""Choosing the next token: greedily, or by sampling with temperature, top-k and top-p."""
+"""Choice of the next token: greedy, or sampling with temperature, top-k and top-p."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from edgewise.arguments import check_count, check_positive, check_probability
 
 Choose = Callable[[Tensor], Tensor]
-"""From logits ``[B, vocabulary]`` to tokens ``[B]``."""
+"""Function from logits ``[B, vocab_size]`` to tokens ``[B]``."""
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """The token with the highest score."""
+    """Greedy decoding: choose the most probable token."""
 
     def __call__(self, logits: Tensor) -> Tensor:
         return logits.argmax(-1)
@@ -24,13 +24,14 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Sample:
-    """A token by chance, with probability softmax(logits / temperature) among those kept.
+    """Sampling from softmax(logits / temperature), optionally restricted to probable tokens.
 
     Args:
-        temperature: below 1 sharper, above 1 flatter.
-        top_k: keep only the k most probable tokens (Fan et al., 2018).
-        top_p: of these, keep the fewest whose probabilities reach p (Holtzman et al., 2020).
-        generator: of the random numbers, for the same text twice.
+        temperature: sampling temperature. Lower is more deterministic.
+        top_k: sample from the k most probable tokens only (Fan et al., 2018).
+        top_p: of these, sample from the smallest set of most probable tokens whose probabilities
+            sum to at least p (Holtzman et al., 2020).
+        generator: random number generator, for reproducible texts.
     """
 
     temperature: float = 1.0
@@ -39,7 +40,7 @@ class Sample:
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
-        remedy = "use Greedy() for the best token alone"
+        remedy = "use Greedy() for the most probable token"
         check_positive("temperature", self.temperature, remedy)
         if self.top_k is not None:
             check_count("top_k", self.top_k, 1, remedy)
@@ -52,14 +53,15 @@ class Sample:
         return chosen.squeeze(-1)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """``[B, vocabulary]``: what each token is drawn with, 0 for those not kept."""
+        """Return the sampling probabilities ``[B, vocab_size]``, 0 for excluded tokens."""
         logits = logits.float() / self.temperature
         if self.top_k is not None:
             least = logits.topk(min(self.top_k, logits.shape[-1])).values[..., -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
         if self.top_p is not None:
             ordered, order = logits.sort(descending=True)
-            share = ordered.softmax(-1)
-            reached = share.cumsum(-1) - share >= self.top_p  # before this token already
+            probability = ordered.softmax(-1)
+            # More probable tokens reach top_p without this one.
+            reached = probability.cumsum(-1) - probability >= self.top_p
             logits = logits.masked_fill(reached.gather(-1, order.argsort(-1)), -torch.inf)
         return logits.softmax(-1)

@@ -1,4 +1,4 @@
-"""Incremental decoding: a model that has read a prompt is asked for the next token's logits."""
+"""Incremental decoding with cached keys and values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgewise.layers import Cache, EncoderDecoderModel, Memory, TextModel
 
 
 class Continuation:
-    """Reads a prompt, then a token at a time, and gives the logits of each next token.
+    """State of incremental decoding: computes next-token logits for a prompt and added tokens.
 
     Args:
-        model: of text, or of pairs, which reads the prompt as its target.
-        memory: what the model reads besides, if it does: ``pairs.encode(source, mask)``, or an
-            image's patches as :class:`edgewise.layers.Memory`.
-        cached: keep keys and values; without, every step reads all from the beginning, which
-            gives the same and takes longer.
+        model: language model, or encoder-decoder whose decoder reads the prompt.
+        memory: encoded sequence for cross-attention, such as ``model.encode(source, mask)`` or
+            image patches as :class:`edgewise.layers.Memory`.
+        cached: whether to cache keys and values. Without a cache, each step processes the whole
+            text again, with the same result.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Continuation:
         cached: bool = True,
     ) -> None:
         if isinstance(model, EncoderDecoderModel):
-            expected = "the encoded source, which the decoder reads"
+            expected = "the encoded source for cross-attention"
             check_given("memory", memory, expected, "pass model.encode(source_ids, source_mask)")
         self.model, self.memory = model, memory
         self.cache = Cache() if cached else None
@@ -40,28 +40,28 @@ class Continuation:
 
     @torch.no_grad()
     def read(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits ``[B, vocabulary]`` of the token after ids ``[B, T]``, which follow what was read.
+        """Append tokens, and return the logits ``[B, vocab_size]`` of the next token.
 
         Args:
-            ids: new tokens.
-            mask: ``[B, T]``, 0 for padding before the first token of a prompt; ``None`` for none.
+            ids: new tokens ``[B, T]``.
+            mask: ``[B, T]``, 0 for padding at the start of a prompt. ``None`` means no padding.
 
         Raises:
-            ArgumentError: padding after a prompt.
+            ArgumentError: a prompt is padded on the right.
         """
         if mask is not None and not bool(mask[:, -1].all()):
             raise ArgumentError(
                 "attention_mask",
                 expected="1 for the last token of every prompt",
                 got="padding at the end",
-                remedy="pad prompts on the left, so that each continues where it ends",
+                remedy="pad prompts on the left",
             )
         self._extend(ids, mask)
         assert self._ids is not None
         new = ids if self.cache is not None else self._ids
         reads: dict[str, Any] = {"cache": self.cache}
         if self._mask is not None:
-            # A position is the number of tokens before, not of places.
+            # Positions count tokens, without padding.
             reads["positions"] = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -new.shape[1] :]
         model = self.model
         if isinstance(model, EncoderDecoderModel):
@@ -72,7 +72,7 @@ class Continuation:
         return model.logits(states[:, -1])
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these members of the batch, in this order."""
+        """Select batch elements by index, for example the parents of beams."""
         if self.cache is not None:
             self.cache.select(rows)
         if self._ids is not None:

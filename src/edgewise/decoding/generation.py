@@ -1,4 +1,4 @@
-"""Text generation, one token after the other."""
+"""Text generation by greedy decoding or sampling."""
 
 from __future__ import annotations
 
@@ -25,25 +25,29 @@ def generate(
     memory: Memory | None = None,
     cached: bool = True,
 ) -> Tensor:
-    """The prompts and what the model writes after them, ``[B, T + new]``.
+    """Generate texts that continue prompts.
 
-    Call ``model.eval()`` first, as dropout would disturb. Several texts are written side by side;
-    those that have ended are filled up with padding until all have.
+    Call ``model.eval()`` first to disable dropout. Generation stops when all texts of the batch
+    have ended; shorter texts are padded.
 
     Args:
-        model: of text; or of pairs, with ``memory=model.encode(source_ids, source_mask)`` and the
-            beginning of the target as prompt.
-        prompt: ids ``[B, T]``, padded on the left.
-        attention_mask: ``[B, T]``, 0 where a token is padding.
-        max_new_tokens: how many at most.
+        model: language model; or encoder-decoder, with ``memory=model.encode(source_ids,
+            source_mask)`` and the first target tokens as prompt.
+        prompt: token ids ``[B, T]``, padded on the left.
+        attention_mask: ``[B, T]``, 0 for padding.
+        max_new_tokens: maximum number of new tokens.
         choose: ``Greedy()`` or ``Sample(temperature, top_k, top_p)``.
-        end: the token that ends a text.
-        padding: the token after that.
-        memory: another sequence that the model reads.
-        cached: keep keys and values between steps; the tokens are the same without, later.
+        end: end-of-text token.
+        padding: padding token after the end.
+        memory: encoded sequence for cross-attention.
+        cached: whether to cache keys and values between steps. The result is the same without.
+
+    Returns:
+        Token ids of prompts and new tokens, ``[B, T + new]``.
 
     Raises:
-        ArgumentError: padding on the right; a text longer than learned positions reach.
+        ArgumentError: a prompt is padded on the right, or a text exceeds the maximum length of
+            learned positions.
     """
     text, tokens = Continuation(model, memory, cached=cached), prompt
     open_ = torch.ones(prompt.shape[0], dtype=torch.bool, device=prompt.device)

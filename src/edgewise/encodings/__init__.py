@@ -1,8 +1,8 @@
-"""Positional encodings: where a node is. ``docs/encodings.md`` shows them all, with pictures.
+"""Positional and structural encodings of nodes and edges; ``docs/encodings.md`` shows them all.
 
-By where the position enters: added to the features before the first layer, turned into queries
-and keys, or added on the edges for the distance between their ends. And by what a position is: an
-index, or a place in a graph (:data:`OF_NODES`, :data:`OF_PAIRS`), computed once from its edges.
+An encoding is added to node features before the first layer, rotates queries and keys, or adds
+terms to the scores of edges. It encodes either an index in a sequence or a position in a graph.
+Encodings of graphs (:data:`OF_NODES`, :data:`OF_PAIRS`) compute a ``code`` once from the edges.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from edgewise.encodings.index import Binary, ScaledIndex, binary_positions, scal
 from edgewise.encodings.intimacy import Intimates, intimate_nodes
 from edgewise.encodings.laplacian import (
     Laplacian,
+    RepeatedEigenvalueWarning,
     SignInvariant,
     laplacian_eigenpairs,
     laplacian_eigenvectors,
@@ -32,7 +33,7 @@ from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.positions import offsets, packed_positions
 from edgewise.encodings.random_features import RandomFeatures
 from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities
-from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXL
+from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
 from edgewise.encodings.weisfeiler_lehman import WeisfeilerLehman, wl_colors
@@ -47,16 +48,16 @@ ADDED: dict[str, type[nn.Module]] = {
 """``encoding(x [..., T, width], positions=None) -> [..., T, width]``."""
 
 TURNED: dict[str, type[nn.Module]] = {"rotary": Rotary}
-"""``encoding(x [..., T, H, D], positions=None) -> [..., T, H, D]``, for queries and keys."""
+"""``encoding(x [..., T, H, D], positions=None) -> [..., T, H, D]``, applied to queries and keys."""
 
 RELATIVE: dict[str, type[nn.Module]] = {
     "relative": RelativeTable,
     "buckets": Buckets,
     "alibi": ALiBi,
     "shaw": Shaw,
-    "transformer_xl": TransformerXL,
+    "transformer_xl": TransformerXLRelative,
 }
-"""``encoding(graph)``: terms for the graph's edges, as ``layer(x, graph, **encoding(graph))``."""
+"""``encoding(graph)``: edge terms, passed as ``layer(x, graph, **encoding(graph))``."""
 
 OF_NODES: dict[str, type[nn.Module]] = {
     "laplacian": Laplacian,
@@ -68,7 +69,7 @@ OF_NODES: dict[str, type[nn.Module]] = {
 """``encoding(x [N, width], encoding.code(graph)) -> [N, width]``."""
 
 OF_PAIRS: dict[str, type[nn.Module]] = {"shortest_path": ShortestPath}
-"""``encoding(encoding.code(graph))``: terms for ``graphs.batch(graphs.complete(), sizes)``."""
+"""``encoding(encoding.code(graph))``: edge terms of ``graphs.batch(graphs.complete(), sizes)``."""
 
 ENCODINGS: dict[str, type[nn.Module]] = {
     **ADDED,
@@ -77,7 +78,7 @@ ENCODINGS: dict[str, type[nn.Module]] = {
     **OF_NODES,
     **OF_PAIRS,
 }
-"""Every encoding by name."""
+"""All encodings by name."""
 
 __all__ = [
     "ADDED",
@@ -98,13 +99,14 @@ __all__ = [
     "RandomFeatures",
     "RandomWalk",
     "RelativeTable",
+    "RepeatedEigenvalueWarning",
     "Rotary",
     "ScaledIndex",
     "Shaw",
     "ShortestPath",
     "SignInvariant",
     "Sinusoidal",
-    "TransformerXL",
+    "TransformerXLRelative",
     "WeisfeilerLehman",
     "binary_positions",
     "degrees",

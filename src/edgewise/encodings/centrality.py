@@ -1,4 +1,4 @@
-"""How many neighbours a node has: Graphormer's centrality.
+"""Degree centrality encoding of Graphormer.
 
 Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
 """
@@ -14,40 +14,44 @@ from edgewise.graphs import Graph, check_square
 
 
 def degrees(graph: Graph) -> Tensor:
-    """``[N, 2]``: how many edges each node reads by, and how many it is read by."""
+    """Return the in-degree and the out-degree of each node, ``[N, 2]``."""
     check_square(graph, SQUARE)
     read_by = torch.bincount(graph.source, minlength=graph.num_sources)
     return torch.stack([graph.in_degree(), read_by], dim=1)
 
 
 class Centrality(nn.Module):
-    """Add a learned vector for each of both degrees to the features of nodes.
+    r"""Add learned vectors of the in-degree and the out-degree to node features.
+
+    .. math:: h_i = x_i + z^-_{\min(d^{in}_i, m)} + z^+_{\min(d^{out}_i, m)}
 
     Args:
-        width: of the features.
-        most: degrees beyond it count as it.
-
+        width: feature size.
+        max_degree: m; larger degrees are treated as m.
     """
 
     compares_graphs = False
     of_pairs = False
 
-    def __init__(self, width: int, most: int = 64) -> None:
+    def __init__(self, width: int, max_degree: int = 64) -> None:
         super().__init__()
-        self.most = most
-        self.reads, self.read_by = nn.Embedding(most + 1, width), nn.Embedding(most + 1, width)
+        self.max_degree = max_degree
+        self.reads, self.read_by = (
+            nn.Embedding(max_degree + 1, width),
+            nn.Embedding(max_degree + 1, width),
+        )
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
-        return (self.most,)
+        """Parameters, besides the graph, that the code depends on."""
+        return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[N, 2]``, what :meth:`forward` is given."""
-        return degrees(graph).clamp(max=self.most)
+        """Return the clipped degrees ``[N, 2]`` of the nodes."""
+        return degrees(graph).clamp(max=self.max_degree)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and degrees ``[N, 2]``."""
+        """Return x ``[N, width]`` plus the embeddings of degrees ``code`` ``[N, 2]``."""
         check_code(code, x.shape[-2], 2)
         out: Tensor = x + self.reads(code[:, 0]) + self.read_by(code[:, 1])
         return out

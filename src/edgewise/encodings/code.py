@@ -1,4 +1,4 @@
-"""The code of a graph that an encoding is given, checked before it is read."""
+"""Shape check of precomputed graph codes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from edgewise.errors import ArgumentError
 
 
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
-    """Refuse a code of another shape.
+    """Raise ArgumentError if ``code`` is not a tensor of this shape.
 
-    One of other nodes, or of an encoding that was made otherwise, may broadcast and be read.
+    The code of another graph, or of an encoding with other parameters, could broadcast silently.
     """
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(

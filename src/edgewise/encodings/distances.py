@@ -1,8 +1,7 @@
-r"""Distances on the graph: shortest paths and resistances of all pairs, and from a set of nodes.
+"""Distances in a graph: shortest paths, path edges, resistance, and distances from a set of nodes.
 
-Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order. The distance from a
-source to its target is that along the edges that messages take; a pair without a path has the
-distance -1 until a class is made of it.
+Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order. Distances are
+measured from source to target along the direction of messages. Unreachable pairs have distance -1.
 
 Papers: Ying et al., Do Transformers really perform bad for graph representation?, 2021; Li et al.,
 Distance encoding, 2020; Klein and Randić, Resistance distance, 1993.
@@ -29,15 +28,16 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 
 FAR = -1
-DENSE = 256  # nodes of a graph up to which a product of dense matrices is the faster
+DENSE = 256  # number of nodes above which a sparse matrix product is faster
 
 
 def shortest_paths(graph: Graph) -> Tensor:
-    """``[P]``, how many steps lead from the source to the target of each pair; -1 where none do.
+    """Return the length of the shortest path from source to target of each pair, ``[P]``.
+
+    Unreachable pairs have length -1.
 
     Raises:
-        ArgumentError: a member of a packed batch has more than 8,192 nodes.
-
+        ArgumentError: a graph of the packed batch has more than 8,192 nodes.
     """
     found = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
@@ -46,12 +46,15 @@ def shortest_paths(graph: Graph) -> Tensor:
 
 
 def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
-    """``[B, n, n]``, breadth first from all nodes at once: a product a step; -1 without a path.
+    """Compute shortest path lengths ``[B, n, n]`` by breadth-first search from all nodes at once.
+
+    Each step is one matrix product. Unreachable pairs have length -1.
 
     Args:
-        members: of one size; ``[b, i, j]`` is from source j to target i.
-        wanted: ``[B, n, n]``, the pairs to search for, all if left out; others may be -1, too.
-
+        members: graphs of equal size; entry ``[b, i, j]`` is the distance from source j to target
+            i.
+        wanted: mask ``[B, n, n]`` of the pairs to search for; all by default. The search stops when
+            these are found, and other entries may remain -1.
     """
     n = members.nodes.shape[1]
     reads = members.adjacency.float()
@@ -72,25 +75,24 @@ def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
 
 
 def sparse_matrix(matrix: Tensor) -> Tensor:
-    """The same as ``torch.sparse_csr``, without its warning that these are in beta state."""
+    """Convert to ``torch.sparse_csr`` without the warning that its support is in beta state."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         return matrix.to_sparse_csr()
 
 
-def path_edges(graph: Graph, longest: int) -> Tensor:
-    """``[P, longest]``, the edges of a shortest path to the target of each pair, the last first.
+def path_edges(graph: Graph, max_path_length: int) -> Tensor:
+    """Return the edges of a shortest path of each pair, ``[P, max_path_length]``, last edge first.
 
-    Numbers of edges of ``graph``; -1 where the path has ended. Of longer paths the part nearest to
-    the target is kept. Of several shortest paths it is the one through the nodes of lowest number,
-    as in Graphormer: where there are several, as around a ring of even length, the code depends on
-    how nodes are numbered, and no code of one path can do otherwise.
+    Entries are edge indices of ``graph``, and -1 after the end of the path. Of longer paths, the
+    edges nearest to the target are kept. Of several shortest paths, the one through the nodes of
+    lowest index is chosen, as in Graphormer. In graphs with several shortest paths, such as rings
+    of even length, the result therefore depends on the node order.
 
     Raises:
-        ArgumentError: a member of a packed batch has more than 8,192 nodes.
-
+        ArgumentError: a graph of the packed batch has more than 8,192 nodes.
     """
-    check_least("longest", longest, 1, "choose for example 5")
-    found = torch.full((_pairs(graph), longest), FAR, dtype=torch.long, device=graph.device)
+    check_least("max_path_length", max_path_length, 1, "choose for example 5")
+    found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
     number = torch.arange(graph.num_edges, device=graph.device)
     for members in members_by_size(graph):
         count, n = members.nodes.shape
@@ -104,11 +106,11 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
         edge[place] = number[mine]
 
         before = _before(members, hops(members))
-        paths = torch.full((count, n, n, longest), FAR, device=graph.device)
+        paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
         at = source.mT.clone()  # walk from the target back to the source
-        for step in range(longest):
+        for step in range(max_path_length):
             last = before[batch, at, source]
             going = last >= 0
             if not bool(going.any()):
@@ -120,10 +122,10 @@ def path_edges(graph: Graph, longest: int) -> Tensor:
 
 
 def _before(members: Members, steps: Tensor) -> Tensor:
-    """``[B, n, n]``, the node before target i on a shortest path from source j; -1 at its end."""
+    """Return the node before target i on a shortest path from j, ``[B, n, n]``; -1 if i = j."""
     n = steps.shape[1]
     before = torch.full_like(steps, FAR)
-    for node in reversed(range(n)):  # the lowest number is written last
+    for node in reversed(range(n)):  # the lowest index is written last, so it wins
         through = members.adjacency[:, :, node, None] > 0
         shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
         before[through & shorter] = node
@@ -131,15 +133,14 @@ def _before(members: Members, steps: Tensor) -> Tensor:
 
 
 def resistance_distances(graph: Graph) -> Tensor:
-    r"""``[P]``, the resistance between the ends of each pair where each edge is one ohm.
+    r"""Return the effective resistance of each pair, ``[P]``, with edges of one ohm.
 
     .. math:: r_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
 
-    More ways, and shorter ones, make less of it; infinity between components.
+    Short and parallel paths lower the resistance. Pairs in different components have infinity.
 
     Raises:
         ArgumentError: the graph is directed, or a member has more than 8,192 nodes.
-
     """
     found = _empty(graph, torch.float32, torch.inf)
     for members in members_by_size(graph):
@@ -153,36 +154,38 @@ def resistance_distances(graph: Graph) -> Tensor:
     return found
 
 
-def distance_encoding(graph: Graph, nodes: Tensor, longest: int = 5, walk: int = 0) -> Tensor:
-    """Where every node is, seen from a set of nodes (Li et al., 2020), ``[N, longest + 2 + walk]``.
+def distance_encoding(graph: Graph, nodes: Tensor, max_distance: int = 5, walk: int = 0) -> Tensor:
+    r"""Encode each node by its distances to a set S of nodes, ``[N, max_distance + 2 + walk]``.
 
-    For each node the sum over the set of one-hot distances from 0 to ``longest``, with a last class
-    for those further away or without a path; then the probabilities that a walk from the node is
-    in the set after 1, …, ``walk`` steps. In a packed batch every graph has its own part of the
-    set, and codes of 0 where none of its nodes is in it.
+    .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
+              \sum_{s \in S} M_{is}, …, \sum_{s \in S} (M^{walk})_{is}\Big), \quad M = D^{-1} A
+
+    Distances above ``max_distance``, and unreachable nodes, share the last class. In a packed batch
+    each graph uses the part of the set that lies in it; its codes are 0 if that part is empty.
 
     Args:
         graph: one graph, or a packed batch.
-        nodes: ``[S]``, the set: two nodes for a link, one for a node.
-        longest: distances beyond it are one class.
-        walk: steps of the random walk; 0 for none.
+        nodes: indices of S, ``[S]``: two nodes for a link, one for a node.
+        max_distance: largest distance with a class of its own.
+        walk: number of random-walk steps; 0 for none.
 
     Raises:
-        ArgumentError: a graph has more than 8,192 nodes; ``nodes`` is empty, or not of the graph.
+        ArgumentError: a graph has more than 8,192 nodes, or ``nodes`` is empty or out of range.
 
+    Paper: Li et al., Distance encoding, 2020
     """
-    check_from_zero("longest", longest, "choose for example 5")
+    check_from_zero("max_distance", max_distance, "choose for example 5")
     check_from_zero("walk", walk, "choose for example 4")
     check_square(graph, SQUARE)
     _check_set(nodes, graph.num_targets)
-    times = torch.bincount(nodes, minlength=graph.num_targets)  # that each node is in the set
-    code = torch.zeros(graph.num_targets, longest + 2 + walk, device=graph.device)
+    times = torch.bincount(nodes, minlength=graph.num_targets)  # multiplicity in the set
+    code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
         own = times[members.nodes]
         of_set = own[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
         steps = hops(members, of_set > 0)
-        kinds = torch.where((steps == FAR) | (steps > longest), longest + 1, steps)
-        counts = own.new_zeros(*own.shape, longest + 2).scatter_add(2, kinds, of_set)
+        kinds = torch.where((steps == FAR) | (steps > max_distance), max_distance + 1, steps)
+        counts = own.new_zeros(*own.shape, max_distance + 2).scatter_add(2, kinds, of_set)
         landing, at = [counts.float()], (own > 0).double()[..., None]
         for _ in range(walk):
             at = members.walk() @ at
@@ -196,11 +199,11 @@ def _check_set(nodes: Tensor, n: int) -> None:
     if not (whole and len(nodes) and int(nodes.min()) >= 0 and int(nodes.max()) < n):
         raise ArgumentError(
             "nodes",
-            expected=f"the numbers [S] of one or more of the graph's nodes, from 0 to {n - 1}",
+            expected=f"the indices [S] of one or more of the graph's nodes, from 0 to {n - 1}",
             got=f"{described(nodes)}, from {nodes.min()} to {nodes.max()}"
             if whole and len(nodes)
             else described(nodes),
-            remedy="give one node for a node, two for a link",
+            remedy="give one node index to encode a node, two to encode a link",
         )
 
 
@@ -213,77 +216,112 @@ def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
 
 
 class ShortestPath(nn.Module):
-    r"""A learned number a head for every distance on the graph, :math:`b_{φ(i, j)}` (Graphormer).
+    r"""Learned bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
     Args:
-        heads: H.
-        longest: distances beyond it count as it; pairs without a path have a class of their own.
-
+        heads: number of heads H.
+        max_distance: m; larger distances share its bias. Unreachable pairs have a bias of their
+            own.
     """
 
     compares_graphs = False
     of_pairs = True
 
-    def __init__(self, heads: int, longest: int = 20) -> None:
+    def __init__(self, heads: int, max_distance: int = 20) -> None:
         super().__init__()
-        check_least("longest", longest, 1, "choose for example 20")
-        self.longest = longest
-        self.table = nn.Parameter(torch.empty(longest + 2, heads))
+        check_least("max_distance", max_distance, 1, "choose for example 20")
+        self.max_distance = max_distance
+        self.table = nn.Parameter(torch.empty(max_distance + 2, heads))
         nn.init.normal_(self.table, std=0.02)
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
-        return (self.longest,)
+        """Parameters, besides the graph, that the code depends on."""
+        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[P]``, the class of each pair: to be computed once for a data set."""
+        """Return the distance class of each pair, ``[P]``. Compute it once per data set."""
         steps = shortest_paths(graph)
-        return torch.where(steps == FAR, self.longest + 1, steps.clamp(max=self.longest))
+        return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """The bias of the pairs' edges."""
+        """Return the bias of the edges of all pairs."""
         return {"bias": TableBias(code, self.table)}
 
 
 class PathEdges(nn.Module):
-    r"""A number a head for the edges along the way, Graphormer's :math:`c_{ij}`.
+    r"""Learned bias of the edges along a shortest path, for each head (Graphormer).
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    over the N edges of a shortest path, each place with weights of its own; 0 where there is none.
-    Where a pair has several shortest paths one of them counts; see :func:`path_edges`.
+    Here N is the number of path edges, and each place n on the path has weights of its own. The
+    bias is 0 for pairs without a path. One of several shortest paths is used; see
+    :func:`path_edges`.
 
     Args:
-        edge_width: of the edges' features e.
-        heads: H.
-        longest: edges beyond it, counted from the target, do not count.
-
+        edge_width: size of the edge features e.
+        heads: number of heads H.
+        max_path_length: number of path edges that contribute, counted from the target.
     """
 
     compares_graphs = False
     of_pairs = True
 
-    def __init__(self, edge_width: int, heads: int, longest: int = 5) -> None:
+    def __init__(self, edge_width: int, heads: int, max_path_length: int = 5) -> None:
         super().__init__()
-        self.longest = longest
-        self.weight = nn.Parameter(torch.empty(longest, edge_width, heads))
+        self.max_path_length = max_path_length
+        self.weight = nn.Parameter(torch.empty(max_path_length, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
-        return (self.longest,)
+        """Parameters, besides the graph, that the code depends on."""
+        return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[P, longest]``, the edges of each pair's path: to be computed once for a data set."""
-        return path_edges(graph, self.longest)
+        """Return the path of each pair, ``[P, max_path_length]``. Compute it once per data set."""
+        return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
-        """The bias ``[P, H]`` of the pairs, from edges ``[E, edge_width]``."""
-        of_edges = edge_attr @ self.weight  # [longest, E, H]
+        """Return the bias ``[P, H]`` from paths ``code`` and edge features ``[E, edge_width]``."""
+        of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
         for place, of_place in enumerate(of_edges):
             there = (code[:, place] >= 0).nonzero()[:, 0]
             total = total.index_add(0, there, of_place[code[there, place]])
         return total / (code >= 0).sum(1, keepdim=True).clamp(min=1)
+
+
+def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
+    """Group pairs that have the same distance and the same edge features along their paths.
+
+    All pairs of a group have the same ``ShortestPath`` and ``PathEdges`` biases. Molecules have few
+    groups, as bonds are of few kinds. Edges that require a gradient are never treated as equal, so
+    that each receives its own.
+
+    Args:
+        distances: :meth:`ShortestPath.code`, ``[P]``.
+        paths: :meth:`PathEdges.code`, ``[P, max_path_length]``.
+        edge_attr: edge features ``[E, edge_width]``.
+
+    Returns:
+        The group of each pair, ``[P]``, and one pair of each group, ``[groups]``.
+
+    """
+    if edge_attr.requires_grad:
+        kind = torch.arange(len(edge_attr), device=edge_attr.device)
+    else:
+        kind = edge_attr.unique(dim=0, return_inverse=True)[1]
+    kind = torch.cat([kind + 1, kind.new_zeros(1)])  # the last one is for -1, the end of a path
+    num_kinds = int(kind.max()) + 1
+    group = distances.long()
+    num_groups = int(group.max()) + 1 if len(group) else 1
+    for edge in paths.long().unbind(1):
+        if num_groups > torch.iinfo(torch.long).max // num_kinds:
+            found, group = group.unique(return_inverse=True)
+            num_groups = len(found)
+        group, num_groups = group * num_kinds + kind[edge], num_groups * num_kinds
+    found, group = group.unique(return_inverse=True)
+    pair = torch.arange(len(group), device=group.device)
+    first = torch.full_like(found, len(group)).scatter_reduce_(0, group, pair, "amin")
+    return group, first

@@ -1,4 +1,4 @@
-"""Pictures of encodings: the codes of positions, and how alike each two of them are."""
+"""Figures of encodings: codes and pairwise similarities of positions."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ def draw(
     width: int = 32,
     graph: Graph | None = None,
 ) -> Figure:
-    """The codes of ``length`` positions, and how alike each two of them are, side by side.
+    """Plot the codes of ``length`` positions beside their pairwise similarities.
 
-    What is alike is measured as attention does: by the inner product of the codes where they are
-    added, of a turned vector with itself where they turn, and by the bias or the edge's vector
-    where they are relative. Also saved to ``path``.
+    The similarity is what the encoding contributes to a score: the inner product of added codes,
+    the inner product of a rotated constant vector with itself, or the bias or edge vector of a
+    relative encoding.
 
     Args:
-        encoding: any of :data:`edgewise.encodings.ENCODINGS`, made; or the codes themselves, of
-            nodes ``[N, K]``, or of the pairs of one graph ``[N · N]``.
-        path: of an image file, if it shall be saved.
-        length: how many positions to show.
-        width: of the features that an added encoding was made for, or of a head.
-        graph: whose nodes are shown where an encoding is of nodes or pairs; a path of ``length``
-            nodes by default.
+        encoding: an instance of a class of :data:`edgewise.encodings.ENCODINGS`, or codes of nodes
+            ``[N, K]`` or of the pairs of one graph ``[N · N]``.
+        path: image file to write, if any.
+        length: number of positions.
+        width: feature size of an added encoding, or head size of a rotary one.
+        graph: graph for encodings of nodes or pairs; a path of ``length`` nodes by default.
 
     Raises:
-        ArgumentError: codes that are neither of nodes nor of the pairs of one graph.
+        ArgumentError: the codes are neither of nodes nor of the pairs of one graph.
     """
     require("matplotlib", extra="plot", purpose="drawing an encoding")
     from matplotlib.figure import Figure
@@ -53,11 +52,13 @@ def draw(
     else:
         codes, alike = _codes(encoding, length, width, graph)
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    titles = ("code", "entry", "position"), ("how alike", "source", "target")
+    titles = ("code", "entry", "position"), ("similarity", "source", "target")
     for axes, shown, (title, x, y) in zip(
         figure.subplots(1, 2), (codes, alike), titles, strict=True
     ):
-        limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)  # infinite between parts
+        limit = max(
+            float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9
+        )  # infinite between components
         axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)
@@ -70,7 +71,7 @@ def draw(
 def _codes(
     encoding: nn.Module, length: int, width: int, graph: Graph | None
 ) -> tuple[Tensor, Tensor]:
-    """Of each position, or of the last one where they are on edges; and how alike each two are."""
+    """Return the code of each position (or of each offset), and the pairwise similarities."""
     from edgewise.encodings import OF_NODES, OF_PAIRS, RELATIVE, TURNED
 
     if graph is None:
@@ -96,14 +97,14 @@ def _codes(
 
 
 def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Of nodes, compared by their inner product; or of pairs, which are how alike they are."""
+    """Return given codes and their similarities: inner products, or the pair codes themselves."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(
             "encoding",
             expected="codes of nodes [N, K], or of the pairs of one graph [N · N]",
             got=described(codes),
-            remedy="draw the code of one graph, not that of a batch",
+            remedy="plot the code of one graph, not that of a batch",
         )
     if codes.dim() == 1:
         codes = codes.view(nodes, nodes).float()
@@ -112,7 +113,7 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
-    """Each distance's terms, and what a query of ones adds to its score on the complete graph."""
+    """Return the terms of each offset, and the term that each pair adds to its score."""
     graph = complete().bind(length)
     terms = encoding(graph)
     edge = _numbers(terms, graph)
@@ -121,7 +122,7 @@ def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(terms: EdgeTerms, graph: Graph) -> Tensor:
-    """``[E, H]``: the bias, and the sum of the vector that is added to the key."""
+    """Return the bias plus the sum of the key vector of each edge, ``[E, H]``."""
     bias, key = terms.get("bias"), terms.get("edge_key")
     total = torch.zeros(graph.num_edges, 1)
     if bias is not None:

@@ -1,4 +1,4 @@
-"""The index as a number or as bits: the two codes that the lectures begin with, and reject."""
+"""Encodings of the index as a scaled number or as binary digits, with their drawbacks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from edgewise.errors import ArgumentError
 
 
 def scaled_positions(positions: Tensor) -> Tensor:
-    r"""Code a position by its share of the length, :math:`p / n` in [0, 1), ``[..., T, 1]``.
+    r"""Return positions divided by the sequence length, :math:`p / n \in [0, 1)`, ``[..., T, 1]``.
 
-    The problem: one position has another code in a sequence of another length (0.2 is position 1
-    of 5 and position 2 of 10), so no length but the one it was trained on means anything.
+    Drawback: one position has different codes in sequences of different lengths (0.2 is position 1
+    of 5 and position 2 of 10), so a model does not generalise to other lengths than those of
+    training.
 
     Args:
-        positions: ``[..., T]``; a position of 0 begins a sequence of its own (a packed batch).
+        positions: ``[..., T]``; position 0 starts a new sequence of a packed batch.
     """
     begins = (positions == 0).long().cumsum(-1)
     slots = begins.new_zeros(*positions.shape[:-1], positions.shape[-1] + 1)
@@ -25,10 +26,10 @@ def scaled_positions(positions: Tensor) -> Tensor:
 
 
 def binary_positions(positions: Tensor, bits: int) -> Tensor:
-    """Code a position by its binary digits, the lowest last, ``[..., T, bits]``.
+    """Return the binary digits of each position, lowest digit last, ``[..., T, bits]``.
 
-    The problem: nothing can be interpolated. The code half way between two codes is no position,
-    and neighbours such as 3 = 011 and 4 = 100 differ in every digit.
+    Drawback: codes cannot be interpolated. The midpoint of two codes is no position, and neighbours
+    such as 3 = 011 and 4 = 100 differ in every digit.
 
     Raises:
         ArgumentError: a position needs more digits.
@@ -36,19 +37,21 @@ def binary_positions(positions: Tensor, bits: int) -> Tensor:
     if positions.numel() and int(positions.max()) >= 2**bits:
         raise ArgumentError(
             "positions",
-            expected=f"positions below {2**bits}, which {bits} bits can tell apart",
+            expected=f"positions below {2**bits}, the number of codes of {bits} bits",
             got=f"position {int(positions.max())}",
-            remedy="make the encoding with more bits",
+            remedy="create the encoding with more bits",
         )
     shift = torch.arange(bits - 1, -1, -1, device=positions.device)
     return (positions.long()[..., None] >> shift & 1).double()
 
 
 class ScaledIndex(nn.Module):
-    """Add a learned vector times the position's share of the length (see the problem above).
+    """Add a learned vector times the scaled position, :math:`x_p + (p / n) w`.
+
+    See :func:`scaled_positions` for its drawback.
 
     Args:
-        width: of the features.
+        width: feature size.
     """
 
     def __init__(self, width: int) -> None:
@@ -56,18 +59,18 @@ class ScaledIndex(nn.Module):
         self.project = nn.Linear(1, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., T, width]`` from x of that shape."""
+        """Return features ``[..., T, width]`` of the same shape as x."""
         code = scaled_positions(positions_or_count(x, positions))
         out: Tensor = x + self.project(code.to(x))
         return out
 
 
 class Binary(nn.Module):
-    """Add a learned vector for every binary digit of the position that is 1.
+    r"""Add a learned vector for each digit that is 1, :math:`x_p + \sum_b \mathrm{bit}_b(p) w_b`.
 
     Args:
-        width: of the features.
-        bits: digits; positions reach to 2^bits - 1.
+        width: feature size.
+        bits: number of digits; the largest position is 2^bits - 1.
     """
 
     def __init__(self, width: int, bits: int = 16) -> None:
@@ -76,7 +79,7 @@ class Binary(nn.Module):
         self.project = nn.Linear(bits, width, bias=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., T, width]`` from x of that shape."""
+        """Return features ``[..., T, width]`` of the same shape as x."""
         code = binary_positions(positions_or_count(x, positions), self.bits)
         out: Tensor = x + self.project(code.to(x))
         return out

@@ -1,4 +1,4 @@
-"""Intimacy: which nodes a walk from a node is most often at (Graph-BERT's second and third codes).
+"""Intimacy: the nodes with the highest personalised PageRank, as Graph-BERT uses them.
 
 Paper: Zhang et al., Graph-BERT: only attention is needed for learning graph representations, 2020
 """
@@ -17,13 +17,12 @@ from edgewise.graphs import Graph, check_square
 
 
 class Intimates(NamedTuple):
-    """For each node itself and those that it is most intimate with, one list after the other.
+    """A list for each node: the node itself, then its most intimate nodes. Lists are concatenated.
 
     Attributes:
-        sizes: ``[N]``, how many each list has.
-        nodes: ``[S]``, all lists; a node stands first in its own.
-        hops: ``[S]``, how many steps lead from each to the node whose list it is in.
-
+        sizes: length of each list, ``[N]``.
+        nodes: node indices of all lists, ``[S]``.
+        hops: shortest-path length from each listed node to the owner of the list, ``[S]``.
     """
 
     sizes: Tensor
@@ -31,36 +30,36 @@ class Intimates(NamedTuple):
     hops: Tensor
 
 
-def intimate_nodes(graph: Graph, most: int, alpha: float = 0.15) -> Intimates:
-    r"""The nodes that a walk from node i, which turns back to it with probability α, is most at.
+def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
+    """Return the nodes of highest personalised PageRank for each node.
 
     .. math:: S = α (I - (1 - α) D^{-1} A)^{-1}
 
-    Row i of S is personalised PageRank: how intimate i is with each node. The ``most`` greatest of
-    it count, without those that no walk reaches; of equals it is the one of lower number.
+    ``S[i, j]`` is the intimacy of nodes i and j: the probability that a random walk from i, which
+    restarts with probability α, is at j. Unreachable nodes are not listed. Ties go to the lower
+    index.
 
     Args:
-        graph: a walk goes from a node to one that it reads.
-        most: how many nodes at most, besides itself.
-        alpha: how likely a walk is to turn back in each step; above 0, below 1.
+        graph: a walk steps from a target to one of its sources.
+        num_neighbours: maximum number of nodes for each node, besides itself.
+        alpha: restart probability, above 0 and below 1.
 
     Raises:
-        ArgumentError: a member of a packed batch has more than 8,192 nodes, or ``alpha`` is not
+        ArgumentError: a graph of the packed batch has more than 8,192 nodes, or ``alpha`` is not
             between 0 and 1.
-
     """
     check_square(graph, SQUARE)
-    check_from_zero("most", most, "choose for example 7")
+    check_from_zero("num_neighbours", num_neighbours, "choose for example 7")
     check_positive("alpha", alpha, "choose for example 0.15")
     check_share("alpha", alpha, "choose for example 0.15")
-    nodes = torch.full((graph.num_targets, most + 1), FAR, device=graph.device)
+    nodes = torch.full((graph.num_targets, num_neighbours + 1), FAR, device=graph.device)
     steps = torch.full_like(nodes, FAR)
     for members in members_by_size(graph):
         count, n = members.nodes.shape
         eye = torch.eye(n, dtype=torch.double, device=graph.device)
         intimacy = alpha * torch.linalg.inv(eye - (1 - alpha) * members.walk())
         intimacy.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-        chosen = intimacy.argsort(dim=2, descending=True, stable=True)[..., : most + 1]
+        chosen = intimacy.argsort(dim=2, descending=True, stable=True)[..., : num_neighbours + 1]
         wanted = torch.zeros(count, n, n, dtype=torch.bool, device=graph.device)
         wanted.scatter_(2, chosen, True)
         kept = chosen.shape[2]

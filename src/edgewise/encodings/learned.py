@@ -1,4 +1,4 @@
-"""Learned positions: a free vector for every index, in one dimension or two."""
+"""Learned position embeddings in one and two dimensions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from edgewise.errors import ArgumentError
 
 
 class Learned(nn.Module):
-    """Add a learned vector to the features of each node, by its position (BERT, ViT).
+    """Add a learned vector for each position, :math:`x_p + T_p` (BERT, ViT).
 
     Args:
-        length: how many positions there are.
-        width: of the features.
-        std: of the vectors before they learn.
+        length: number of positions.
+        width: feature size.
+        std: standard deviation of the initial vectors.
     """
 
     def __init__(self, length: int, width: int, *, std: float = 0.02) -> None:
@@ -24,10 +24,10 @@ class Learned(nn.Module):
         nn.init.normal_(self.table, std=std)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., T, width]`` from x of that shape and positions ``[..., T]``, else 0, 1, ...
+        """Return features ``[..., T, width]`` at ``positions`` ``[..., T]``, by default 0, 1, ...
 
         Raises:
-            ArgumentError: a position beyond the table.
+            ArgumentError: a position is out of range.
         """
         if positions is None:
             self._check(x.shape[-2])
@@ -48,14 +48,14 @@ class Learned(nn.Module):
 
 
 class Learned2d(nn.Module):
-    """Add a learned vector for the row and one for the column of a node on a grid (ViT's 2-D form).
+    """Add learned vectors for row and column on a grid, :math:`x_{rc} + R_r + C_c` (2-D ViT).
 
-    With as many weights as rows + columns, not rows × columns; rows and columns are independent.
+    It has rows + columns vectors, not rows × columns.
 
     Args:
-        rows, columns: of the grid.
-        width: of the features.
-        std: of the vectors before they learn.
+        rows, columns: size of the grid.
+        width: feature size.
+        std: standard deviation of the initial vectors.
     """
 
     def __init__(self, rows: int, columns: int, width: int, *, std: float = 0.02) -> None:
@@ -63,10 +63,10 @@ class Learned2d(nn.Module):
         self.row, self.column = (Learned(count, width, std=std) for count in (rows, columns))
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., rows · columns, width]`` from x of that shape, the nodes in raster order.
+        """Return features ``[..., rows · columns, width]`` of that shape, in raster order.
 
         Raises:
-            ArgumentError: a node beyond the last row.
+            ArgumentError: a node lies after the last row.
         """
         position = positions_or_count(x, positions)
         columns = self.column.table.shape[0]

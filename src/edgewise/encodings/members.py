@@ -1,7 +1,7 @@
-"""The members of a packed batch as dense matrices, those of one size side by side.
+"""Dense adjacency matrices of the members of a packed batch, grouped by size.
 
-Structural encodings are linear algebra on each graph's own adjacency matrix. Thousands of molecules
-have only some dozens of sizes, so that a batched product or eigendecomposition serves many at once.
+Structural encodings are linear algebra on the adjacency matrix of each graph. Thousands of
+molecules have only some dozens of sizes, so one batched operation serves many graphs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, check_square
 from edgewise.ragged import run_of_each, runs_and_positions, starts
 
-AT_ONCE = 2**22  # entries of the matrices of a chunk
+AT_ONCE = 2**22  # matrix entries of a chunk
 SQUARE = "give the graph of one set of nodes"
-LARGEST = 8192  # nodes of a member; its dense matrix has 512 MB
+LARGEST = 8192  # nodes of a member; its dense float64 matrix takes 512 MB
 
 
 class Members(NamedTuple):
     """B members of n nodes each.
 
     Attributes:
-        which: ``[B]``, their numbers in the batch.
-        nodes: ``[B, n]``, where their nodes are on the packed axis.
-        adjacency: ``[B, n, n]`` in float64: ``[b, i, j]`` is 1 where i reads j.
-
+        which: indices of the members in the batch, ``[B]``.
+        nodes: indices of their nodes on the packed axis, ``[B, n]``.
+        adjacency: float64 matrices ``[B, n, n]``; ``[b, i, j]`` is 1 if target i has source j.
     """
 
     which: Tensor
@@ -36,18 +35,18 @@ class Members(NamedTuple):
     adjacency: Tensor
 
     def without_loops(self) -> Tensor:
-        """The adjacency without the edges from a node to itself."""
+        """Return the adjacency matrices without self-loops."""
         adjacency = self.adjacency.clone()
         adjacency.diagonal(dim1=1, dim2=2).zero_()
         return adjacency
 
     def walk(self) -> Tensor:
-        """``[B, n, n]``, the probability of each step of a walk along what a node reads."""
+        """Return random-walk transition matrices from targets to sources, ``[B, n, n]``."""
         return self.adjacency / self.adjacency.sum(2, keepdim=True).clamp(min=1)
 
 
 def member_sizes(graph: Graph) -> Tensor:
-    """``[G]``, how many nodes each member of a packed batch has; one for a graph that is none."""
+    """Return the number of nodes of each member, ``[G]``; one entry if the graph is not packed."""
     check_square(graph, SQUARE)
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)
@@ -63,11 +62,10 @@ def member_sizes(graph: Graph) -> Tensor:
 
 
 def members_by_size(graph: Graph) -> Iterator[Members]:
-    """The members of a packed batch, those of one size together, in chunks that fit into memory.
+    """Yield the members of a packed batch, grouped by size, in chunks that fit into memory.
 
     Raises:
-        ArgumentError: sources and targets differ in number, or a member is too large to be dense.
-
+        ArgumentError: the graph is not square, or a member is too large for a dense matrix.
     """
     sizes = member_sizes(graph)
     if sizes.numel() and int(sizes.max()) > LARGEST:
@@ -75,7 +73,7 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
             "graph",
             expected=f"graphs of at most {LARGEST:,} nodes, whose pairs fit into memory",
             got=f"one of {int(sizes.max()):,}",
-            remedy="choose an encoding that needs no pairs, such as degrees or WL colours",
+            remedy="choose an encoding without pairs, such as Centrality or WeisfeilerLehman",
         )
     start = starts(sizes)
     member = run_of_each(sizes, graph.num_targets)
@@ -99,24 +97,23 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
 
 
 def check_undirected(members: Members) -> None:
-    """Refuse members in which i reads j and j does not read i.
+    """Raise an error if a member has an edge without its reverse.
 
     Raises:
-        ArgumentError: there is one.
-
+        ArgumentError: a member is directed.
     """
-    one_way = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
-    if bool(one_way.any()):
+    causal = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
+    if bool(causal.any()):
         raise ArgumentError(
             "graph",
             expected="an undirected graph, every edge in both directions",
-            got=f"edges in one direction, in member {int(members.which[one_way][0])}",
-            remedy="add the other direction: graph | graph.transpose()",
+            got=f"edges in one direction, in member {int(members.which[causal][0])}",
+            remedy="add the reverse edges: graph | graph.transpose()",
         )
 
 
 def pair_starts(graph: Graph) -> Tensor:
-    """``[G]``, where the pairs of each member begin among all pairs of the packed batch.
+    """Return the index of the first pair of each member among all pairs of the batch, ``[G]``.
 
     Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order: by target, and
     for each target all sources of its member.
@@ -125,7 +122,7 @@ def pair_starts(graph: Graph) -> Tensor:
 
 
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """``[B, n · n]``, which of all pairs are those of these members."""
+    """Return the indices of all pairs of these members, ``[B, n · n]``."""
     count = members.nodes.shape[1] ** 2
     pairs = torch.arange(count, device=members.nodes.device)
     return pair_starts(graph)[members.which, None] + pairs

@@ -1,4 +1,4 @@
-"""Positions of nodes, alone and in packed batches, and offsets along edges."""
+"""Positions of nodes in single and packed sequences, and offsets along edges."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from edgewise.ragged import runs_and_positions
 
 
 def positions_or_count(x: Tensor, positions: Tensor | None) -> Tensor:
-    """The positions given, or 0, 1, ... along the nodes of x ``[..., T, width]``."""
+    """Return the given positions, or 0, 1, ... for the nodes of x ``[..., T, width]``."""
     return torch.arange(x.shape[-2], device=x.device) if positions is None else positions
 
 
 def packed_positions(sizes: Sizes) -> Tensor:
-    """Positions in a packed batch: 0, 1, ... anew for every member, ``[sum of sizes]``."""
+    """Return positions that restart at 0 for each member of a packed batch, ``[sum of sizes]``."""
     return runs_and_positions(torch.as_tensor(sizes, dtype=torch.long))[1]
 
 
 def offsets(graph: Graph) -> Tensor:
-    """How far behind its target each source is, ``i - j``, ``[E]``.
+    """Return the offset ``i - j`` of target and source of each edge, ``[E]``.
 
-    Where there are fewer targets than sources, the targets are the last of the same positions.
-    In a packed batch the members are as far apart from each other as need be: no edge joins them.
+    With fewer targets than sources, targets are the last positions. Offsets across members of a
+    packed batch are meaningless, but no edge joins two members.
     """
     check_sized(graph)
     ahead = graph.num_sources - graph.num_targets

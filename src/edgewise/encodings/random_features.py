@@ -1,4 +1,4 @@
-"""Random node features: every node can be told from every other, and no two runs agree on how.
+"""Random node features, which distinguish all nodes but are equivariant only in expectation.
 
 Paper: Sato et al., Random features strengthen graph neural networks, 2021; Abboud et al., The
 surprising power of graph neural networks with random node initialization, 2021.
@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 
 class RandomFeatures(nn.Module):
-    """Add projected random numbers, others in every call: equivariant in expectation alone.
+    """Add a linear map of Gaussian noise, :math:`x_i + W ε_i`, sampled anew in every call.
 
     Args:
-        width: of the features.
-        k: how many numbers a node has.
-
+        width: feature size.
+        k: number of random features of a node.
     """
 
     def __init__(self, width: int, k: int = 8) -> None:
@@ -25,7 +24,7 @@ class RandomFeatures(nn.Module):
         self.project = nn.Linear(k, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
+        """Return features ``[..., N, width]`` of the same shape as x."""
         numbers = torch.randn(*x.shape[:-1], self.k, dtype=x.dtype, device=x.device)
         out: Tensor = x + self.project(numbers)
         return out

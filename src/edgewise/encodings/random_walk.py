@@ -1,9 +1,9 @@
-r"""Random-walk probabilities: how likely a walk of t steps from a node is back where it began.
+r"""Random-walk encoding: return probabilities of a walk after 1, …, K steps.
 
 .. math:: \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad M = D^{-1} A
 
-It has no sign and no order to be unsure of, and tells rings from chains: in a ring of six the sixth
-step adds a way back.
+The code has no sign ambiguity and does not depend on the node order. It distinguishes rings from
+chains: in a ring of six, the sixth step adds a way back.
 
 Paper: Dwivedi et al., Graph neural networks with learnable structural and positional
 representations, 2022
@@ -22,17 +22,17 @@ from edgewise.graphs import Graph, check_square
 
 
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
-    """``[N, steps]``: the probability to be back after 1, 2, … steps along what each node reads.
+    """Return the return probabilities of a random walk after 1, 2, … steps, ``[N, steps]``.
 
-    A walk ends at a node that reads nothing. Edges may have a direction, and self-loops count.
+    A walk steps from a target to one of its sources, and ends at a node without sources. Edges may
+    be directed, and self-loops count.
 
     Args:
-        graph: each member of a packed batch is walked by itself.
-        steps: K.
+        graph: one graph, or a packed batch.
+        steps: number of steps K.
 
     Raises:
-        ArgumentError: fewer steps than 1, or a member of more than 8,192 nodes.
-
+        ArgumentError: ``steps`` is below 1, or a member has more than 8,192 nodes.
     """
     check_square(graph, SQUARE)
     check_least("steps", steps, 1, "choose for example 20")
@@ -48,12 +48,11 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
 
 
 class RandomWalk(nn.Module):
-    """Add projected return probabilities to the features of nodes.
+    r"""Add a linear map of batch-normalised return probabilities, :math:`x_i + W c_i`.
 
     Args:
-        width: of the features.
-        steps: of the walk.
-
+        width: feature size.
+        steps: number of steps of the walk.
     """
 
     compares_graphs = False
@@ -62,23 +61,23 @@ class RandomWalk(nn.Module):
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
-        self.norm = nn.BatchNorm1d(steps)  # late steps differ by little
+        self.norm = nn.BatchNorm1d(steps)  # probabilities of late steps vary little
         self.project = nn.Linear(steps, width, bias=False)
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
+        """Parameters, besides the graph, that the code depends on."""
         return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[N, steps]``, what :meth:`forward` is given: to be computed once for a data set."""
+        """Return the probabilities ``[N, steps]``. Compute them once per data set."""
         return random_walk_probabilities(graph, self.steps)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
+        """Return features ``[N, width]`` from x of that shape and probabilities ``[N, steps]``."""
         check_code(code, x.shape[-2], self.steps)
         code = code.to(x)
-        if self.training and len(code) < 2:  # a single node has no variance
+        if self.training and len(code) < 2:  # the variance of one node is undefined
             norm = self.norm
             code = F.batch_norm(
                 code, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps

@@ -1,6 +1,4 @@
-"""Rotary positions: queries and keys are turned by their positions, so that the angle between them
-shows the distance alone.
-"""
+"""Rotary position embedding of queries and keys."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from edgewise.errors import ArgumentError
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
-    r"""Radians a position for each pair of entries, :math:`\omega_i = base^{-2i/width}`."""
+    r"""Return the rate of each pair of entries, :math:`\omega_i = base^{-2i/width}`, in radians."""
     return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
 class Rotary(nn.Module):
-    r"""Turn each pair of entries by position times rate (Su et al., RoFormer, 2021).
+    r"""Rotate each pair of entries by position times rate (Su et al., RoFormer, 2021).
 
     .. math:: (x_i, x_{i + D/2}) \mapsto (x_i \cos p\omega_i - x_{i + D/2} \sin p\omega_i,\;
               x_{i + D/2} \cos p\omega_i + x_i \sin p\omega_i)
@@ -27,9 +25,9 @@ class Rotary(nn.Module):
     with entry i + D/2, as in Llama's published weights.
 
     Args:
-        width: D, of a head; an even number.
-        base: the longest wave is about 2π · base positions long.
-        rates: ``[D / 2]`` radians a position, in place of those that ``base`` gives.
+        width: head size D; an even number.
+        base: the longest wavelength is about 2π · base positions.
+        rates: rotation rates ``[D / 2]`` in radians per position; by default given by ``base``.
     """
 
     rates: Tensor
@@ -39,7 +37,7 @@ class Rotary(nn.Module):
         if width % 2:
             raise ArgumentError(
                 "width",
-                expected="an even width of a head, whose entries are turned in pairs",
+                expected="an even width of a head, as entries are rotated in pairs",
                 got=repr(width),
                 remedy="change heads or width",
             )
@@ -47,7 +45,7 @@ class Rotary(nn.Module):
         self.register_buffer("rates", rates.float(), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
-        """Moved and cast with the model, but for 16 bits: they would turn far tokens elsewhere."""
+        """Move and cast with the model, but keep rates in 32 bits for accurate angles."""
         before = self.rates
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch gives it no types
         if torch.finfo(self.rates.dtype).bits < 32:
@@ -55,10 +53,10 @@ class Rotary(nn.Module):
         return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., T, H, D]`` from x of that shape and positions ``[..., T]``, else 0, 1, ..."""
+        """Return rotated heads ``[..., T, H, D]`` at ``positions``, by default 0, 1, ..."""
         if positions is None:
             positions = torch.arange(x.shape[-3], device=x.device)
-        wide = torch.promote_types(x.dtype, torch.float32)  # angles lose too much in 16 bits
+        wide = torch.promote_types(x.dtype, torch.float32)  # 16 bits are too few for angles
         angle = (positions[..., None].to(wide) * self.rates.to(wide))[..., None, :]
         first, second = x.chunk(2, dim=-1)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)

@@ -1,16 +1,16 @@
-"""Sinusoidal positions: fixed waves, so that any length has a code and distance is an angle."""
+"""Sinusoidal position encoding."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
-from edgewise.modes import outside_modes
 
 
 def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
-    r"""Code positions with waves (Vaswani et al., 2017), ``[..., width]``.
+    r"""Return sines and cosines of positions, ``[..., width]`` (Vaswani et al., 2017).
 
     .. math:: PE(p, 2i) = \sin(p\,\omega_i), \quad PE(p, 2i+1) = \cos(p\,\omega_i), \quad
               \omega_i = \mathrm{base}^{-2i/\mathrm{width}}
@@ -18,9 +18,9 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
     PE(p + k) is a rotation of PE(p), the same for every p; PE(p)·PE(p + k) = Σ cos(k ω_i).
 
     Args:
-        positions: numbers of shape ``[...]``; they need not be integers.
-        width: an even number.
-        base: the longest wave is about 2π · base positions long.
+        positions: numbers of shape ``[...]``, not necessarily integers.
+        width: feature size; an even number.
+        base: the longest wavelength is about 2π · base positions.
     """
     if width % 2:
         raise ArgumentError(
@@ -37,7 +37,7 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add the code of each node's index to its features."""
+    """Add the sinusoidal code of its position to each node, :math:`x_p + PE(p)`."""
 
     table: Tensor
 
@@ -47,12 +47,12 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, width), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """``[..., N, width]`` from x of that shape and positions ``[..., N]``, else 0, 1, ..."""
+        """Return features ``[..., N, width]`` at ``positions``, by default 0, 1, ..."""
         if positions is not None:
             return x + sinusoidal_positions(positions, self.width, self.base).to(x)
         n = x.shape[-2]
         if n > self.table.shape[0] or self.table.device != x.device:
-            with outside_modes():
+            with disable_modes():
                 index = torch.arange(n, device=x.device)
                 self.table = sinusoidal_positions(index, self.width, self.base)
         return x + self.table[:n].to(x)

@@ -1,7 +1,7 @@
-"""Weisfeiler–Lehman colours: what a message-passing network can tell apart at best.
+"""Weisfeiler–Lehman colours, an upper bound on what message-passing networks distinguish.
 
-In each round the colour of a node becomes one for its own colour and those of its neighbours, how
-often each. After k rounds two nodes have one colour where no k layers can tell them apart.
+In each round, the new colour of a node represents its colour and the multiset of its neighbours'
+colours. Nodes of equal colour after k rounds have equal states after k message-passing layers.
 
 Papers: Weisfeiler and Lehman, 1968; Xu et al., How powerful are graph neural networks?, 2019; Zhang
 et al., Graph-BERT, 2020 (colours as positions).
@@ -21,20 +21,17 @@ from edgewise.ragged import starts
 
 
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:
-    """``[N]``, a number for each colour, the same over all members of a packed batch.
+    """Return the colour of each node as an integer, ``[N]``, comparable across the packed batch.
 
-    Exact: colours are compared as they are, and not by hashes that may collide. Rounds that split
-    no colour any more are left out.
+    Colours are exact, as no hashes are used. Refinement stops early once no colour splits.
 
     Args:
-        graph: any, of as many targets as sources; a node's neighbours are those that it reads.
-        rounds: how many at most.
-        initial: ``[N]`` whole numbers to begin with, such as the elements of atoms; one colour for
-            all where it is not given.
+        graph: a square graph; the neighbours of a node are its sources.
+        rounds: maximum number of rounds.
+        initial: initial colours as integers ``[N]``, such as atomic numbers; equal by default.
 
     Raises:
         ArgumentError: ``initial`` has another length.
-
     """
     check_square(graph, SQUARE)
     check_from_zero("rounds", rounds, "choose for example 3")
@@ -43,9 +40,9 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     if colors.shape != (n,):
         raise ArgumentError(
             "initial",
-            expected=f"a whole number for each of {n} nodes",
+            expected=f"an integer for each of {n} nodes",
             got=f"shape {list(colors.shape)}",
-            remedy="give one for each node",
+            remedy="give one integer for each node",
         )
     colors = colors.unique(return_inverse=True)[1]
     order = graph.target.argsort(stable=True)
@@ -70,17 +67,16 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
 
 
 class WeisfeilerLehman(nn.Module):
-    """Add a learned vector for each colour to the features of nodes (Graph-BERT's first code).
+    r"""Add a learned vector for each colour, :math:`x_i + T[\mathrm{colour}(i)]` (Graph-BERT).
 
     Args:
-        width: of the features.
-        colors: how many are known; others, in graphs that were not trained on, share the last.
-        rounds: of the colouring.
-
+        width: feature size.
+        colors: number of vectors; colours beyond it, in graphs unseen in training, share the last.
+        rounds: number of refinement rounds.
     """
 
     of_pairs = False
-    compares_graphs = True  # colours are numbered over all of them
+    compares_graphs = True  # colours are numbered across all graphs
 
     def __init__(self, width: int, colors: int = 256, rounds: int = 2) -> None:
         super().__init__()
@@ -89,15 +85,15 @@ class WeisfeilerLehman(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
+        """Parameters, besides the graph, that the code depends on."""
         return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[N]``; the colours of all graphs that are compared have to be computed at once."""
+        """Return the colours ``[N]``. Compute the colours of all graphs to compare in one call."""
         return wl_colors(graph, self.rounds)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and colours ``[N]``."""
+        """Return features ``[N, width]`` from x of that shape and colours ``[N]``."""
         check_code(code, x.shape[-2])
         out: Tensor = x + self.table(code.clamp(max=self.colors - 1))
         return out

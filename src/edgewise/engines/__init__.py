@@ -9,6 +9,9 @@ from edgewise.engines.plan import EdgeEngine, Engine
 from edgewise.engines.reference import REFERENCE
 from edgewise.engines.rows import Rows
 from edgewise.engines.tiles import Tiles
+from edgewise.engines.torch_version import warn_if_untested
+
+warn_if_untested()
 
 ROWS = Rows()
 

@@ -18,10 +18,10 @@ from edgewise.engines.call import AttentionCall, Problem, accumulator
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
-from edgewise.engines.native.operator import watched
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 from edgewise.normalisers import Entmax
 from edgewise.scores import Additive, Dot
+from edgewise.torch_internals import is_tracing
 
 HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # a boolean mask of 1 GiB
@@ -275,7 +275,7 @@ def _would_vanish(call: AttentionCall) -> bool:
 
 def _may_look(*nodes: Tensor) -> bool:
     """Return whether the values of these tensors can be read on the host without waiting."""
-    return nodes[0].device.type == "cpu" and not watched(nodes)
+    return nodes[0].device.type == "cpu" and not is_tracing(nodes)
 
 
 def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.operator import transformed, watched
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
 """Function that sums over each neighbourhood, in a shape that broadcasts against the scores."""
@@ -46,7 +46,7 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
         total: see ``Total``.
         count: maximum number of scores in a neighbourhood.
     """
-    if watched((scores,)) or transformed():
+    if is_tracing((scores,)) or in_functorch_transform():
         return _traced(scores, most, alpha, total, count)
     learned = alpha if isinstance(alpha, Tensor) else None
     weights: Tensor = _Entmax.apply(scores, learned, most.detach(), alpha, total, count)  # type: ignore[no-untyped-call]

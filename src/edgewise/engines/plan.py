@@ -15,8 +15,8 @@ from torch import Tensor
 from edgewise.arguments import check_choice
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work, costs_on, doubt
-from edgewise.engines.native.operator import transformed
 from edgewise.errors import ArgumentError
+from edgewise.torch_internals import in_functorch_transform
 
 L = TypeVar("L")
 _preferred: ContextVar[str] = ContextVar("engine", default="auto")
@@ -42,7 +42,7 @@ def engine_for(engine: str) -> str:
     Under ``torch.func`` and forward-mode differentiation ``"auto"`` means the reference engine,
     the only one made of differentiable PyTorch operations.
     """
-    if engine == "auto" and transformed():
+    if engine == "auto" and in_functorch_transform():
         return "reference"
     if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar
         return engine

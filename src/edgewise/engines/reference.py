@@ -55,7 +55,7 @@ class Reference:
         return "reference", {
             **amounts,
             "term head": (problem.gain + problem.bias) * heads,
-            "entmax head": problem.entmax * heads,
+            "entmax head": heads if problem.entmax else 0,  # PyTorch 2.9 cannot trace bool * size
         }
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:

@@ -1,7 +1,10 @@
-"""Graphs: who reads whom. ``edgewise list graphs`` and ``docs/graphs.md`` show them all."""
+"""Attention patterns and graphs. ``edgewise list graphs`` and ``docs/graphs.md`` show them."""
 
 from __future__ import annotations
 
+from edgewise.graphs import drawing as _drawing  # noqa: F401 - adds its operations
+from edgewise.graphs import meta as _meta  # noqa: F401
+from edgewise.graphs import power as _power  # noqa: F401
 from edgewise.graphs.batch import batch, membership
 from edgewise.graphs.blocks import Blocks as blocks
 from edgewise.graphs.causal import Causal as causal
@@ -25,8 +28,8 @@ from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
 from edgewise.graphs.incidence import incidence
 from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.permuted import Permuted
 from edgewise.graphs.random import Random as random
-from edgewise.graphs.reordered import Reordered
 from edgewise.graphs.runs import Runs
 from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
@@ -48,11 +51,11 @@ PATTERNS: dict[str, type[Pattern]] = {
     "virtual": virtual,
     "window": window,
 }
-"""Every pattern by the name that recipes and the command line use."""
+"""Patterns by their name in recipes and on the command line."""
 
 
 def parse(text: str) -> Pattern:
-    """The pattern that a text such as ``"window(4) | hubs([0])"`` describes."""
+    """Return the pattern of an expression such as ``"window(4) | hubs([0])"``."""
     return parse_expression(text, PATTERNS)
 
 
@@ -62,7 +65,7 @@ __all__ = [
     "Graph",
     "Intervals",
     "Pattern",
-    "Reordered",
+    "Permuted",
     "Runs",
     "batch",
     "blocks",

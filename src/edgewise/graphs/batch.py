@@ -1,4 +1,4 @@
-"""Many graphs as one: packed batches are block-diagonal, and pooling reads them by the block."""
+"""Packed batches of graphs, which are block-diagonal, and the graph for pooling them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_count
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.compose import Composition
 from edgewise.graphs.convert import check_graph, check_sized, common_device
@@ -15,7 +16,6 @@ from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, lists_of
-from edgewise.modes import outside_modes
 from edgewise.ragged import run_of_each, starts
 
 Sizes = Sequence[int] | Tensor
@@ -24,15 +24,16 @@ Sizes = Sequence[int] | Tensor
 def batch(
     graph: Pattern | Sequence[Graph], sizes: Sizes | None = None, source_sizes: Sizes | None = None
 ) -> Graph:
-    """One graph on one packed node axis, without any padding.
+    """Pack graphs into one block-diagonal graph, without padding.
 
     Args:
-        graph: a pattern, bound once for every size; or a sequence of graphs.
-        sizes: how many nodes (targets) each member has; only with a pattern.
-        source_sizes: how many sources each member has, for cross-attention (default: ``sizes``).
+        graph: a pattern, bound to every size; or a sequence of graphs.
+        sizes: number of target nodes of each member; only with a pattern.
+        source_sizes: number of source nodes of each member, for cross-attention. Default:
+            ``sizes``.
 
     Raises:
-        ArgumentError: sizes are negative, missing or in disagreement.
+        ArgumentError: sizes are negative or missing, or their numbers differ.
 
     """
     if isinstance(graph, Pattern):
@@ -52,7 +53,7 @@ def batch(
                 got=f"{len(sources)} sizes",
                 remedy="give each member a number of targets and of sources",
             )
-        if isinstance(graph, Composition):  # keeps the structure of each operand
+        if isinstance(graph, Composition):  # keeps the structure of both operands
             left = batch(graph.left, targets, sources)
             right = batch(graph.right, targets, sources)
             return type(graph).of(left, right)  # type: ignore[return-value]
@@ -61,19 +62,19 @@ def batch(
         if not isinstance(graph, Sequence) or isinstance(graph, str):
             check_graph(graph)
         members = [check_sized(member) for member in graph]
-    with outside_modes():
+    with disable_modes():
         packed = _packed(members)
     packed.name = f"batch of {len(members)}"
     return packed
 
 
 def membership(sizes: Sizes) -> Graph:
-    """The bipartite graph in which graph b of a packed batch reads its ``sizes[b]`` nodes.
+    """Return the bipartite graph from the nodes of a packed batch to its graphs, for pooling.
 
-    Pooling is aggregation over it: ``aggregate(x, membership(sizes), reduce="mean")``.
+    Mean pooling is ``aggregate(x, membership(sizes), reduce="mean")``.
     """
     listed = _listed("sizes", sizes)
-    with outside_modes():
+    with disable_modes():
         size = torch.tensor(listed, dtype=torch.long)
         start = starts(size)
         segments = torch.ones_like(size), size
@@ -85,13 +86,14 @@ def membership(sizes: Sizes) -> Graph:
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
-    sizes = counts.view(-1, 2).T.contiguous()  # on the host, as they are known there
+    sizes = counts.view(-1, 2).T.contiguous()  # on the CPU, where the sizes are known
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)
     segments = target_sizes, source_sizes
     runs = [m for m in members if isinstance(m, Intervals)]
     if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
-        # Molecules come by the hundred: what is done for each alone takes longer than attention.
+        # One operation for all members: a loop over hundreds of molecules is slower than
+        # attention.
         ahead = starts(source_sizes)[run_of_each(target_sizes, num_targets)]
         start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
         ends = start + ahead, stop + ahead

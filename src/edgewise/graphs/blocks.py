@@ -1,4 +1,4 @@
-"""Consecutive blocks that read only themselves (Swin's windows in one dimension)."""
+"""Block-diagonal attention pattern (Swin's windows in one dimension)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Blocks(Pattern):
-    """Positions ``k * size`` to ``(k + 1) * size - 1`` read each other; the last may be shorter."""
+    """Attention within blocks of ``size`` consecutive positions; the last block may be shorter."""
 
     size: int
 
     def __post_init__(self) -> None:
-        check_count("size", self.size, 1, "pass how many consecutive nodes read each other")
+        check_count("size", self.size, 1, "pass the number of nodes in a block")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

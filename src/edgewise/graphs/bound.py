@@ -1,4 +1,4 @@
-"""The graphs that patterns were bound to, kept as long as they hold little memory."""
+"""Least-recently-used cache of bound graphs, limited by memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from edgewise.modes import outside_modes
+from edgewise.dispatch_modes import disable_modes
 
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
@@ -27,23 +27,23 @@ class _Entry:
 
 
 class BoundGraphs:
-    """Calls ``pattern._build`` once for each pattern and sizes, and keeps those used last.
+    """Least-recently-used cache of ``pattern._build(num_targets, num_sources)``.
 
-    A graph grows while it is used, by the list of its edges and the layouts of engines. Whenever
-    another is added, what was used since the last one is measured, and those used longest ago go
-    until the rest holds at most ``most_bytes``. The one in use is always kept, however large.
+    A graph grows while it is used, by its edge list and the layouts of engines. When a graph is
+    added, graphs used since the last addition are measured, and the least recently used ones are
+    removed until the others hold at most ``most_bytes``. The graph in use is always kept.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # those used last are the last
-        self._unmeasured: dict[_Key, _Entry] = {}  # used since others were measured
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # in order of last use
+        self._unmeasured: dict[_Key, _Entry] = {}  # used since the last measurement
         self._newest: _Entry | None = None
         self._measured = 0  # bytes
         self._lock = RLock()  # binding a composition binds its operands
 
     def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-        """The graph of the pattern for these sizes."""
+        """Return the graph of the pattern for these sizes."""
         key = pattern, num_targets, num_sources
         entry = self._entries.get(key)
         if entry is None or entry is not self._newest:
@@ -54,20 +54,20 @@ class BoundGraphs:
         return entry.graph
 
     def cache_clear(self) -> None:
-        """Forget all, as ``functools.lru_cache`` does."""
+        """Remove all graphs, as ``functools.lru_cache`` does."""
         with self._lock:
             self._entries.clear()
             self._unmeasured.clear()
             self._newest, self._measured = None, 0
 
     def held(self) -> int:
-        """Bytes of all tensors that are kept here."""
+        """Return the bytes of all cached tensors."""
         with self._lock:
             return held_bytes([entry.graph for entry in self._entries.values()])
 
     def _add(self, key: _Key) -> _Entry:
         pattern, num_targets, num_sources = key
-        with outside_modes():
+        with disable_modes():
             graph = pattern._build(num_targets, num_sources)
         graph.name = graph.name or repr(pattern)
         self._make_room()
@@ -85,8 +85,12 @@ class BoundGraphs:
             self._measured -= self._entries.popitem(last=False)[1].held
 
 
+bound_graphs = BoundGraphs()
+"""The cache that ``Pattern.bind`` uses."""
+
+
 def held_bytes(thing: Any) -> int:
-    """Bytes of the tensors that are found in attributes and containers; shared memory once."""
+    """Return the bytes of all tensors reachable from an object; shared storage counts once."""
     storages: dict[int, int] = {}
     seen: set[int] = set()
     todo = [thing]

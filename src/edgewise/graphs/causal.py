@@ -1,4 +1,4 @@
-"""No node reads the future: the graph of a language model."""
+"""Causal attention pattern, as in language models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Causal(Pattern):
-    """Each target reads the sources up to its own position, itself included.
+    """Causal attention: each target attends to sources up to its own position.
 
-    With fewer targets than sources, the targets are the last positions: binding it to one target
-    and n sources is a step of cached decoding.
+    If there are fewer targets than sources, the targets are the last positions: one target and n
+    sources are a step of decoding with a key-value cache.
     """
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:

@@ -1,4 +1,4 @@
-"""Everybody reads everybody: the graph of the Transformer (Vaswani et al., 2017)."""
+"""Full attention pattern, as in the Transformer (Vaswani et al., 2017)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Complete(Pattern):
-    """Every target reads every source, itself included; bipartite for cross-attention."""
+    """Full attention: every target attends to every source; bipartite for cross-attention."""
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         start = torch.zeros(num_targets, dtype=torch.long)

@@ -1,7 +1,7 @@
-"""Set algebra of patterns: ``a | b``, ``a & b``, ``a - b`` and the transpose.
+"""Set operations on patterns: ``a | b``, ``a & b``, ``a - b`` and the transpose.
 
-Compositions are sets: each edge is there once. A union keeps its operands apart as *disjoint
-parts*, so that each may run on its best engine and be merged exactly (see ``engines/merge.py``).
+The result has no duplicate edges. A union keeps its operands as *disjoint parts*, so that each can
+run on its fastest engine; the results are merged exactly (see ``engines/merge.py``).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.convert import check_graph, common_device
 from edgewise.graphs.edges import Edges, edges_of_keys
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.runs import Runs, overlap, remainder
-from edgewise.modes import outside_modes
 
 
 @dataclass(frozen=True, repr=False)
 class Composition(Pattern):
-    """Two patterns joined by an operation of sets."""
+    """Set operation on two patterns."""
 
     left: Pattern
     right: Pattern
@@ -31,11 +31,11 @@ class Composition(Pattern):
 
     @classmethod
     def of(cls, left: Pattern, right: Pattern) -> Pattern:
-        """The composition; where one operand is a graph its sizes bind the other at once."""
+        """Return the composition, bound to the sizes of an operand that is a graph."""
         whole = cls(left, check_graph(right))
         for side in (left, right):
             if isinstance(side, Graph):
-                with outside_modes():
+                with disable_modes():
                     return whole._build(side.num_targets, side.num_sources)
         return whole
 
@@ -43,10 +43,10 @@ class Composition(Pattern):
         return f"({self.left!r} {self.sign} {self.right!r})"
 
     def _operands(self, num_targets: int, num_sources: int) -> tuple[Graph, Graph]:
-        """Both bound, a pattern where the other operand is.
+        """Return both operands as graphs; a pattern is moved to the device of the other operand.
 
         Raises:
-            ArgumentError: two graphs on different devices.
+            ArgumentError: the operands are graphs on different devices.
 
         """
         left = self.left.bind(num_targets, num_sources)
@@ -59,13 +59,14 @@ class Composition(Pattern):
 
 
 class Union(Composition):
-    """The union ``a | b``: the edges of either."""
+    """Union ``a | b``: edges of either pattern."""
 
     sign = "|"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         left, right = self._operands(num_targets, num_sources)
-        # Plain runs come first and stay whole; what others share with them goes from the others.
+        # Contiguous intervals come first and stay whole; edges shared with them are removed from
+        # the other parts.
         parts: list[Graph] = []
         for part in sorted([*left.parts, *right.parts], key=_raggedness):
             parts.append(_difference(_as_set(part), parts))
@@ -73,7 +74,7 @@ class Union(Composition):
 
 
 class Intersection(Composition):
-    """The intersection ``a & b``: the edges of both."""
+    """Intersection ``a & b``: edges of both patterns."""
 
     sign = "&"
 
@@ -84,7 +85,7 @@ class Intersection(Composition):
 
 
 class Difference(Composition):
-    """The difference ``a - b``: the edges of the first that are not in the second."""
+    """Difference ``a - b``: edges of the first pattern that the second lacks."""
 
     sign = "-"
 
@@ -96,7 +97,7 @@ class Difference(Composition):
 
 @dataclass(frozen=True, repr=False)
 class Transpose(Pattern):
-    """The transpose: every edge the other way round."""
+    """Transpose: every edge reversed."""
 
     pattern: Pattern
 
@@ -111,7 +112,7 @@ class Transpose(Pattern):
 
 
 class DisjointUnion(Graph):
-    """Graphs that share no edge; the edges of the parts follow one another."""
+    """Union of graphs without common edges; the edges are those of the parts, concatenated."""
 
     def __init__(self, parts: Sequence[Graph], num_targets: int, num_sources: int) -> None:
         super().__init__(num_targets, num_sources, parts[0].device)
@@ -156,7 +157,7 @@ def _join_edges(graph: Graph) -> Tensor:
 
 
 def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:
-    """Graphs known to share no edge as one, with no empty parts and one explicit part at most."""
+    """Join graphs without common edges; drop empty parts and merge all explicit parts into one."""
     kept = [part for part in parts if part.num_edges and not isinstance(part, Edges)]
     listed = [part for part in parts if part.num_edges and isinstance(part, Edges)]
     if len(listed) > 1:
@@ -172,7 +173,7 @@ def disjoint_union(parts: Sequence[Graph], num_targets: int, num_sources: int) -
 
 
 def common_segments(graphs: Sequence[Graph]) -> tuple[Tensor, Tensor] | None:
-    """The segments that all of these graphs have, if they have the same."""
+    """Return the segments of these graphs if they are all equal, else None."""
     first = graphs[0].segments
     same = first is not None and all(
         graph.segments is not None and all(map(torch.equal, graph.segments, first))
@@ -204,7 +205,7 @@ def _common(left: Graph, right: Graph) -> Graph:
 
 
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """``graph`` without what it shares with the others: run by run, or else its edges, listed."""
+    """Remove the edges of other graphs: on intervals if possible, else on explicit edges."""
     rest = []
     for other in [part for whole in others for part in whole.parts]:
         runs = remainder(graph, other)
@@ -216,7 +217,7 @@ def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
 
 
 def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
-    """``graph`` itself where it shares nothing with the others, else its other edges, listed."""
+    """Remove the edges of other graphs from the edge list; return ``graph`` if there are none."""
     shared = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
     for other in others:
         shared |= other.contains(graph.source, graph.target)
@@ -226,3 +227,8 @@ def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
         return _chosen(graph, ~shared, graph.segments)
     keys = graph.target * graph.num_sources + graph.source
     return edges_of_keys(keys[~shared].sort().values, graph)
+
+
+OPERATIONS.update(
+    union=Union.of, intersection=Intersection.of, difference=Difference.of, transpose=Transpose
+)

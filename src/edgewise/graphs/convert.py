@@ -1,4 +1,4 @@
-"""Graphs from what other libraries hold, recognised by its shape, without importing them."""
+"""Conversion from masks and from graphs of other libraries, which are not imported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import described
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs.edges import Edges, edges
 from edgewise.graphs.graph import Graph, Pattern
-from edgewise.modes import outside_modes
 
 
 def check_graph(graph: Any, argument: str = "graph") -> Pattern:
-    """The graph or pattern itself.
+    """Return the argument if it is a graph or a pattern.
 
     Raises:
-        ArgumentError: anything else, with the way to make a graph of it: a mask, a list of edges,
-            a ``Data``, a sparse matrix, a NetworkX graph or the text of a pattern.
+        ArgumentError: for any other type. For a mask, edge list, ``Data``, sparse matrix, NetworkX
+            graph or text, the remedy names the function that converts it.
 
     """
     if isinstance(graph, Pattern):
@@ -30,10 +30,10 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
 
 
 def check_sized(graph: Any, argument: str = "graph") -> Graph:
-    """The graph itself, where a pattern will not do, as it has no sizes yet.
+    """Return the argument if it is a graph with sizes.
 
     Raises:
-        ArgumentError: a pattern, or what :func:`check_graph` refuses.
+        ArgumentError: for a pattern, and for types that :func:`check_graph` refuses.
 
     """
     if isinstance(graph, Graph):
@@ -47,10 +47,10 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
 
 
 def common_device(graphs: Sequence[Graph]) -> torch.device:
-    """Where all of these graphs are; the CPU if there are none.
+    """Return the common device of graphs, or the CPU if there are none.
 
     Raises:
-        ArgumentError: they are on several devices.
+        ArgumentError: the graphs are on different devices.
 
     """
     devices = list(dict.fromkeys(graph.device for graph in graphs))
@@ -65,10 +65,10 @@ def common_device(graphs: Sequence[Graph]) -> torch.device:
 
 
 def check_square(graph: Any, remedy: str) -> Graph:
-    """The graph itself, where its targets and sources are the same nodes.
+    """Return the argument if it is a graph with as many targets as sources.
 
     Raises:
-        ArgumentError: targets and sources differ in number, or what :func:`check_sized` refuses.
+        ArgumentError: the numbers differ, and for types that :func:`check_sized` refuses.
 
     """
     sized = check_sized(graph)
@@ -80,7 +80,7 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
 
 def _described(thing: Any) -> tuple[str, str]:
-    """What came in place of a graph, and how a graph is made of it."""
+    """Describe an argument that is not a graph, and how to convert it."""
     name = type(thing).__name__
     if isinstance(thing, type) and issubclass(thing, Pattern):
         return f"the class {thing.__name__}", f"call it: graphs.{thing.__name__.lower()}(...)"
@@ -107,10 +107,11 @@ def _described(thing: Any) -> tuple[str, str]:
 
 
 def from_dense(matrix: Tensor) -> Edges:
-    """The graph of a boolean matrix ``[num_targets, num_sources]``: row i marks what i reads.
+    """Return the graph of a boolean attention mask ``[num_targets, num_sources]``.
 
-    It is the inverse of ``graph.dense()``. A matrix of numbers is refused: say what they mean with
-    ``matrix != 0`` and pass them as ``weight``, ``gain`` or ``bias``.
+    It is the inverse of ``graph.dense()``. For a matrix of numbers pass ``matrix != 0`` here, and
+    the numbers as ``weight``, ``gain`` or ``bias``. The graph is a copy: changing the mask later,
+    also through ``.data`` or NumPy, does not change it.
     """
     if not isinstance(matrix, Tensor) or matrix.dtype != torch.bool or matrix.dim() != 2:
         raise ArgumentError(
@@ -119,13 +120,13 @@ def from_dense(matrix: Tensor) -> Edges:
             got=described(matrix),
             remedy="pass matrix != 0; rows are the nodes that read",
         )
-    with outside_modes():
+    with disable_modes():
         pairs = matrix.nonzero().T.flip(0).contiguous()
     return Edges(pairs, matrix.shape[0], matrix.shape[1])
 
 
 def from_pyg(data: Any) -> Edges:
-    """The graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, edges in its order."""
+    """Return the graph of a PyTorch Geometric ``Data`` or ``EdgeIndex``, in its edge order."""
     if isinstance(data, Tensor):  # an EdgeIndex, whose sparse_size is (sources, targets)
         size: Any = data.sparse_size() if hasattr(data, "sparse_size") else (None, None)
         if None in size:
@@ -147,9 +148,10 @@ def from_pyg(data: Any) -> Edges:
 
 
 def from_scipy(matrix: Any) -> Edges:
-    """The graph of a SciPy sparse matrix ``[num_targets, num_sources]``, stored entries as edges.
+    """Return the graph of a SciPy sparse matrix ``[num_targets, num_sources]``.
 
-    Row i holds what i reads, as in ``graph.dense()``; pass ``matrix.T`` where rows are sources.
+    Each stored entry is an edge. Rows are targets, as in ``graph.dense()``; pass ``matrix.T`` if
+    rows are sources.
     """
     if not hasattr(matrix, "tocoo"):
         raise ArgumentError(
@@ -159,17 +161,17 @@ def from_scipy(matrix: Any) -> Edges:
             remedy="wrap it with scipy.sparse.coo_array, or use graphs.from_dense",
         )
     coo = matrix.tocoo()
-    with outside_modes():
+    with disable_modes():
         # astype copies: the matrix may be read-only, which a tensor cannot be
         pairs = torch.stack([torch.as_tensor(ends.astype("int64")) for ends in (coo.col, coo.row)])
     return edges(pairs, (int(matrix.shape[1]), int(matrix.shape[0])))
 
 
 def from_networkx(graph: Any) -> Edges:
-    """The graph of a NetworkX graph: v reads u where there is an edge from u to v.
+    """Return the graph of a NetworkX graph; an edge from u to v has source u and target v.
 
-    Nodes are numbered in the order of ``graph.nodes``. An undirected edge is read both ways;
-    parallel edges of a multigraph are kept.
+    Nodes are numbered in the order of ``graph.nodes``. An undirected edge becomes two edges.
+    Parallel edges of a multigraph are kept.
     """
     if not hasattr(graph, "is_directed"):
         raise ArgumentError(
@@ -182,6 +184,6 @@ def from_networkx(graph: Any) -> Edges:
     pairs = [(number[u], number[v]) for u, v in graph.edges()]
     if not graph.is_directed():
         pairs += [(v, u) for u, v in pairs if u != v]
-    with outside_modes():
+    with disable_modes():
         listed = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
     return edges(listed, len(number))

@@ -1,4 +1,4 @@
-"""Pictures of who reads whom."""
+"""Drawings of graphs and their adjacency matrices."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ArgumentError, require
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
-MOST_LINES = 4000  # beyond this a picture is a blot, and slow
-SMALL, FEW = 64, 800  # nodes and edges of a graph that a notebook draws
-SIDE = 220  # pixels of its picture
+MOST_LINES = 4000  # more lines are unreadable and slow
+SMALL, FEW = 64, 800  # most nodes and edges of a graph drawn in a notebook
+SIDE = 220  # width and height of the drawing in pixels
 
 
 def draw(graph: Graph, path: str | Path | None = None) -> Figure:
-    """The graph and its matrix side by side; saved too, where ``path`` names a file."""
+    """Draw the graph and its matrix side by side; save the figure if ``path`` is given."""
     require("matplotlib", extra="plot", purpose="drawing a graph")
     from matplotlib.figure import Figure
 
@@ -51,7 +51,7 @@ def _check_format(figure: Figure, path: Path) -> None:
 
 
 def draw_nodes(graph: Graph, axes: Axes) -> None:
-    """Nodes and the links between them; a ring marks a node that reads itself."""
+    """Draw nodes and edges; a ring marks a self-loop."""
     from matplotlib.collections import LineCollection
 
     axes.set_axis_off()
@@ -76,7 +76,7 @@ def draw_nodes(graph: Graph, axes: Axes) -> None:
 
 
 def draw_matrix(graph: Graph, axes: Axes) -> None:
-    """The matrix ``dense()``: row i shows what node i reads."""
+    """Draw the adjacency matrix ``graph.dense()``, with one row per target."""
     shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
     axes.set_xlabel("source (is read)", fontsize=8)
@@ -85,7 +85,7 @@ def draw_matrix(graph: Graph, axes: Axes) -> None:
 
 
 def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Where the targets and the sources are drawn: one circle, or two facing columns."""
+    """Return coordinates of targets and sources: one circle, or two columns if bipartite."""
     own = graph.positions()
     if own is not None:
         return own, own
@@ -102,10 +102,9 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def html(graph: Pattern, nodes: int = 16) -> str:
-    """What a notebook shows: a drawing of a small graph, what can be counted of a large one.
+    """Return HTML for notebooks: a drawing of a small graph, statistics of a large one.
 
-    A pattern, which has no size, is shown on so many ``nodes``; where it does not exist at that
-    size, by its name.
+    A pattern is bound to ``nodes`` nodes. If it is not defined for them, its name is shown.
     """
     if not isinstance(graph, Graph):
         try:
@@ -126,7 +125,7 @@ def _captioned(inner: str, caption: str) -> str:
 
 
 def _svg(graph: Graph) -> str:
-    """Nodes and the links between them, as :func:`draw_nodes` has them, without matplotlib."""
+    """Return the drawing of :func:`draw_nodes` as SVG, without matplotlib."""
     targets, sources = _places(graph)
     square = graph.num_targets == graph.num_sources
     both = targets if square else torch.cat([targets, sources])
@@ -135,7 +134,7 @@ def _svg(graph: Graph) -> str:
     low, high = both.min(0).values, both.max(0).values
     margin, size = 12, max(2.0, min(5.0, 30 / math.sqrt(len(both))))
     scale = (SIDE - 2 * margin) / float((high - low).max().clamp(min=1e-9))
-    scale = min(scale, SIDE - 2 * margin)  # one node, in the middle
+    scale = min(scale, SIDE - 2 * margin)  # a single node is in the middle
 
     def at(places: Tensor) -> list[list[float]]:
         middle = (low + high) / 2
@@ -174,3 +173,6 @@ def _summary(graph: Graph) -> str:
         rows.insert(0, ("a node reads", spread))
     cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
     return f"<table>{cells}</table>"
+
+
+OPERATIONS.update(draw=draw, html=html)

@@ -1,4 +1,4 @@
-"""Explicit edges: a multiset, in the caller's order."""
+"""Graphs from explicit edge lists."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import check_count, described
+from edgewise.dispatch_modes import detach_from_inference, disable_modes
 from edgewise.errors import ArgumentError
-from edgewise.graphs.graph import Graph
-from edgewise.modes import lasting, outside_modes
+from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class Edges(Graph):
-    """The graph of a ``[2, E]`` list of edges. Use :func:`edges` for input that needs checking."""
+    """Graph of a ``[2, E]`` edge list, not checked; :func:`edges` checks it."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class Edges(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(num_targets, num_sources, edge_index.device)
-        self._edge_index = lasting(edge_index)
+        self._edge_index = detach_from_inference(edge_index)
         self.segments = segments
 
     @property
@@ -36,7 +36,7 @@ class Edges(Graph):
     @property
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
-            return True  # as there may be
+            return True  # there may be some
         return self._keys().numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
@@ -48,15 +48,15 @@ class Edges(Graph):
         return found
 
     def unique(self) -> Edges:
-        """Each edge once, sorted by target and then source."""
+        """Return the graph without duplicates, sorted by target, then by source."""
         return self.cached("unique", lambda: edges_of_keys(self._keys(), self))
 
     def with_self_loops(self) -> Graph:
-        """Loops are appended for the nodes that have none; the first E edges keep their order."""
+        """Append a self-loop for each node without one; the first E edges keep their order."""
         return self.cached("with_self_loops", self._append_loops)
 
     def without_self_loops(self) -> Graph:
-        """The other edges keep their order and their copies."""
+        """Remove self-loops; the other edges keep their order and duplicates."""
         ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
@@ -75,7 +75,7 @@ class Edges(Graph):
         return Edges(joined, self.num_targets, self.num_sources, segments)
 
     def _keys(self) -> Tensor:
-        """Sorted distinct ``target * num_sources + source``."""
+        """Return the sorted distinct keys ``target * num_sources + source``."""
         return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
@@ -98,20 +98,20 @@ def _unique_keys(graph: Graph) -> Tensor:
 
 
 def edges_of_keys(keys: Tensor, like: Graph) -> Edges:
-    """The graph of sorted keys ``target * num_sources + source``."""
+    """Return the graph of sorted keys ``target * num_sources + source``."""
     width = max(like.num_sources, 1)
     pairs = torch.stack([keys % width, torch.div(keys, width, rounding_mode="floor")])
     return Edges(pairs, like.num_targets, like.num_sources, like.segments)
 
 
 def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
-    """A graph from explicit edges, kept as they are: duplicates count, the order stays.
+    """Return the graph of an edge list, with its order and duplicates.
 
-    The edges are copied, so that writing into ``edge_index`` later does not change the graph.
+    The edges are copied, so changing ``edge_index`` in place later does not change the graph.
 
     Args:
-        edge_index: integers ``[2, E]``; row 0 holds the sources j, row 1 the targets i. A PyTorch
-            Geometric ``EdgeIndex`` works too.
+        edge_index: integers ``[2, E]``, sources in row 0 and targets in row 1; or an ``EdgeIndex``
+            of PyTorch Geometric.
         num_nodes: n, or ``(num_sources, num_targets)`` for a bipartite graph.
 
     Raises:
@@ -137,7 +137,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
         )
     if hasattr(edge_index, "as_tensor"):  # an EdgeIndex of PyTorch Geometric
         edge_index = edge_index.as_tensor()
-    with outside_modes():
+    with disable_modes():
         edge_index = edge_index.to(torch.long, copy=True)
         if not edge_index.is_meta and not torch.compiler.is_compiling():
             _check_range(edge_index, num_targets, num_sources)
@@ -147,7 +147,7 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
 def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None:
     ends = ("source", num_sources), ("target", num_targets)
     outside = [(x < 0) | (x >= count) for x, (_, count) in zip(edge_index, ends, strict=True)]
-    if not (outside[0] | outside[1]).any():  # one look, as to look waits for a GPU
+    if not (outside[0] | outside[1]).any():  # one check, as it waits for a GPU
         return
     for row, (what, count) in enumerate(ends):
         if outside[row].any():
@@ -158,3 +158,6 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
                 got=f"{what} {int(edge_index[row, edge])} at edge {edge}",
                 remedy="renumber the nodes from 0, or pass a larger num_nodes",
             )
+
+
+OPERATIONS.update(edges=Edges)

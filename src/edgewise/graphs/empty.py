@@ -1,4 +1,4 @@
-"""Nobody reads anybody: every node is on its own."""
+"""Pattern without edges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Empty(Pattern):
-    """No edges at all, so that attention gives zeros; ``with_self_loops`` gives the identity."""
+    """Pattern without edges: attention returns zeros. ``with_self_loops()`` is the identity."""
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         start = torch.zeros(num_targets, dtype=torch.long)

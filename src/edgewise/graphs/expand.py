@@ -1,4 +1,4 @@
-"""A graph of blocks, blown up: block-sparse attention (BigBird, Zaheer et al., 2020)."""
+"""Block-sparse attention (BigBird, Zaheer et al., 2020)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from edgewise.ragged import runs_and_positions, starts
 
 @dataclass(frozen=True, repr=False)
 class Expand(Pattern):
-    """Each node of ``blocks`` becomes ``size`` positions: all of block I read all of block J.
+    """Block-sparse attention: each edge of ``blocks`` joins all positions of two blocks.
 
     Position i is in block ``i // size``, and the last block may be shorter. ``blocks`` is a pattern
-    over the blocks, as in ``expand(window(1) | random(3), 64)``, or a graph of as many nodes as
-    there are blocks, of which an edge counts once. Neighbouring blocks that are read are one run of
-    sources, so that attention costs no more than the pairs: no edges are listed.
+    over blocks, as in ``expand(window(1) | random(3), 64)``, or a graph with one node per block,
+    whose duplicate edges count once. Adjacent blocks form one interval of sources, so no edges are
+    listed.
     """
 
     blocks: Pattern
@@ -30,7 +30,7 @@ class Expand(Pattern):
 
     def __post_init__(self) -> None:
         check_graph(self.blocks, "blocks")
-        check_count("size", self.size, 1, "pass how many consecutive nodes a block has")
+        check_count("size", self.size, 1, "pass the number of nodes in a block")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         ahead = self._sources_ahead(num_targets, num_sources)
@@ -52,7 +52,7 @@ class Expand(Pattern):
 
 
 def _runs_of(blocks: Graph) -> Lists:
-    """What each block reads, as runs of neighbouring blocks, ordered by block."""
+    """Return the sources of each block as runs of consecutive blocks, sorted by block."""
     lists = lists_of(blocks)
     if lists is not None and lists.step == 1:
         return lists

@@ -1,4 +1,4 @@
-"""A random regular graph: few edges, and every node is near every other (Exphormer)."""
+"""Random expander graphs (Exphormer): few edges and short paths between all nodes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgewise.graphs.graph import Graph, Pattern
 
 @dataclass(frozen=True, repr=False)
 class Expander(Pattern):
-    """The union of ``degree / 2`` rings, each through all nodes in a random order.
+    """Union of ``degree / 2`` random cycles, each through all nodes.
 
-    Each node reads its neighbours on each ring, in both directions, and itself is not among them.
-    Such a graph is nearly a best expander with high probability (Friedman, 2008): n nodes are about
-    log n / log(degree - 1) steps apart. Where rings share an edge it is there once. The same seed
-    and size give the same graph, on every machine.
+    Each node attends to its two neighbours on each cycle, not to itself. With high probability the
+    graph is a nearly optimal expander (Friedman, 2008), in which n nodes are about
+    log n / log(degree - 1) steps apart. Duplicate edges are removed. The same seed and size give
+    the same graph on every machine.
     """
 
     degree: int
@@ -44,9 +44,9 @@ class Expander(Pattern):
         for _ in range(self.degree // 2):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
-        one_way = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
-        one_way = one_way[:, one_way[0] != one_way[1]]  # a ring of one node
-        target, source = torch.cat([one_way, one_way.flip(0)], dim=1)
+        causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
+        causal = causal[:, causal[0] != causal[1]]  # a ring of one node
+        target, source = torch.cat([causal, causal.flip(0)], dim=1)
         number = (target * num_targets + source).unique()  # by target, each edge once
         n = max(num_targets, 1)
         return Edges(torch.stack([number % n, number // n]), num_targets, num_sources)

@@ -1,4 +1,4 @@
-"""Patterns from text, for recipes and the command line: ``"window(4) | hubs([0])"``."""
+"""Parser of pattern expressions such as ``"window(4) | hubs([0])"``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.graphs.graph import Pattern
-from edgewise.graphs.own import OWN, find
+from edgewise.graphs.user_patterns import OWN, find
 
 OPERATORS = {ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.Sub: operator.sub}
 METHODS = ("power", "transpose", "with_self_loops", "without_self_loops")
 
 
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
-    """Read what ``repr(pattern)`` writes: calls of ``patterns``, joined by ``|``, ``&`` and ``-``.
+    """Parse the output of ``repr(pattern)``: calls of ``patterns`` joined by ``|``, ``&``, ``-``.
 
-    ``mymodule:Strided(2)`` is a pattern of one's own; see ``graphs/own.py``. Nothing else of Python
-    is evaluated.
+    ``mymodule:Strided(2)`` is a user-defined pattern; see ``user_patterns.py``. No other Python
+    expression is evaluated.
 
     Raises:
-        ArgumentError: not of this form, or a pattern by an unknown name.
+        ArgumentError: the text has another form, or the name of a pattern is unknown.
 
     """
     own: dict[str, Any] = {}

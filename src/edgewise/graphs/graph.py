@@ -1,9 +1,9 @@
-"""Who reads whom: patterns, which have no size yet, and graphs, which do.
+"""Base classes of attention patterns (no fixed size) and graphs (fixed size).
 
-A :class:`Pattern` is a relation for any number of nodes, so that a model can be declared before it
-sees data. ``pattern.bind(n)`` gives a :class:`Graph`, a relation from ``num_sources`` sources to
-``num_targets`` targets. ``edge_index[0]`` is the source j and ``edge_index[1]`` the target i that
-reads it (the PyTorch Geometric convention).
+A :class:`Pattern` defines edges for any number of nodes, so a model can be built before the sizes
+of its inputs are known. ``pattern.bind(n)`` returns a :class:`Graph` with ``num_sources`` sources
+and ``num_targets`` targets. As in PyTorch Geometric, ``edge_index[0]`` holds the sources and
+``edge_index[1]`` the targets. A target attends to its sources.
 """
 
 from __future__ import annotations
@@ -13,33 +13,40 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference, persist_on, while_tracing
 from edgewise.errors import ArgumentError
-from edgewise.graphs.bound import BoundGraphs
-from edgewise.modes import kept_on, while_tracing
+from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
 
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+"""Operations of patterns and graphs, by name.
+
+They make subclasses of the classes below. The modules of these subclasses, all imported by
+``graphs/__init__.py``, add them here, so that this module imports none of them.
+"""
+
 
 class Pattern(ABC):
-    """A relation between nodes for any number of them; a set of edges once it is bound.
+    """Attention pattern for any number of nodes.
 
-    Where the targets are fewer than the sources they are the *last* of the same positions, so that
-    one target of n sources is the newest token of a sequence (cached decoding).
+    If there are fewer targets than sources, the targets are the *last* positions. One target and n
+    sources are thus a step of decoding with a key-value cache.
     """
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """The graph of this pattern for these sizes; those used last are kept, up to 64 MB of them.
+        """Return the graph of this pattern for these sizes, from a cache of up to 64 MB.
 
         Raises:
-            ArgumentError: the pattern does not exist at these sizes.
+            ArgumentError: the pattern is not defined for these sizes.
 
         """
         num_sources = num_targets if num_sources is None else num_sources
@@ -51,7 +58,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        """Make the graph of these sizes."""
+        """Build the graph for these sizes."""
 
     def _refuse(self, expected: str, num_targets: int, num_sources: int) -> NoReturn:
         raise ArgumentError(
@@ -62,64 +69,47 @@ class Pattern(ABC):
         )
 
     def _sources_ahead(self, num_targets: int, num_sources: int) -> int:
-        """How many sources come before the first target, for patterns over positions."""
+        """Return the number of sources before the first target, for patterns over positions."""
         if num_targets > num_sources:
             self._refuse("no more targets than sources", num_targets, num_sources)
         return num_sources - num_targets
 
     def __or__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Union
-
-        return Union.of(self, other)
+        return cast("Pattern", OPERATIONS["union"](self, other))
 
     def __and__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Intersection
-
-        return Intersection.of(self, other)
+        return cast("Pattern", OPERATIONS["intersection"](self, other))
 
     def __sub__(self, other: Pattern) -> Pattern:
-        from edgewise.graphs.compose import Difference
-
-        return Difference.of(self, other)
+        return cast("Pattern", OPERATIONS["difference"](self, other))
 
     def power(self, k: int) -> Pattern:
-        """I reads j where a walk of one to ``k`` edges leads from j to i."""
-        from edgewise.graphs.power import Power
-
-        return Power.of(self, k)
+        """Return the pattern with an edge from j to i for every walk of 1 to ``k`` edges."""
+        return cast("Pattern", OPERATIONS["power"](self, k))
 
     def transpose(self) -> Pattern:
-        """The same edges the other way round, in the same order."""
-        from edgewise.graphs.compose import Transpose
-
-        return Transpose(self)
+        """Return the pattern with every edge reversed, in the same order."""
+        return cast("Pattern", OPERATIONS["transpose"](self))
 
     def with_self_loops(self) -> Pattern:
-        """The same with every node reading itself too."""
-        from edgewise.graphs.window import Window
-
-        return self | Window(0)
+        """Return the pattern with a self-loop at every node."""
+        return self | cast("Pattern", OPERATIONS["window"](0))
 
     def without_self_loops(self) -> Pattern:
-        """The same with no node reading itself."""
-        from edgewise.graphs.window import Window
-
-        return self - Window(0)
+        """Return the pattern without self-loops."""
+        return self - cast("Pattern", OPERATIONS["window"](0))
 
     def draw(self, path: str | Path | None = None, *, nodes: int = 16) -> Figure:
-        """A picture of the graph and of its matrix side by side, also saved to ``path``.
+        """Draw the graph and its adjacency matrix; save the figure if ``path`` is given.
 
-        A pattern is shown on ``nodes`` nodes.
+        A pattern is bound to ``nodes`` nodes first.
         """
-        from edgewise.graphs.drawing import draw
-
-        return draw(self if isinstance(self, Graph) else self.bind(nodes), path)
+        graph = self if isinstance(self, Graph) else self.bind(nodes)
+        return cast("Figure", OPERATIONS["draw"](graph, path))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a drawing where it is small, else what can be counted."""
-        from edgewise.graphs.drawing import html
-
-        return html(self)
+        """Return HTML for notebooks: a drawing of a small graph, statistics of a large one."""
+        return cast("str", OPERATIONS["html"](self))
 
     def __repr__(self) -> str:
         assert is_dataclass(self)
@@ -132,19 +122,18 @@ class Pattern(ABC):
 
 
 def _name(kind: type[Pattern]) -> str:
-    """As ``graphs.parse`` reads it: that of one's own with its module."""
+    """Return the name that ``graphs.parse`` accepts; user-defined patterns include the module."""
     own = kind.__module__.partition(".")[0] != "edgewise"
     return f"{kind.__module__}:{kind.__name__}" if own else kind.__name__.lower()
 
 
 def _written(value: Any) -> str:
-    """As one would type it: a list, where a pattern keeps a tuple to be hashable."""
+    """Return the text of an argument; tuples, stored to be hashable, are written as lists."""
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
-bound_graphs = BoundGraphs()
 WHILE_TRACING = "_derived_"
-"""How the attributes begin by which compiled code knows what was derived of a graph."""
+"""Prefix of the attributes that hold derived values for compiled code."""
 
 
 @while_tracing
@@ -162,13 +151,13 @@ def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str
 
 
 class Graph(Pattern):
-    """A relation with sizes. Every view of it shows the same edges.
+    """Graph with a fixed number of nodes.
 
     Attributes:
-        num_targets: how many nodes read.
-        num_sources: how many nodes are read.
-        device: where the indices are.
-        segments: ``(target sizes, source sizes)`` where the graph is block-diagonal by
+        num_targets: number of target nodes, which attend.
+        num_sources: number of source nodes, which are attended to.
+        device: device of the indices.
+        segments: ``(target sizes, source sizes)`` of the blocks if the graph is block-diagonal by
             construction, such as a packed batch; otherwise ``None``.
 
     """
@@ -184,9 +173,9 @@ class Graph(Pattern):
         self._cache: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The edges. A copy, in a file or another process too, derives the rest again.
+        """Return the edges without cached values, which a copy computes again.
 
-        What engines keep has addresses and functions, and other devices than a reader may have.
+        Layouts of engines hold memory addresses, functions and devices of this process.
         """
         kept = {k: x for k, x in vars(self).items() if not k.startswith(WHILE_TRACING)}
         return {**kept, "_cache": {}}
@@ -194,69 +183,68 @@ class Graph(Pattern):
     @property
     @abstractmethod
     def edge_index(self) -> Tensor:
-        """``[2, E]``: sources, then the targets that read them."""
+        """Edges ``[2, E]``: the sources in row 0, the targets in row 1."""
 
     @property
     @abstractmethod
     def num_edges(self) -> int:
-        """How many edges there are, E."""
+        """Number of edges, E."""
 
     @abstractmethod
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
-        """Which of these pairs are edges: boolean, of the inputs' broadcast shape."""
+        """Return a boolean tensor, True for pairs that are edges; the inputs are broadcast."""
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
-        """A copy on another device."""
+        """Return a copy on another device."""
 
     @property
     def source(self) -> Tensor:
-        """``[E]``, ``edge_index[0]``."""
+        """Sources of the edges ``[E]``, ``edge_index[0]``."""
         return self.edge_index[0]
 
     @property
     def target(self) -> Tensor:
-        """``[E]``, ``edge_index[1]``."""
+        """Targets of the edges ``[E]``, ``edge_index[1]``."""
         return self.edge_index[1]
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Disjoint graphs whose edges, one part after the other, are this graph's edges."""
+        """Disjoint graphs whose concatenated edges are the edges of this graph."""
         return (self,)
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether some edge is there more than once (only explicit edges may be)."""
+        """Whether the graph has duplicate edges, which only explicit edges can."""
         return False
 
     def dense(self) -> Tensor:
-        """Boolean ``[num_targets, num_sources]``: row i shows what i reads."""
+        """Return the boolean adjacency matrix ``[num_targets, num_sources]``."""
         target = torch.arange(self.num_targets, device=self.device)
         source = torch.arange(self.num_sources, device=self.device)
-        return self.contains(source, target[:, None])
+        return detach_from_inference(self.contains(source, target[:, None]))
 
     def in_degree(self) -> Tensor:
-        """``[num_targets]``: how many edges each target reads."""
+        """Return the number of edges into each target ``[num_targets]``."""
         return self.cached("in_degree", lambda: _counts(self.target, self.num_targets))
 
     def out_degree(self) -> Tensor:
-        """``[num_sources]``: how many edges read each source."""
+        """Return the number of edges out of each source ``[num_sources]``."""
         return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Features ``[..., num_sources, F]`` as ``[..., E, F]``: what each edge carries."""
+        """Gather the source of each edge: ``[..., num_sources, F]`` to ``[..., E, F]``."""
         return x.index_select(dim, self.source)
 
     def gather_target(self, x: Tensor, dim: int = -2) -> Tensor:
-        """Features ``[..., num_targets, F]`` as ``[..., E, F]``: who each edge ends in."""
+        """Gather the target of each edge: ``[..., num_targets, F]`` to ``[..., E, F]``."""
         return x.index_select(dim, self.target)
 
     def transpose(self) -> Graph:
-        from edgewise.graphs.edges import Edges
-
         def make() -> Graph:
             segments = (self.segments[1], self.segments[0]) if self.segments else None
-            return Edges(self.edge_index.flip(0), self.num_sources, self.num_targets, segments)
+            flipped = self.edge_index.flip(0), self.num_sources, self.num_targets, segments
+            return cast("Graph", OPERATIONS["edges"](*flipped))
 
         return self.cached("transpose", make)
 
@@ -274,7 +262,7 @@ class Graph(Pattern):
         return _as_graph(super().power(k))
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """Give the graph itself, if the sizes agree."""
+        """Return the graph itself, after checking the sizes."""
         num_sources = num_targets if num_sources is None else num_sources
         return self._build(num_targets, num_sources)
 
@@ -289,9 +277,9 @@ class Graph(Pattern):
         return self
 
     def to(self, device: torch.device | str) -> Graph:
-        """Give the graph on another device; the copy is kept.
+        """Return the graph on another device; the copy is cached.
 
-        On ``torch.device("meta")`` it has as many edges, and nobody knows which.
+        On ``torch.device("meta")`` the graph has the same number of edges, without their indices.
         """
         if device == self.device:
             return self
@@ -302,25 +290,23 @@ class Graph(Pattern):
         return self.cached(("to", str(device)), make)
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, computed once a graph, and outside of all modes of PyTorch."""
+        """Return ``make()``, computed once per graph and outside all modes of PyTorch."""
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with kept_on(self.device):
+            with persist_on(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
 
     def _without_numbers(self) -> Graph:
-        from edgewise.graphs.meta import MetaGraph
-
-        return MetaGraph(self)
+        return cast("Graph", OPERATIONS["meta"](self))
 
     def derived(self, function: Callable[[Graph], T]) -> T:
-        """``function(self)``, computed once a graph; also while ``torch.compile`` traces."""
+        """Return ``function(self)``, computed once per graph, also under ``torch.compile``."""
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._cache:
-                with kept_on(self.device):
+                with persist_on(self.device):
                     self._cache[function] = function(self)
             kept: T = self._cache[function]
             return kept
@@ -330,12 +316,12 @@ class Graph(Pattern):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether its edges are known: not on meta, and not before compiled code has run."""
+        """Whether the edges have values: False on meta, and while compiled code is traced."""
         traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
         return self.device.type != "meta" and not traced
 
     def positions(self) -> Tensor | None:
-        """``[n, 2]``, where to draw the nodes, if the pattern has a natural place for them."""
+        """Return coordinates ``[n, 2]`` for drawing the nodes, or None for a default layout."""
         return None
 
     def __repr__(self) -> str:
@@ -351,11 +337,11 @@ def _exists(graph: Graph) -> bool:
 
 
 def _counts(node: Tensor, count: int) -> Tensor:
-    """How often each node occurs; ``bincount`` has no form for meta tensors and compilers."""
+    """Count each node; ``bincount`` supports neither meta tensors nor compilers."""
     return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
 
 
 def _as_graph(pattern: Pattern) -> Graph:
-    """Compositions of a graph are graphs: its sizes bind the rest."""
+    """Cast a composition with a graph, which is a graph, as its sizes bind the other operand."""
     assert isinstance(pattern, Graph)
     return pattern

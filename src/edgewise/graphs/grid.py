@@ -1,4 +1,4 @@
-"""Pixels and their neighbours: an image as a graph."""
+"""Grid graphs of pixels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from edgewise.graphs.graph import Graph, Pattern
 
 @dataclass(frozen=True, repr=False)
 class Grid(Pattern):
-    """``height × width`` nodes in raster order that read their 4 or 8 neighbours.
+    """Grid of ``height × width`` nodes in raster order, joined to 4 or 8 neighbours.
 
-    A node does not read itself; ``grid(h, w, 8).with_self_loops()`` is a 3×3 convolution's reach.
+    There are no self-loops. ``grid(h, w, 8).with_self_loops()`` is the receptive field of a 3×3
+    convolution.
     """
 
     height: int
@@ -51,7 +52,7 @@ class Grid(Pattern):
 
 
 class GridGraph(Edges):
-    """A bound grid, which knows where its nodes are."""
+    """Bound grid with the coordinates of its nodes."""
 
     def __init__(self, height: int, width: int, edge_index: Tensor) -> None:
         super().__init__(edge_index, height * width, height * width)

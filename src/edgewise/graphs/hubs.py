@@ -1,4 +1,4 @@
-"""A few nodes that read everybody and are read by everybody: global attention."""
+"""Global attention of a few nodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from edgewise.graphs.intervals import Intervals
 
 @dataclass(frozen=True, repr=False)
 class Hubs(Pattern):
-    """The ``nodes`` read all, and all read them (Longformer's and BigBird's global tokens).
+    """Global attention: ``nodes`` attend to all nodes, which attend to them (Longformer, BigBird).
 
-    ``is_read=False`` leaves only the hubs' own rows, ``reads=False`` only their columns: the two
-    halves to which Longformer gives projections of their own.
+    ``is_read=False`` keeps only the rows of the hubs, ``reads=False`` only their columns.
+    Longformer has separate projections for these two halves.
 
-    A negative index counts from the end. Where the targets are the last positions of the sources,
-    an index still means a position.
+    A negative index counts from the end. If the targets are the last positions of the sources, an
+    index still is a position among the sources.
     """
 
     nodes: Sequence[int]
@@ -45,7 +45,7 @@ class Hubs(Pattern):
         hubs = sorted({node % num_sources for node in self.nodes})
         position = torch.arange(num_targets) + ahead
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))
-        # A run of neighbouring hubs is one interval of every row, and rows of hubs are whole.
+        # Consecutive hubs are one interval of every row; the rows of hubs hold all sources.
         parts: list[Graph] = []
         for first, last in _runs(hubs):
             start = torch.full_like(position, first)
@@ -58,7 +58,7 @@ class Hubs(Pattern):
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Sorted distinct numbers as runs of consecutive ones, ``(first, last)`` each."""
+    """Group sorted distinct numbers into runs ``(first, last)`` of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

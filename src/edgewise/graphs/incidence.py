@@ -1,4 +1,4 @@
-"""Edges as nodes: each target reads the edges that enter it."""
+"""Bipartite incidence graph of edges and their targets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgewise.graphs.graph import Graph
 
 
 def incidence(graph: Graph) -> Edges:
-    """The bipartite graph from the E edges of ``graph``, as sources, to its targets.
+    """Return the bipartite graph from the E edges of ``graph``, as sources, to its targets.
 
-    Aggregation over it sums what edges hold: ``aggregate(messages [E, F], incidence(graph))``.
+    ``aggregate(messages, incidence(graph))`` sums messages ``[E, F]`` at their targets.
     """
     check_sized(graph)
 

@@ -1,21 +1,21 @@
-"""Graphs in which every target reads one run of positions: most patterns are of this form."""
+"""Graphs in which every target attends to one interval of positions, as in most patterns."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference
 from edgewise.graphs.graph import Graph
-from edgewise.modes import lasting
 from edgewise.ragged import runs_and_positions
 
 
 class Intervals(Graph):
-    """Target i reads ``start[i], start[i] + step, ...`` as long as they are below ``stop[i]``.
+    """Graph in which target i attends to sources ``range(start[i], stop[i], step)``.
 
-    Complete, causal, windowed, dilated and blocked attention, packed batches of them, and pooling
-    are all such graphs. They need O(n) memory however many edges they have, and engines can see
-    their shape. The edges are ordered by target and then by source.
+    Complete, causal, windowed, dilated and block attention, packed batches of them, and pooling
+    have this form. It needs O(n) memory for any number of edges, and engines use its structure.
+    Edges are sorted by target, then by source.
     """
 
     def __init__(
@@ -28,16 +28,19 @@ class Intervals(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(start.shape[0], num_sources, start.device)
-        # Copies, which the caller's tensors no longer change.
-        self.start, self.stop = lasting(start.clone()), lasting(torch.maximum(start, stop))
+        # Copies, so that changing the arguments in place does not change the graph.
+        self.start, self.stop = (
+            detach_from_inference(start.clone()),
+            detach_from_inference(torch.maximum(start, stop)),
+        )
         self.step = step
         self.segments = segments
 
     def in_degree(self) -> Tensor:
         lengths = self.stop - self.start
-        if self.step == 1:
-            return lengths
-        return torch.div(lengths + self.step - 1, self.step, rounding_mode="floor")
+        if self.step > 1:
+            lengths = torch.div(lengths + self.step - 1, self.step, rounding_mode="floor")
+        return detach_from_inference(lengths)
 
     @property
     def num_edges(self) -> int:
@@ -49,12 +52,12 @@ class Intervals(Graph):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every target reads every source."""
+        """Whether every target attends to every source."""
         return self.num_edges == self.num_targets * self.num_sources
 
     @property
     def is_causal(self) -> bool:
-        """Whether target i reads exactly the sources 0 to i, the square lower triangle."""
+        """Whether target i attends to sources 0 to i, in a square graph."""
         return self.derived(_is_causal)
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:

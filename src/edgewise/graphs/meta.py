@@ -1,15 +1,15 @@
-"""Graphs for tensors without numbers: shapes alone, as ``torch.device("meta")`` computes them."""
+"""Graphs on ``torch.device("meta")``, which have shapes but no data."""
 
 from __future__ import annotations
 
 import torch
 
 from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.graph import OPERATIONS, Graph
 
 
 class MetaGraph(Edges):
-    """As many edges as ``numbered`` has, on ``torch.device("meta")``; that one knows which."""
+    """Copy of the graph ``numbered`` on ``torch.device("meta")``."""
 
     def __init__(self, numbered: Graph) -> None:
         edge_index = torch.empty(2, numbered.num_edges, dtype=torch.long, device="meta")
@@ -34,3 +34,6 @@ class MetaGraph(Edges):
 
     def _moved(self, device: torch.device) -> Graph:
         return self.numbered.to(device)
+
+
+OPERATIONS.update(meta=MetaGraph)

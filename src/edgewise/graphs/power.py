@@ -1,4 +1,4 @@
-"""Powers of a graph: who can be reached within k steps."""
+"""Powers of graphs: nodes connected by at most k edges."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.arguments import check_count
+from edgewise.dispatch_modes import disable_modes
 from edgewise.graphs.edges import edges_of_keys
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.modes import outside_modes
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.ragged import runs_and_positions, starts
 
 
 @dataclass(frozen=True, repr=False)
 class Power(Pattern):
-    """i reads j where a walk of one to ``k`` edges leads from j to i: what k layers see.
+    """Pattern with an edge from j to i for every walk of 1 to ``k`` edges: the view of k layers.
 
-    Walks may turn round, so that from k = 2 on the power of an undirected graph has self-loops;
-    ``without_self_loops()`` takes them away.
+    Walks may return, so the power of an undirected graph has self-loops for k ≥ 2;
+    ``without_self_loops()`` removes them.
     """
 
     pattern: Pattern
@@ -29,10 +29,10 @@ class Power(Pattern):
 
     @staticmethod
     def of(pattern: Pattern, k: int) -> Pattern:
-        """The power, bound at once where the pattern is."""
+        """Return the power, bound if ``pattern`` is a graph."""
         power = Power(pattern, k)
         if isinstance(pattern, Graph):
-            with outside_modes():
+            with disable_modes():
                 return power._build(pattern.num_targets, pattern.num_sources)
         return power
 
@@ -50,10 +50,13 @@ class Power(Pattern):
         first = starts(degree)
         reach = frontier = torch.unique(target * n + source)
         for _ in range(self.k - 1):
-            # Join every (i, m) of the frontier with all that m reads.
+            # Join every (i, m) of the frontier with all sources of m.
             reader, middle = torch.div(frontier, n, rounding_mode="floor"), frontier % n
             walk, nth = runs_and_positions(degree[middle])
             end = read[first[middle][walk] + nth]
             frontier = torch.unique(reader[walk] * n + end)
             reach = torch.unique(torch.cat([reach, frontier]))
         return edges_of_keys(reach, graph)
+
+
+OPERATIONS.update(power=Power.of)

@@ -1,4 +1,4 @@
-"""Random neighbours: the graph that keeps every pair close (BigBird, Zaheer et al., 2020)."""
+"""Random attention pattern (BigBird, Zaheer et al., 2020)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgewise.graphs.sampling import distinct_numbers
 
 @dataclass(frozen=True, repr=False)
 class Random(Pattern):
-    """Each target reads ``degree`` different sources, or all where there are fewer.
+    """Random attention: each target attends to ``degree`` distinct sources, or to all if fewer.
 
-    The same seed and sizes give the same graph, on every machine.
+    The same seed and sizes give the same graph on every machine.
     """
 
     degree: int

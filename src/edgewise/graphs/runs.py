@@ -1,4 +1,4 @@
-"""Graphs in which every target reads a list of runs of positions, and set algebra on such lists."""
+"""Graphs in which every target attends to a list of intervals, and set operations on them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.dispatch_modes import detach_from_inference
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.intervals import Intervals
-from edgewise.modes import lasting
 from edgewise.ragged import runs_and_positions
 
 MOST_STEPS = 16
-"""Runs with other steps than 1 are brought to a common one, which cuts them into as many."""
+"""Largest number of pieces into which bringing intervals to a common step may cut each."""
 
 
 class Runs(Graph):
-    """Target ``row[r]`` reads ``start[r], start[r] + step, ...`` below ``stop[r]``, for all r.
+    """Graph in which target ``row[r]`` attends to ``range(start[r], stop[r], step)``, for all r.
 
-    A target may have any number of runs, none of which share a source: what is left of a window
-    where hubs are taken away, or the random blocks of BigBird. They need O(runs) memory however
-    many edges they have. Runs, and so the edges, are ordered by target and then by first source.
+    A target may have any number of disjoint intervals ("runs"), such as a window without hubs or
+    the random blocks of BigBird. Memory is O(runs) for any number of edges. Runs, and therefore
+    edges, are sorted by target, then by first source.
     """
 
     def __init__(
@@ -37,7 +37,11 @@ class Runs(Graph):
         segments: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         super().__init__(num_targets, num_sources, start.device)
-        self.row, self.start, self.stop = lasting(row), lasting(start), lasting(stop)
+        self.row, self.start, self.stop = (
+            detach_from_inference(row),
+            detach_from_inference(start),
+            detach_from_inference(stop),
+        )
         self.step = step
         self.segments = segments
 
@@ -90,7 +94,7 @@ def _lengths(start: Tensor, stop: Tensor, step: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Lists:
-    """Runs that are not empty: ``row``, ``start`` and ``stop``, and the step of all of them."""
+    """Non-empty runs: ``row``, ``start`` and ``stop`` of each, and their common step."""
 
     row: Tensor
     start: Tensor
@@ -98,16 +102,16 @@ class Lists:
     step: int
 
     def lengths(self) -> Tensor:
-        """How many sources each run has."""
+        """Return the number of sources of each run."""
         return _lengths(self.start, self.stop, self.step)
 
     def at(self, index: Tensor) -> Lists:
-        """These of the runs, by number or by mask."""
+        """Select runs by index or mask."""
         return Lists(self.row[index], self.start[index], self.stop[index], self.step)
 
 
 def lists_of(graph: Graph) -> Lists | None:
-    """The runs of a graph that is made of them, all of one step; else ``None``."""
+    """Return the runs of an Intervals or Runs graph, or None for other graphs."""
     if isinstance(graph, Runs):
         return Lists(graph.row, graph.start, graph.stop, graph.step)
     if isinstance(graph, Intervals):
@@ -117,7 +121,7 @@ def lists_of(graph: Graph) -> Lists | None:
 
 
 def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) -> Graph:
-    """The graph of runs that share no source, with the sizes of ``like``."""
+    """Return the graph of disjoint runs, with the sizes of ``like``."""
     order = (lists.row * (like.num_sources + 1) + lists.start).argsort()
     lists = lists.at(order)
     targets, sources = like.num_targets, like.num_sources
@@ -130,7 +134,7 @@ def graph_of(lists: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None) 
 
 
 def runs_of_keys(keys: Tensor, width: int) -> Lists:
-    """Sorted distinct ``row * width + source`` as runs of neighbouring sources."""
+    """Convert sorted distinct keys ``row * width + source`` to runs of consecutive sources."""
     row = torch.div(keys, max(width, 1), rounding_mode="floor")
     begins = torch.ones_like(keys, dtype=torch.bool)
     begins[1:] = (keys[1:] != keys[:-1] + 1) | (row[1:] != row[:-1])
@@ -141,7 +145,7 @@ def runs_of_keys(keys: Tensor, width: int) -> Lists:
 
 
 def overlap(left: Graph, right: Graph) -> Graph | None:
-    """The edges of both, run by run; ``None`` where that cannot be said of runs."""
+    """Return the intersection of two graphs, or None if it cannot be written as runs."""
     a, b = lists_of(left), lists_of(right)
     if a is None or b is None:
         return None
@@ -152,7 +156,7 @@ def overlap(left: Graph, right: Graph) -> Graph | None:
 
 
 def remainder(graph: Graph, other: Graph) -> Graph | None:
-    """The edges of the first that are not in the second; ``None`` where runs cannot say it."""
+    """Return the difference of two graphs, or None if it cannot be written as runs."""
     a, b = lists_of(graph), lists_of(other)
     if a is None or b is None:
         return None
@@ -162,24 +166,24 @@ def remainder(graph: Graph, other: Graph) -> Graph | None:
 def _clipped(
     a: Lists, b: Lists, like: Graph, segments: tuple[Tensor, Tensor] | None, *, others: bool
 ) -> Graph | None:
-    """What is in both, or (``others``) what of the first is not in the second."""
+    """Return the intersection, or the difference if ``others``."""
     step = math.lcm(a.step, b.step) if b.step > 1 else 1
     if step > MOST_STEPS and a.step != b.step:
         return None
-    # Where the second has steps both become runs of neighbours: a row for each remainder.
+    # If the second has a step, both are split by remainder into rows of consecutive sources.
     width = like.num_sources + 1
     a, b = _apart(a, step), _apart(b, step)
     begin, end = (b.row * width + b.start), (b.row * width + b.stop)
     order = begin.argsort()
     begin, end = begin[order], end[order]
-    if others:  # what lies between them
+    if others:  # the gaps between them
         zero, far = begin.new_zeros(1), begin.new_full((1,), torch.iinfo(torch.long).max)
         begin, end = torch.cat([zero, end]), torch.cat([begin, far])
     return graph_of(_together(_within(a, begin, end, width), step), like, segments)
 
 
 def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
-    """Each run's share in each of the sorted stretches of a line on which rows lie end to end."""
+    """Intersect runs with sorted stretches of a line on which all rows are concatenated."""
     ahead = a.row * width
     first = torch.searchsorted(end, ahead + a.start, right=True)
     last = torch.searchsorted(begin, ahead + a.stop)
@@ -192,7 +196,7 @@ def _within(a: Lists, begin: Tensor, end: Tensor, width: int) -> Lists:
 
 
 def _apart(a: Lists, step: int) -> Lists:
-    """In units of ``step``, with a row ``row * step + r`` for the sources that leave r."""
+    """Split runs by remainder r of the source, into rows ``row * step + r`` in units of step."""
     if step == 1:
         return a
     finer = step // a.step
@@ -206,7 +210,7 @@ def _apart(a: Lists, step: int) -> Lists:
 
 
 def _together(a: Lists, step: int) -> Lists:
-    """What :func:`_apart` has taken apart, in the sources' own numbers."""
+    """Undo :func:`_apart`."""
     if step == 1:
         return a
     row = torch.div(a.row, step, rounding_mode="floor")
@@ -219,7 +223,7 @@ def _filled(a: Lists) -> Lists:
 
 
 def _line(graph: Graph) -> tuple[Tensor, Tensor, int]:
-    """Its runs, sorted, on a line on which rows lie end to end, and how long a row is."""
+    """Return the sorted runs on a line on which all rows are concatenated, and the row length."""
     assert isinstance(graph, Runs)
     step, width = graph.step, graph.num_sources // graph.step + 2
     begin = _place(graph.row, graph.start, step, width)

@@ -1,4 +1,4 @@
-"""Sampling without replacement, many small samples at once."""
+"""Sampling without replacement for many rows at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor
 def distinct_numbers(
     rows: int, count: int, below: int | Tensor, draw: Callable[[Any], Tensor]
 ) -> Tensor:
-    """``[rows, count]``: in each row distinct numbers below ``below``, every subset as likely.
+    """Sample ``count`` distinct integers below ``below`` in each row, ``[rows, count]``.
 
-    Floyd's algorithm (Bentley and Floyd, 1987), all rows at once: the k-th draw is below
-    ``below - count + k + 1``, and where it was drawn before, the largest of these, which cannot
-    have been, takes its place. It needs no memory for the numbers that are not drawn.
+    Uses Floyd's algorithm (Bentley and Floyd, 1987) on all rows at once: sample k is uniform below
+    ``below - count + k + 1``; a number that the row already has is replaced by the largest of this
+    range, which the row cannot have. Memory does not depend on ``below``.
 
     Args:
-        rows: how many samples.
-        count: of numbers in a sample, at most ``below``.
-        below: one bound for all rows, or one for each.
-        draw: called with a bound like ``below``; gives a number below it for each row.
+        rows: number of rows.
+        count: sample size, at most ``below``.
+        below: exclusive upper bound, one for all rows or one per row.
+        draw: function from a bound like ``below`` to one random integer per row.
     """
     chosen = torch.empty(rows, count, dtype=torch.long)
     for k in range(count):

@@ -1,4 +1,4 @@
-"""Tokens of subgraphs: extra nodes in front, each of which reads its own nodes, and they it."""
+"""Patterns with one extra token per subgraph."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from edgewise.graphs.virtual import behind
 
 @dataclass(frozen=True, repr=False)
 class Subgraphs(Pattern):
-    """``pattern`` on the nodes from S on, with a token for each of S subgraphs before them.
+    """Pattern with S subgraph tokens in front of the nodes of ``pattern``.
 
-    A token reads itself and the nodes of its subgraph, which read it: a ring of a molecule, a
-    clause, a function. Subgraphs may share nodes. ``virtual(subgraphs(pattern, members))`` has a
-    token of the whole graph as well, in front of the others, which it reads and is read by.
+    A token attends to itself and to the nodes of its subgraph (a ring of a molecule, a clause, a
+    function), which attend to it. Subgraphs may share nodes. ``virtual(subgraphs(pattern,
+    members))`` adds a token of the whole graph in front.
 
     Attributes:
-        pattern: of the nodes themselves.
-        members: the nodes of each subgraph, counted from 0 as ``pattern`` has them.
+        pattern: pattern of the nodes themselves.
+        members: nodes of each subgraph, numbered from 0 as in ``pattern``.
 
     """
 
@@ -39,7 +39,7 @@ class Subgraphs(Pattern):
             members = tuple(
                 tuple(sorted({operator.index(node) for node in nodes})) for nodes in self.members
             )
-        except TypeError:  # of what is no list, or no whole number
+        except TypeError:  # not a list, or not integers
             raise _no_members(repr(self.members)) from None
         if any(nodes and nodes[0] < 0 for nodes in members):
             raise _no_members(f"node {min(min(nodes, default=0) for nodes in members)}")

@@ -1,20 +1,24 @@
-"""Binding patterns within code that ``torch.compile`` traces; imported by that alone.
+"""Binding of patterns in code that ``torch.compile`` traces, imported only then.
 
-``torch.compiler.disable`` imports the compiler, which takes longer than all the rest of PyTorch.
+``torch.compiler.disable`` imports the compiler, which takes longer than importing PyTorch.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from edgewise.graphs.graph import Graph, Pattern, bound_graphs
-from edgewise.modes import while_tracing
+from edgewise.dispatch_modes import while_tracing
+from edgewise.graphs.bound import bound_graphs
+
+if TYPE_CHECKING:
+    from edgewise.graphs.graph import Graph, Pattern
 
 
 class Traced:
-    """The graphs that compiled code found patterns bound to, each an attribute."""
+    """Holder of bound graphs, as attributes that compiled code can read."""
 
 
 TRACED = Traced()
@@ -22,9 +26,9 @@ TRACED = Traced()
 
 @while_tracing
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Bind now, while ``torch.compile`` traces, and tell the name in ``TRACED``.
+    """Bind a pattern during tracing and return the name of its attribute of ``TRACED``.
 
-    A pattern that is made in the code itself does not exist yet, and neither do its fields: None.
+    Returns None for a pattern that the compiled code itself makes, as its fields do not exist yet.
     """
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
@@ -44,7 +48,7 @@ _bind_after_a_break = torch.compiler.disable(
 
 
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Code is compiled for each of the sizes, as graphs have no others than numbers."""
+    """Bind a pattern in compiled code, which is compiled once for each size."""
     name = _bind_while_tracing(pattern, num_targets, num_sources)
     graph: Graph = (
         _bind_after_a_break(pattern, num_targets, num_sources)

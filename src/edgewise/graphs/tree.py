@@ -1,4 +1,4 @@
-"""Trees from parent indices: syntax, hierarchies, spans."""
+"""Trees given by parent indices."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ READS = ("parent", "children", "both")
 
 @dataclass(frozen=True, repr=False)
 class Tree(Pattern):
-    """Node i hangs from ``parents[i]``; a root has -1. Nodes read their parent, children or both.
+    """Tree or forest in which node i has the parent ``parents[i]``, -1 for a root.
 
-    A forest is a tree with several roots. ``reads="both"`` gives each link both ways.
+    ``reads`` says whether nodes attend to their parent, their children, or both.
     """
 
     parents: Sequence[int]
@@ -31,11 +31,11 @@ class Tree(Pattern):
         self._check_parents()
 
     def _check_parents(self) -> None:
-        """Every parent exists and no node is its own ancestor."""
+        """Check that every parent exists and that there is no cycle."""
         count = len(self.parents)
         settled: set[int] = set()
         for first in range(count):
-            node, path = first, dict[int, None]()  # a set that keeps its order
+            node, path = first, dict[int, None]()  # an ordered set
             while node != -1 and node not in settled:
                 if not 0 <= node < count or node in path:
                     raise ArgumentError(
@@ -53,6 +53,6 @@ class Tree(Pattern):
             self._refuse(f"{len(self.parents)} nodes", num_targets, num_sources)
         parent = torch.tensor(self.parents, dtype=torch.long)
         child = (parent >= 0).nonzero()[:, 0]
-        up = torch.stack([parent[child], child])  # the child reads its parent
+        up = torch.stack([parent[child], child])  # the child attends to its parent
         chosen = {"parent": [up], "children": [up.flip(0)], "both": [up, up.flip(0)]}[self.reads]
         return Edges(torch.cat(chosen, dim=1), num_targets, num_sources)

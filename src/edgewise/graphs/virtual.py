@@ -1,4 +1,4 @@
-"""Virtual nodes: extra nodes in front that read everybody and are read by everybody."""
+"""Patterns with virtual nodes, which are connected to all nodes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edgewise.graphs.runs import Runs
 
 @dataclass(frozen=True, repr=False)
 class Virtual(Pattern):
-    """``pattern`` on the nodes from ``count`` on, with ``count`` virtual nodes before them.
+    """Pattern with ``count`` virtual nodes in front of the nodes of ``pattern``.
 
-    A class token in front of the patches of an image is one, and so is a molecule's virtual node.
+    Examples are the class token of a vision Transformer and the virtual node of a molecule.
     """
 
     pattern: Pattern
@@ -27,7 +27,7 @@ class Virtual(Pattern):
 
     def __post_init__(self) -> None:
         check_graph(self.pattern, "pattern")
-        check_count("count", self.count, 0, "pass how many virtual nodes stand in front")
+        check_count("count", self.count, 0, "pass the number of virtual nodes")
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if num_targets != num_sources or num_targets < self.count:
@@ -43,7 +43,7 @@ class Virtual(Pattern):
 
 
 def behind(inner: Graph, count: int) -> list[Graph]:
-    """The parts of a square graph once ``count`` nodes stand before its own, and join none."""
+    """Return the parts of a square graph, shifted by ``count`` isolated nodes in front."""
     nodes, parts = inner.num_targets + count, list[Graph]()
     for part in inner.parts:
         if isinstance(part, Intervals):

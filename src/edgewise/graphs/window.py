@@ -1,4 +1,4 @@
-"""Neighbours in a sequence: the graph of local attention (Longformer, Beltagy et al., 2020)."""
+"""Sliding-window attention pattern (Longformer, Beltagy et al., 2020)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from edgewise.arguments import check_count
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 
 
 @dataclass(frozen=True, repr=False)
 class Window(Pattern):
-    """Each target reads itself and ``radius`` positions on either side, ``dilation`` apart.
+    """Sliding window: each target attends to itself and ``radius`` positions on either side.
 
-    ``causal() & window(r)`` is the sliding window of a language model, ``window(0)`` the identity.
+    Positions are ``dilation`` apart. ``causal() & window(r)`` is the sliding window of a language
+    model, ``window(0)`` the identity.
     """
 
     radius: int
@@ -31,3 +32,6 @@ class Window(Pattern):
         start = position - left * self.dilation
         stop = (position + self.radius * self.dilation + 1).clamp_(max=num_sources)
         return Intervals(start, stop, num_sources, step=self.dilation)
+
+
+OPERATIONS.update(window=Window)

@@ -1,4 +1,4 @@
-"""A trained run answers on new inputs, from Python and from the shell; a kind of answer a file."""
+"""Predictions of trained runs on new inputs; one file per kind of answer."""
 
 from __future__ import annotations
 

@@ -1,56 +1,66 @@
-"""Properties of molecules, in their own unit."""
+"""Answers on molecules: properties, and masked atoms and bonds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from edgewise.data.molecules.chem import parse
+from edgewise.arguments import check_least
+from edgewise.data.molecules.chem import BONDS, ELEMENTS, parse, unknown_parts, with_parts
+from edgewise.data.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.data.molecules.molecule_table import (
     MoleculeTable,
     described_all,
     described_by,
     packed,
 )
-from edgewise.data.scale import Scale
-from edgewise.data.table import as_number
+from edgewise.data.molecules.zinc import ZINC, zinc_graph
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.table import as_number
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor, check_unicode
-from edgewise.tasks import Regression
+from edgewise.layers import shares_nodes
+from edgewise.tasks import Classification, Regression
+
+KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
+"""Classes of the model's outputs: elements, then kinds of bonds."""
 
 
 def read_smiles(value: Any) -> Any:
-    """RDKit's molecule.
+    """Parse a SMILES string and return RDKit's molecule.
 
     Raises:
-        ArgumentError: it is no SMILES.
+        ArgumentError: RDKit cannot parse it.
 
     """
-    check_unicode(value)  # which RDKit does not
+    check_unicode(value)  # RDKit does not check
     molecule = parse(value) if isinstance(value, str) else None
     if molecule is None:
         raise ArgumentError(
             "input",
             expected="a molecule as SMILES",
             got=f"{str(value)[:80]!r}, which RDKit cannot read",
-            remedy="correct it",
+            remedy="correct the SMILES",
         )
     return molecule
 
 
 class Measurement(NamedTuple):
-    """A molecule, and what it is asked at: the values of the conditions by their names."""
+    """A SMILES and the values of the conditions, such as the temperature, by name."""
 
     smiles: str
     conditions: Mapping[str, Any]
 
 
-class Known(NamedTuple):
-    """A measurement that can be answered: the molecule as RDKit has it, and its conditions."""
+class CheckedMeasurement(NamedTuple):
+    """A checked input: the SMILES, RDKit's molecule, and the conditions as numbers."""
 
     smiles: str
     molecule: Any
@@ -58,10 +68,10 @@ class Known(NamedTuple):
 
 
 class MoleculeProperties(Predictor):
-    """The property that a run was trained on, of molecules given as SMILES.
+    """Property of a molecule, in the unit of the training data.
 
-    An input is a SMILES, or a row with the SMILES and the conditions by the names of their columns
-    in the training table.
+    An input is a SMILES, or a row with the SMILES and the conditions, under the column names of the
+    training table.
     """
 
     data, task, input = MoleculeTable, Regression, "a molecule as SMILES"
@@ -70,21 +80,24 @@ class MoleculeProperties(Predictor):
     def set_up(self) -> None:
         assert isinstance(self.recipe.data, MoleculeTable)
         self.table = self.recipe.data
-        self.smiles, self.target = self.fitted.values["smiles"], self.fitted.values["target"]
+        self.smiles, self.target = (
+            self.preprocessing.values["smiles"],
+            self.preprocessing.values["target"],
+        )
         self.unit = {"unit": self.table.unit} if self.table.unit else {}
         logs = self.table.log_conditions
         self.names = tuple(dict.fromkeys((*self.table.conditions, *logs)))
         self.scales = {
-            name: Scale.read(self.fitted.values[name])
+            name: Standardisation.read(self.preprocessing.values[name])
             for name in ("conditions", "descriptors")
-            if name in self.fitted.values
+            if name in self.preprocessing.values
         }
 
     def columns(self) -> tuple[str, ...]:
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """SMILES; a word such as ``T=300`` is a condition of all of them."""
+        """Read each word as a SMILES; ``T=300`` sets a condition for all of them."""
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
         for word, name, _ in split:
@@ -94,12 +107,14 @@ class MoleculeProperties(Predictor):
     def from_row(self, row: Mapping[str, Any]) -> Measurement:
         return Measurement(row[self.smiles], {name: row[name] for name in self.names})
 
-    def prepare(self, value: Any) -> Known:
+    def prepare(self, value: Any) -> CheckedMeasurement:
         smiles, given = value if isinstance(value, Measurement) else (value, {})
         molecule = read_smiles(smiles)
         at = {name: self._condition(name, given.get(name), smiles) for name in self.names}
         logs = [math.log(at[name]) for name in self.table.log_conditions]
-        return Known(smiles, molecule, [at[name] for name in self.table.conditions] + logs)
+        return CheckedMeasurement(
+            smiles, molecule, [at[name] for name in self.table.conditions] + logs
+        )
 
     def _condition(self, name: str, value: Any, smiles: str) -> float:
         positive = name in self.table.log_conditions
@@ -114,7 +129,7 @@ class MoleculeProperties(Predictor):
             )
         return found
 
-    def answer(self, examples: list[Known]) -> list[Answer]:
+    def answer(self, examples: list[CheckedMeasurement]) -> list[Answer]:
         molecules = {one.smiles: one.molecule for one in examples}
         index_of = {smiles: number for number, smiles in enumerate(molecules)}
         number = torch.tensor([index_of[one.smiles] for one in examples])
@@ -124,9 +139,127 @@ class MoleculeProperties(Predictor):
         described: Tensor | None = None
         if "descriptors" in self.scales:
             described = described_by(described_all(molecules.values()), self.scales["descriptors"])
-        batch = self.table.inputs(packed(molecules.values()), number, measured, described)
+        graphs = replace(packed(molecules.values()), shared=shares_nodes(self.model))
+        batch = self.table.inputs(graphs, number, measured, described)
         outputs = self.model(*batch.inputs, **batch.keywords)[:, 0].tolist()
         return [{self.target: value, **self.unit} for value in outputs]
 
     def show(self, value: Any) -> str:
         return str(value.smiles if isinstance(value, Measurement) else value)
+
+
+class PenalisedLogP(Predictor):
+    """Penalised logP of a molecule, as predicted by a model trained on ZINC.
+
+    The value has no unit. :func:`edgewise.data.molecules.zinc.penalised_logp` computes the exact
+    value.
+    """
+
+    data, task, input = ZINC, Regression, "a molecule as SMILES"
+    batch_size = 256
+
+    def columns(self) -> tuple[str, ...]:
+        return ("smiles",)
+
+    def prepare(self, value: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return zinc_graph(read_smiles(value))
+
+    def answer(self, examples: list[tuple[Tensor, Tensor, Tensor]]) -> list[Answer]:
+        assert isinstance(self.recipe.data, ZINC)
+        graphs = PackedGraphs.of(*map(list, zip(*examples, strict=True)))
+        batch = self.recipe.data.inputs(graphs, torch.arange(len(graphs)))
+        outputs = self.model(*batch.inputs, **batch.keywords)[:, 0].tolist()
+        return [{"penalised_logp": value} for value in outputs]
+
+
+class Masked(NamedTuple):
+    """RDKit's molecule, and the indices of its masked atoms and bonds."""
+
+    molecule: Any
+    atoms: list[int]
+    bonds: list[int]
+
+
+class HiddenAtoms(Predictor):
+    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
+
+    RDKit computes the features of the other atoms from the molecule with its unknown parts. In
+    training they were computed from the complete molecule.
+    """
+
+    data, task = MaskedMolecules, Classification
+    input = "a molecule as SMILES, with * for an unknown atom or ~ for an unknown bond"
+
+    def columns(self) -> tuple[str, ...]:
+        return ("smiles",)
+
+    def prepare(self, value: Any) -> Masked:
+        molecule = read_smiles(value)
+        atoms, bonds = unknown_parts(molecule)
+        if not atoms and not bonds:
+            raise ArgumentError(
+                "input",
+                expected=self.input,
+                got=repr(value)[:80],
+                remedy="write * for an atom, as in CC(=O)*, or ~ for a bond; to predict another "
+                "property, train with --from and this run",
+            )
+        return Masked(molecule, atoms, bonds)
+
+    def answer(self, examples: list[Masked], *, top: int = 1) -> list[Answer]:
+        """Return each molecule with its unknown parts filled, and the candidates for each part.
+
+        Args:
+            examples: molecules with masked atoms and bonds.
+            top: number of elements or kinds of bonds for each unknown part.
+        """
+        check_least("top", top, 1, "choose how many elements you want")
+        codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
+        atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
+        bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])
+        batch = hide(codes, torch.arange(len(examples)), atoms, bonds)
+        chances = batch.counted(self.model(*batch.inputs, **batch.keywords)).softmax(-1)
+        of_atoms, of_bonds = chances.split([int(atoms.sum()), int(bonds.sum())])
+        rows = zip(
+            examples,
+            of_atoms[:, :ATOM_KINDS].split([len(one.atoms) for one in examples]),
+            of_bonds[:, ATOM_KINDS:].split([len(one.bonds) for one in examples]),
+            strict=True,
+        )
+        return [_found(one, elements, kinds, top) for one, elements, kinds in rows]
+
+
+def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
+    """Return a boolean mask over all atoms or bonds of a batch.
+
+    Args:
+        chosen: for each molecule, the number of its atoms or bonds and the indices to mark.
+    """
+    parts = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
+    for part, (_, index) in zip(parts, chosen, strict=True):
+        part[index] = True
+    return torch.cat(parts)
+
+
+def _found(one: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
+    """Return the answer for one molecule; atoms are numbered from 1 in the order of the SMILES."""
+    ends = [one.molecule.GetBondWithIdx(at) for at in one.bonds]
+    places = [f"atom {at + 1}" for at in one.atoms]
+    places += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]
+    elements = [_ranked(row, KINDS[:ATOM_KINDS]) for row in of_atoms]
+    kinds = [_ranked(row, KINDS[ATOM_KINDS:]) for row in of_bonds]
+    best = dict(zip(one.atoms, (ranked[0][0] for ranked in elements), strict=True))
+    known = {at: element for at, element in best.items() if element in ELEMENTS}
+    bonds = dict(zip(one.bonds, (ranked[0][0].upper() for ranked in kinds), strict=True))
+    return {
+        "smiles": with_parts(one.molecule, known, bonds),
+        "found": [
+            {"place": place, "kind": kind, "probability": chance}
+            for place, ranked in zip(places, elements + kinds, strict=True)
+            for kind, chance in ranked[:top]
+        ],
+    }
+
+
+def _ranked(chances: Tensor, kinds: tuple[str, ...]) -> list[tuple[str, float]]:
+    return sorted(zip(kinds, chances.tolist(), strict=True), key=lambda pair: -pair[1])

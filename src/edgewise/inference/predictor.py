@@ -1,4 +1,4 @@
-"""What turns a user's inputs into batches for a trained model, and its outputs into answers."""
+"""Base class of predictors, which turn inputs into batches and model outputs into answers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import check_choice
+from edgewise.arguments import check_choice, check_least
 from edgewise.data import Data
+from edgewise.data.tables.frames import is_frame
+from edgewise.data.tables.rows import frame_rows, read_rows
 from edgewise.errors import ArgumentError
-from edgewise.inference.rows import read_rows
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fitted import Fitted
 from edgewise.runs.parsing import describe, read_value
+from edgewise.runs.preprocessing import Preprocessing
 from edgewise.tasks import Task
 
 if TYPE_CHECKING:
@@ -26,61 +27,75 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Answer = dict[str, Any]
+RENAMED = {
+    "back": "backtest",
+    "beams": "num_beams",
+    "because": "evidence",
+    "tokens": "max_new_tokens",
+}
+"""Options with another name in earlier versions."""
 
 
 class Predictor(ABC):
-    """Answers of one kind of trained model, such as labels of sentences.
+    """Base of predictors for one kind of trained model, such as classifiers of sentences.
 
-    A kind of model is one file of this room: a subclass, which says what it answers for, reads an
-    input (:meth:`from_row`, :meth:`prepare`) and answers a batch of them (:meth:`answer`), whose
-    keyword arguments are the options of ``Run.predict`` and of ``edgewise predict``.
+    A subclass names the data sets and the task that it serves, reads an input (:meth:`from_row`,
+    :meth:`prepare`) and answers a batch of inputs (:meth:`answer`). The keyword arguments of
+    :meth:`answer` are the options of ``Run.predict`` and ``edgewise predict``.
 
     Args:
-        recipe: of the run.
-        model: with its weights, in evaluation mode.
-        fitted: what the run has kept of its data.
-        tokenizer: that of the run, where it is of texts.
-        folder: of the run, for messages.
+        recipe: recipe of the run.
+        model: trained model in evaluation mode.
+        preprocessing: preprocessing values that the run saved, such as label names.
+        tokenizer: tokenizer of the run, or ``None`` if its data are not texts.
+        folder: run folder, for error messages.
 
     """
 
     data: ClassVar[type[Data]]
-    """The data sets that it answers for, with their subclasses."""
+    """Class of the data sets served; subclasses are included."""
     task: ClassVar[type[Task]]
-    """The task, and no other."""
+    """Class of the task served; subclasses are not included."""
     input: ClassVar[str]
-    """An input in words, with its article: "a sentence"."""
+    """Description of one input with its article, such as "a sentence"."""
     text_key: ClassVar[str] = ""
-    """The key of an answer that is a text by itself; a terminal shows nothing else then."""
+    """Key of an answer that is a text. If set, the command prints this text alone."""
     batch_size: ClassVar[int] = 64
-    """Inputs that are answered side by side."""
+    """Default number of inputs per batch."""
+    frame_is_one_input: ClassVar[bool] = False
+    """Whether all rows of a data frame are one input."""
 
     def __init__(
         self,
         recipe: Recipe,
         model: nn.Module,
-        fitted: Fitted,
+        preprocessing: Preprocessing,
         tokenizer: Tokenizer | None,
         folder: Path,
     ) -> None:
-        self.recipe, self.model, self.fitted, self.folder = recipe, model, fitted, folder
+        self.recipe, self.model, self.preprocessing, self.folder = (
+            recipe,
+            model,
+            preprocessing,
+            folder,
+        )
         if tokenizer is not None:
             self.tokenizer = tokenizer
         self.set_up()
 
-    def set_up(self) -> None:  # noqa: B027 - most have nothing to do
-        """Whatever is wanted once: tables of ids, the states of a graph's nodes."""
+    def set_up(self) -> None:  # noqa: B027 - optional
+        """Compute once what every answer needs, such as the states of a graph's nodes."""
 
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
-        """Whether it answers for runs of this recipe."""
+        """Return whether this predictor serves runs of a recipe."""
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
 
     def default_inputs(self) -> list[Any]:
-        """The inputs where none is given.
+        """Return the inputs to use if none is given.
 
         Raises:
-            ArgumentError: it needs some; only a series can go on from its own end.
+            ArgumentError: this kind of run needs inputs; only a series can continue itself.
 
         """
         raise ArgumentError(
@@ -91,94 +106,93 @@ class Predictor(ABC):
         )
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
-        """The inputs in what Python was given: one, several, or a ``DataFrame`` of rows."""
+        """Return the inputs in a Python value: one, several, or the rows of a data frame."""
         if isinstance(inputs, Tensor) and inputs.dim() < 2:  # ids, or numbers
             inputs = inputs.tolist()
         if isinstance(inputs, (str, Mapping)) or not isinstance(inputs, Iterable):
-            return [inputs]  # the last is such as an id that is a number, or an image
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):  # a pandas DataFrame
-            rows: list[Any] = inputs.to_dict("records")
-            return rows
+            return [inputs]  # not iterable: a numeric id or an image
+        if is_frame(inputs):
+            return [row["input"] if set(row) == {"input"} else row for row in frame_rows(inputs)]
         return inputs
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """The inputs that words on a command line stand for; each is one."""
+        """Return the inputs in the words of a command line, by default one per word."""
         yield from words
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """The rows of a file: the number of the line, the columns, and the input in them.
+        """Yield the line number, the columns and the input of each row of a file.
 
-        What is no line of a text, such as an image of a folder, has no number.
-
-        Rows are those of a table with a header (``.csv``, ``.tsv``, ``.jsonl``), or lines of a
-        text under the name ``input``; see :func:`edgewise.inference.rows.read_rows`.
+        A file is a table with a header (``.csv``, ``.parquet``, ...) or a text whose lines have
+        the column ``input``; see :func:`edgewise.data.tables.rows.read_rows`. The line number is
+        ``None`` for inputs that are not lines, such as images in a folder.
         """
         for line, row in read_rows(path, self.columns()):
             yield line, row, row["input"] if set(row) == {"input"} else self.from_row(row)
 
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The columns that a table must have."""
+        """Return the names of the columns that a table must have."""
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        """The input in a row of a table, which has the columns; a dict in Python is one, too."""
+        """Return the input in a row of a table or in a dict, which has all columns."""
         return row[self.columns()[0]]
 
     @abstractmethod
     def prepare(self, value: Any) -> Any:
-        """Check one input, and what it is as an example of a batch.
+        """Check one input and return it as an example for :meth:`answer`.
 
         Raises:
-            ArgumentError: the model cannot answer it. The others are answered nevertheless.
+            ArgumentError: the input is invalid. Other inputs are still answered.
 
         """
 
     @abstractmethod
     def answer(self, examples: list[Any], *args: Any, **options: Any) -> list[Answer]:
-        """The answer to each example of a batch; subclasses name their options, by keyword alone.
+        """Answer each example of a batch; options are keyword-only arguments of subclasses.
 
-        A value is a number, a text or a list; a list of dicts, such as the items recommended to a
-        user, becomes a row each in a table.
+        Values are numbers, texts or lists. A list of dicts, such as the items recommended to a
+        user, becomes several rows of a table.
         """
 
     def show(self, value: Any) -> str:
-        """An input as the answer repeats it."""
+        """Format an input for the ``input`` key of its answer."""
         return as_words(value)
 
     def draw(self, answers: Sequence[Answer]) -> Figure:  # noqa: ARG002 - see the subclasses
-        """A picture of some answers.
+        """Plot some answers.
 
         Raises:
-            ArgumentError: these have none.
+            ArgumentError: answers of this kind have no figure.
 
         """
         raise ArgumentError(
             "--draw",
-            expected="a run whose answers have a picture, such as a forecast",
+            expected="a run whose answers can be plotted, such as a forecast",
             got=f"a run of {self.recipe.name}",
             remedy="leave it out",
         )
 
     def check_draws(self) -> None:
-        """Raise the error of :meth:`draw` where answers of this kind have no picture."""
+        """Raise the error of :meth:`draw` if answers of this kind have no figure."""
         if type(self).draw is Predictor.draw:
             self.draw([])
 
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
-        """The keyword arguments of :meth:`answer`."""
+        """Return the keyword-only arguments of :meth:`answer`."""
         known = inspect.signature(cls.answer).parameters
         return {name: p for name, p in known.items() if p.kind is p.KEYWORD_ONLY}
 
     def check_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options as :meth:`answer` takes them; text is read as the types say.
+        """Check options for :meth:`answer` and convert text to the annotated types.
 
         Raises:
-            ArgumentError: an option that it does not have, or a value that does not fit.
+            ArgumentError: unknown option, or a value of the wrong type.
 
         """
         known, hints = self.options(), get_type_hints(type(self).answer)
         for name in options:
+            check_renamed(name, "option", "")
             if not known:
                 raise ArgumentError(
                     name,
@@ -196,7 +210,7 @@ class Predictor(ABC):
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:
-        """The answer to each of some inputs; one that cannot be answered has ``error`` instead."""
+        """Answer inputs in order; an invalid input gets an answer with the key ``error``."""
         found: list[Answer] = []
         examples, places = [], []
         for place, value in enumerate(values):
@@ -222,16 +236,53 @@ class Predictor(ABC):
                 "input",
                 expected=f"a row with {', '.join(self.columns())}",
                 got=f"one without {', '.join(missing)}",
-                remedy="name its columns as in the table that was trained on",
+                remedy="name the columns as in the training table",
             )
         return self.from_row(row)
 
 
-def check_unicode(value: Any) -> None:
-    """Refuse a text that no tokenizer and no file takes, with half a letter or bytes of none.
+def check_renamed(name: str, argument: str, dashes: str) -> None:
+    """Check that an option is not given by a name of earlier versions.
+
+    Args:
+        name: name of the option as in Python.
+        argument: the argument that the error names.
+        dashes: prefix of options, ``--`` on the command line.
 
     Raises:
-        ArgumentError: it has such.
+        ArgumentError: the option has been renamed; the remedy has the new name.
+
+    """
+    if name in RENAMED:
+        new = RENAMED[name] if not dashes else dashes + RENAMED[name].replace("_", "-")
+        raise ArgumentError(
+            argument, expected=new, got=f"{dashes}{name}, its earlier name", remedy=f"write {new}"
+        )
+
+
+def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
+    """Return the most probable label of each row of ``[B, classes]``.
+
+    Each answer has ``label`` and ``probability``. If ``top`` is above 1, it also has ``top``, a
+    list of that many such pairs, the most probable first.
+    """
+    check_least("top", top, 1, "choose how many labels you want")
+    found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
+    answers: list[Answer] = []
+    for values, numbers in zip(found.values.tolist(), found.indices.tolist(), strict=True):
+        each = [
+            {"label": labels[number], "probability": value}
+            for value, number in zip(values, numbers, strict=True)
+        ]
+        answers.append({**each[0], "top": each} if top > 1 else {**each[0]})
+    return answers
+
+
+def check_unicode(value: Any) -> None:
+    """Check that a text can be encoded as UTF-8.
+
+    Raises:
+        ArgumentError: the text has surrogates, such as those of undecodable bytes.
 
     """
     try:
@@ -247,10 +298,10 @@ def check_unicode(value: Any) -> None:
 
 
 def check_text(value: Any, what: str) -> str:
-    """The text without white space around it.
+    """Return a text without surrounding white space.
 
     Raises:
-        ArgumentError: it is none, or blank.
+        ArgumentError: the value is not a text, or is blank.
 
     """
     if not isinstance(value, str) or not value.strip():
@@ -259,10 +310,10 @@ def check_text(value: Any, what: str) -> str:
 
 
 def whole_numbers(value: Any, what: str) -> list[int]:
-    """Whole numbers in a list, or in a text with spaces, commas or semicolons between them.
+    """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
 
     Raises:
-        ArgumentError: there are none, or something else.
+        ArgumentError: the value has no integers, or something else.
 
     """
     given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
@@ -281,6 +332,6 @@ def whole_numbers(value: Any, what: str) -> list[int]:
 
 
 def as_words(value: Any) -> str:
-    """The parts of a list with spaces between them; anything else, such as a text, as it is."""
+    """Join the parts of a list with spaces; convert any other value to text."""
     listed = isinstance(value, Iterable) and not isinstance(value, str)
     return " ".join(map(str, value)) if listed else str(value)

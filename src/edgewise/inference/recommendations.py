@@ -1,4 +1,4 @@
-"""Items recommended to users, and why."""
+"""Items recommended to users, with the items that support each recommendation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from edgewise.arguments import check_from_zero, check_least
 from edgewise.data.graphs.edge_splits import both_ways
 from edgewise.data.graphs.interactions import Interactions
 from edgewise.graphs import edges
-from edgewise.inference.ids import KnownIds, Neighbours
+from edgewise.inference.nodes import KnownIds, Neighbours
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.layers import Recommender
 from edgewise.tasks import Recommendation
 
 
 class Recommendations(Predictor):
-    """The items of the highest scores for a user, without those that the user has already.
+    """Items with the highest scores for a user, without those the user already has.
 
-    The states of users and items are computed once, over all interactions that the run knows.
+    The states of users and items are computed once, over all interactions in the data.
     """
 
     data, task, input = Interactions, Recommendation, "a user's id"
 
     @torch.no_grad()
     def set_up(self) -> None:
-        kept = self.fitted.values
+        kept = self.preprocessing.values
         self.users, self.items = KnownIds(kept["users"], "user"), KnownIds(kept["items"], "item")
         known, first_item = kept["known"], len(kept["users"])
         self.chosen = Neighbours(known, first_item)
@@ -39,24 +39,24 @@ class Recommendations(Predictor):
         self.directions = F.normalize(self.item_states, dim=-1)
 
     def columns(self) -> tuple[str, ...]:
-        return (self.fitted.values["columns"][0],)
+        return (self.preprocessing.values["columns"][0],)
 
     def prepare(self, value: Any) -> int:
         return self.users.number(value)
 
-    def answer(self, examples: list[int], *, top: int = 10, because: int = 3) -> list[Answer]:
+    def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
         check_least("top", top, 1, "choose how many items you want")
-        check_from_zero("because", because, "choose 0 for none")
+        check_from_zero("evidence", evidence, "choose 0 for none")
         scores = self.user_states[examples] @ self.item_states.t()
         answers: list[Answer] = []
         for user, score in zip(examples, scores, strict=True):
             own = self.chosen[user]
             score[own] = -torch.inf
             values, items = score.topk(min(top, len(score) - len(own.unique())))
-            reasons = self._reasons(items, own, because)
+            reasons = self._reasons(items, own, evidence)
             found = [
                 {"item": self.items[item], "score": value}
-                | ({"because": [self.items[other] for other in reason]} if because else {})
+                | ({"evidence": [self.items[other] for other in reason]} if evidence else {})
                 for item, value, reason in zip(
                     items.tolist(), values.tolist(), reasons, strict=True
                 )
@@ -65,7 +65,7 @@ class Recommendations(Predictor):
         return answers
 
     def _reasons(self, items: Tensor, own: Tensor, count: int) -> list[list[int]]:
-        """The user's own items whose states have most nearly the direction of each of these."""
+        """Return the user's own items with the highest cosine similarity to each item."""
         alike = self.directions[items] @ self.directions[own].t()
         nearest: list[list[int]] = own[alike.topk(min(count, len(own))).indices].tolist()
         return nearest

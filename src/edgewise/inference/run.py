@@ -1,4 +1,4 @@
-"""A finished run that answers: ``run = edgewise.load("runs/mine"); run.predict([...])``."""
+"""Load finished runs and predict with them: ``edgewise.load("runs/mine").predict([...])``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from edgewise.arguments import check_least
+from edgewise.data.tables.frames import is_frame, to_pandas
 from edgewise.data.text.tokenizer import TOKENIZER, load_tokenizer
 from edgewise.errors import ArgumentError
 from edgewise.inference.predictor import Answer, Predictor
 from edgewise.inference.predictors import predictor_of
-from edgewise.inference.rows import is_of_dicts
+from edgewise.inference.rows import flat, is_of_dicts
 from edgewise.recipes.recipe import Recipe
-from edgewise.runs.fitted import load_fitted
+from edgewise.runs.preprocessing import load_preprocessing
 from edgewise.runs.record import check_finished, load_recipe
 from edgewise.runs.train_recipe import build_model
 from edgewise.runs.vocabulary import check_vocabulary
@@ -28,18 +29,20 @@ from edgewise.training.folder import CURVES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run: its model, and answers on new inputs.
+    """Finished run, which predicts on new inputs.
 
     Attributes:
-        path: the run folder; nothing outside it is read.
-        recipe: what it was trained as.
-        model: an ``nn.Module`` with the best weights, in evaluation mode.
+        path: run folder; no other file is read.
+        recipe: recipe that the run was trained with.
+        model: ``nn.Module`` with the best weights, in evaluation mode.
+        predictor: predictor for the kind of data and task of the run.
 
     Example:
         >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
@@ -55,37 +58,37 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the finished run measured; NaN where something could not be measured."""
+        """Final metrics of the run; NaN for a metric that could not be computed."""
         return RunFolder(self.path).read_metrics()
 
-    def predict(
-        self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
-    ) -> list[Answer]:
-        """Answers, in the order of the inputs.
+    def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:
+        """Return the answers, in the order of the inputs.
 
         Args:
-            inputs: a list of inputs, such as sentences or SMILES; rows as dicts or a pandas
-                ``DataFrame``; a single one; or a ``pathlib.Path`` of a file with them. A run of a
-                series needs none: it goes on from its end.
-            batch_size: inputs that are answered side by side.
+            inputs: a list of inputs, such as sentences or SMILES; rows as dicts; a data frame of
+                pandas, PyArrow or Polars; a single input; or a ``pathlib.Path`` of a file. May be
+                left out for a run of a series, which then continues from the end of its data.
+            batch_size: number of inputs in a batch.
             options: those of this kind of run, such as ``top=3``; `edgewise predict --help` lists
                 all of them.
 
         Returns:
-            A dict for each: ``input``, and the answer by names that a person of that task expects.
-            An input that cannot be answered has ``error`` instead.
+            A dict for each input: ``input`` and the answer, or ``error`` if the model cannot answer
+            it. For a data frame a pandas ``DataFrame``: its own columns, and the same answers as
+            further columns. An answer of several parts, such as ``top=3``, has a row for each part.
 
         Raises:
-            ArgumentError: an option that there is not, or a file that cannot be used.
-            MissingDataError: there is no such file.
+            ArgumentError: unknown option, or a file in another format.
+            MissingDataError: the file does not exist.
 
         """
-        return list(self.stream(inputs, batch_size=batch_size, **options))
+        answers = list(self.stream(inputs, batch_size=batch_size, **options))
+        return self._joined_frame(inputs, answers) if is_frame(inputs) else answers
 
     def stream(
         self, inputs: Any = None, *, batch_size: int | None = None, **options: Any
     ) -> Iterator[Answer]:
-        """The same answers one after the other, without keeping inputs or answers in memory."""
+        """Yield the answers of :meth:`predict` one by one, with one batch in memory at a time."""
         size = self.predictor.batch_size if batch_size is None else batch_size
         check_least("batch_size", size, 1, "choose for example 64")
         chosen = self.predictor.check_options(options)
@@ -95,8 +98,24 @@ class Run:
             return self._of_values(self.predictor.default_inputs(), size, chosen)
         return self._of_values(self.predictor.from_python(inputs), size, chosen)
 
+    def _joined_frame(self, inputs: Any, answers: list[Answer]) -> DataFrame:
+        frame = to_pandas(inputs)
+        if self.predictor.frame_is_one_input:
+            return type(frame)([row for answer in answers for row in flat(answer)])
+        own = dict.fromkeys(map(str, frame.columns))
+        found, places = [], []
+        for place, answer in enumerate(answers):
+            new = {name: value for name, value in answer.items() if name != "input"}
+            for row in flat(own | _beside(own, new)):
+                found.append({name: value for name, value in row.items() if name not in own})
+                places.append(place)
+        joined = frame.iloc[places].copy()
+        for name in dict.fromkeys(name for row in found for name in row):
+            joined[name] = [row.get(name) for row in found]
+        return joined
+
     def draw(self, answers: list[Answer]) -> Figure:
-        """A picture of answers, where their kind has one; a forecast has."""
+        """Plot answers; only forecasts have a figure."""
         return self.predictor.draw(answers)
 
     def _of_values(
@@ -127,7 +146,7 @@ class Run:
         return f"<Run of {name} in {path!r}, answers on {self.predictor.input}>"
 
     def _repr_html_(self) -> str:
-        """What it is, answers on and measured, and its learning curve, as notebooks show it."""
+        """Summary for notebooks: recipe, model, inputs, metrics and learning curves."""
         count = sum(weight.numel() for weight in self.model.parameters())
         rows = [
             ("recipe", f"{self.recipe.name}: {self.recipe.summary}"),
@@ -152,9 +171,9 @@ def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """A row of a table and the answer to it, which leaves the row's own columns as they are.
+    """Join a row of a table with its answer; columns of the row keep their names.
 
-    Only its ``error`` has another name then: an answer with one is known by it.
+    A column ``error`` is renamed to ``own_error``, as this key marks an invalid input.
     """
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
@@ -164,7 +183,7 @@ def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
 
 
 def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """What was found, under names that the row does not have; in lists of dicts, too."""
+    """Prefix keys of the answer with ``predicted_`` if the row has the same, also in lists."""
     return {
         f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
         if is_of_dicts(value)
@@ -174,25 +193,27 @@ def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
 
 
 def load(path: Path | str) -> Run:
-    """A finished run, ready to answer; its folder is all that is read, wherever it was moved to.
+    """Load a finished run for prediction. The run folder may have been moved.
 
     Args:
-        path: a run folder that ``edgewise train`` or :func:`edgewise.runs.train` made.
+        path: run folder of ``edgewise train`` or :func:`edgewise.runs.train`.
 
     Raises:
-        MissingDataError: there is no such run, or it has not finished.
-        ArgumentError: a file of it is damaged, several runs are in the folder, or no predictor
-            answers for its kind of data.
+        MissingDataError: the run does not exist or has not finished.
+        ArgumentError: a file of the run is damaged, the folder has several runs, no predictor
+            serves its kind of data, or the package that provides its recipe is not installed.
 
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
     kind = predictor_of(recipe)
-    fitted = load_fitted(folder)
+    preprocessing = load_preprocessing(folder)
     tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     check_vocabulary(folder, tokenizer, TOKENIZER)
-    model = build_model(recipe, fitted)
+    model = build_model(recipe, preprocessing)
     folder.load_weights(model)
     model.eval()
-    return Run(folder.path, recipe, model, kind(recipe, model, fitted, tokenizer, folder.path))
+    return Run(
+        folder.path, recipe, model, kind(recipe, model, preprocessing, tokenizer, folder.path)
+    )

@@ -1,4 +1,4 @@
-"""What comes after a series, with its dates and as a picture."""
+"""Answers on time series: forecasts, as rows and as figures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.data.series.dates import Step
 from edgewise.data.series.time_series import Series, TimeSeries, history_of
-from edgewise.data.table import Table, as_number, read_table
+from edgewise.data.tables.dates import Step
+from edgewise.data.tables.frames import is_frame, to_pandas
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.rows import check_columns
+from edgewise.data.tables.table import Table, as_number
 from edgewise.errors import ArgumentError, require
 from edgewise.inference.predictor import Answer, Predictor
-from edgewise.inference.rows import check_columns
 from edgewise.tasks import Forecast
 
 if TYPE_CHECKING:
@@ -24,20 +26,20 @@ COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
 
 
 class Forecasts(Predictor):
-    """The values that come after a series.
+    """Forecast of the values that follow a history.
 
-    An input is a history: a file with its rows, a dict of columns or a ``DataFrame`` of them, or
-    the values alone, the newest last. Without an input, it goes on from where the training series
-    ended.
+    An input is a file, a dict of columns or a ``DataFrame`` with the rows of one history, or its
+    values alone, the latest last. Without an input the forecast continues the training series.
     """
 
     data, task, input = TimeSeries, Forecast, "a history of values"
+    frame_is_one_input = True
 
     def set_up(self) -> None:
-        values = self.fitted.values
+        values = self.preprocessing.values
         self.column, self.date = values["column"], values["date"]
-        self.length = self.fitted.model_arguments["history"]
-        self.horizon = self.fitted.model_arguments["horizon"]
+        self.length = self.preprocessing.model_arguments["history"]
+        self.horizon = self.preprocessing.model_arguments["horizon"]
         self.step = Step(**values["step"]) if values["step"] else None
         last = datetime.fromisoformat(values["last"]) if values["last"] else None
         self.own = Series(values["series"], last, self.step)
@@ -50,19 +52,19 @@ class Forecasts(Predictor):
         return [self.own]
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """One history, of which each word is a value."""
+        """Read all words as the values of one history."""
         yield list(words)
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """One history, whose rows are all of the file."""
+        """Read all rows of the file as one history."""
         table = read_table(path, argument=str(path))
         check_columns(path, self.columns(), list(table.columns))
         yield None, {"input": path.name}, table
 
     def from_python(self, inputs: Any) -> list[Any]:
-        """A single history, or several of them."""
-        if hasattr(inputs, "to_dict") and hasattr(inputs, "columns"):
-            return [inputs.to_dict("list")]
+        """Accept one history or a list of histories."""
+        if is_frame(inputs):
+            return [to_pandas(inputs).to_dict("list")]
         several = list(super().from_python(inputs))
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 
@@ -77,7 +79,7 @@ class Forecasts(Predictor):
                 got=" and ".join(map(str, sorted(lengths))),
                 remedy="give a value for each date",
             )
-        return Table(Path("input"), columns, list(range(lengths.pop())))
+        return Table.of("input", columns)
 
     def prepare(self, value: Any) -> Series:
         if isinstance(value, Table):
@@ -90,7 +92,7 @@ class Forecasts(Predictor):
         if len(series.values) < self.length or not series.values.isfinite().all():
             raise ArgumentError(
                 "input",
-                expected=f"at least {self.length} numbers, which the model reads",
+                expected=f"at least {self.length} numbers, the history of the model",
                 got=f"{len(series.values)}, of which {int(series.values.isfinite().sum())} are "
                 "numbers",
                 remedy="give a longer history",
@@ -98,32 +100,32 @@ class Forecasts(Predictor):
         self.histories[self.show(value)] = series
         return series
 
-    def answer(self, examples: list[Series], *, back: int = 0) -> list[Answer]:
+    def answer(self, examples: list[Series], *, backtest: int = 0) -> list[Answer]:
         read = []
         for series in examples:
-            if not 0 <= back <= len(series.values) - self.length:
+            if not 0 <= backtest <= len(series.values) - self.length:
                 raise ArgumentError(
-                    "back",
+                    "backtest",
                     expected=f"at most {len(series.values) - self.length}, so that "
-                    f"{self.length} values are left to read",
-                    got=str(back),
+                    f"{self.length} values are left as history",
+                    got=str(backtest),
                     remedy="give a smaller number or a longer history",
                 )
-            end = len(series.values) - back
+            end = len(series.values) - backtest
             read.append(series.values[end - self.length : end])
         outputs = self.model(torch.stack(read))
         return [
-            {"forecast": self._rows(series, values, back)}
+            {"forecast": self._rows(series, values, backtest)}
             for series, values in zip(examples, outputs.tolist(), strict=True)
         ]
 
-    def _rows(self, series: Series, values: Sequence[float], back: int) -> list[dict[str, Any]]:
+    def _rows(self, series: Series, values: Sequence[float], backtest: int) -> list[dict[str, Any]]:
         name = "date" if series.step else "step"
         rows: list[dict[str, Any]] = []
         for ahead, value in enumerate(values, 1):
-            row = {name: series.date(ahead - back) if series.step else ahead, "value": value}
-            if ahead <= back:
-                row["truth"] = float(series.values[ahead - back - 1])
+            row = {name: series.date(ahead - backtest) if series.step else ahead, "value": value}
+            if ahead <= backtest:
+                row["truth"] = float(series.values[ahead - backtest - 1])
             rows.append(row)
         return rows
 
@@ -133,7 +135,7 @@ class Forecasts(Predictor):
         return value.path.name if isinstance(value, Table) else f"{len(value)} values"
 
     def draw(self, answers: Sequence[Answer]) -> Figure:
-        """History and forecast of each answer, and the truth where it is known."""
+        """Plot the history, the forecast and, in a backtest, the truth of each answer."""
         require("matplotlib", extra="plot", purpose="drawing a forecast")
         from matplotlib.figure import Figure
 
@@ -153,7 +155,7 @@ class Forecasts(Predictor):
             end = len(series.values) - len(known)
             first = max(0, end - self.length)
             read = series.values[first:end].tolist()
-            # What comes after begins at the last value that was read.
+            # Later lines start at the last value of the history, so that the curves are connected.
             lines = {
                 "history": (1 - len(read), read),
                 "truth": (0, [*read[-1:], *known]),
@@ -177,7 +179,7 @@ class Forecasts(Predictor):
 
 
 def _cell(value: Any, written: str) -> str:
-    """A cell of a ``DataFrame`` as a file has it; dates as they were written there."""
+    """Format a cell of a ``DataFrame`` as in a file, dates in the format of the training file."""
     if hasattr(value, "strftime"):
         return str(value.strftime(written))
     return "" if value is None or str(value) == "nan" else str(value)

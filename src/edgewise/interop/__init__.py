@@ -1,6 +1,6 @@
-"""Edgewise inside other libraries' models. Each package here imports the library it serves.
+"""Backends for models of other libraries.
 
-Both are imported when they are first used: ``ew.interop.pyg.GATConv``.
+Each package imports its library, and is itself imported on first use: ``ew.interop.pyg.GATConv``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["huggingface", "pyg"]
 if TYPE_CHECKING:
     from edgewise.interop import huggingface, pyg
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name in __all__:

@@ -1,7 +1,7 @@
-"""Layers: what at least two architectures share. Those that read along a graph take ``(x, graph)``.
+"""Layers shared by at least two architectures. Layers over a graph are called ``layer(x, graph)``.
 
-GPT, for example, is ``models/gpt.py`` on ``text`` (embedding, reader, head), ``transformer``
-(residuals, norms, feed-forward) and ``attention``.
+For example, ``models/gpt.py`` is built from ``text`` (embedding, reader, head), ``transformer``
+(residuals, norms, feed-forward network) and ``attention``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from edgewise.layers.normalisation import symmetric_weight
 from edgewise.layers.normalisers import LAYER_NORMALISERS, LearnedEntmax
 from edgewise.layers.output_heads import (
     ClassificationHead,
-    ExtractiveSummarizer,
     LanguageModel,
     LastTokenHead,
     Seq2SeqLanguageModel,
@@ -35,7 +34,7 @@ from edgewise.layers.pooling import (
     packed_graph,
 )
 from edgewise.layers.recommender import Recommender
-from edgewise.layers.recurrent import RecurrentReader
+from edgewise.layers.recurrent import RecurrentBackbone
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.sequential import (
@@ -45,10 +44,11 @@ from edgewise.layers.sequential import (
     given_or_ones,
     is_dense,
     refuse_edge_attr,
+    shares_nodes,
 )
 from edgewise.layers.sparse import Dropout, Linear
 from edgewise.layers.target_scaling import TargetScaling
-from edgewise.layers.text import LanguageModelHead, Reader, TextEmbedding, TextModel
+from edgewise.layers.text import Backbone, LanguageModelHead, TextEmbedding, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (
     AttentionBlock,
@@ -68,6 +68,7 @@ __all__ = [
     "SCORES",
     "AttentionBlock",
     "AttentionPool",
+    "Backbone",
     "Cache",
     "ClassToken",
     "ClassificationHead",
@@ -76,7 +77,6 @@ __all__ = [
     "Dropout",
     "EncoderDecoder",
     "EncoderDecoderModel",
-    "ExtractiveSummarizer",
     "FeedForward",
     "GatedFeedForward",
     "GraphLayer",
@@ -98,9 +98,8 @@ __all__ = [
     "Penalised",
     "Pool",
     "PooledNodes",
-    "Reader",
     "Recommender",
-    "RecurrentReader",
+    "RecurrentBackbone",
     "Residual",
     "Seq2SeqLanguageModel",
     "SequenceBatch",
@@ -123,6 +122,7 @@ __all__ = [
     "members_of",
     "packed_graph",
     "refuse_edge_attr",
+    "shares_nodes",
     "symmetric_weight",
 ]
 

@@ -1,4 +1,4 @@
-"""Multi-head attention over any graph; each head projects the whole input, or its part of it."""
+"""Multi-head attention over a graph, with full or per-head projections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from edgewise.attention import attend
 from edgewise.biases import EdgeTerms
 from edgewise.edge_steps import attention_weights
 from edgewise.engines.call import for_each_query
-from edgewise.engines.native.operator import transformed, watched
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache, KeyValue
@@ -23,43 +22,45 @@ from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
 from edgewise.normalisers import Normaliser
 from edgewise.scores import DOT, Score
+from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Projections = Literal["full", "split"]
 
 
 class LayerTerms(EdgeTerms, total=False):
-    """What a Transformer layer may be called with besides features and a graph."""
+    """Optional keyword arguments of a Transformer layer."""
 
     positions: Tensor | None
     cache: Cache | None
 
 
 class MultiHeadAttention(GraphLayer):
-    r"""Attention in several heads, :math:`O\,[\mathrm{head}_1; \dots; \mathrm{head}_H]`.
+    r"""Multi-head attention over a graph, :math:`O\,[\mathrm{head}_1; \dots; \mathrm{head}_H]`.
 
     .. math:: \mathrm{head}_h = \mathrm{attend}(Q_h x,\; K_h s,\; V_h s,\; \mathrm{graph})
 
-    where s is x (self-attention) or another sequence (cross-attention). On the complete graph this
+    Here s is x (self-attention) or another sequence (cross-attention). On the complete graph this
     is ``torch.nn.MultiheadAttention`` (Vaswani et al., 2017).
 
-    The projections of self-attention are one map ``qkv`` of x. Those of cross-attention are
-    ``query``, ``key`` and ``value``, and so are those of the split form.
+    Self-attention has one joint projection ``qkv``. Cross-attention and split projections have
+    ``query``, ``key`` and ``value``.
 
     Args:
-        width: of the targets' features and of the output.
-        heads: H, a divisor of ``width`` where ``head_width`` is not given.
-        source_width: of the sources' features, for cross-attention; ``None`` for self-attention.
-        head_width: D, of a query and a key; ``width / heads`` by default.
-        key_heads: a divisor of H; as many heads of keys and values, each for a group of queries
-            (Ainslie et al., 2023).
-        projections: ``"full"``: every head projects the whole input; ``"split"``: the input is
-            split into H parts, and head h sees part h alone, with H times fewer weights.
-        score: how queries and keys are compared: a name of :data:`edgewise.layers.SCORES`, a
-            :class:`LearnedScore`, which has weights of its own, or any score of the primitive.
-        normaliser: of :func:`edgewise.attend`, or ``"learned"``: α-entmax with an α for each head.
-        rotary: turns queries and keys by their positions; :class:`edgewise.encodings.Rotary`.
-        dropout: on the attention weights, in training.
-        bias: whether the projections have one.
+        width: feature size of targets and outputs.
+        heads: number of heads H, a divisor of ``width`` unless ``head_width`` is given.
+        source_width: feature size of the sources, for cross-attention; ``None`` for self-attention.
+        head_width: head size D; ``width / heads`` by default.
+        key_heads: number of key and value heads, a divisor of H. Each serves a group of query heads
+            (grouped-query attention, Ainslie et al., 2023).
+        projections: ``"full"``: each head projects all features; ``"split"``: head h projects the
+            h-th of H parts of the features, with H times fewer weights.
+        score: score function: a name of :data:`edgewise.layers.SCORES`, a :class:`LearnedScore`, or
+            a score of :func:`edgewise.attend`.
+        normaliser: normaliser of :func:`edgewise.attend`, or ``"learned"`` for α-entmax with a
+            learned α for each head.
+        rotary: rotary encoding of queries and keys, such as :class:`edgewise.encodings.Rotary`.
+        dropout: dropout rate of attention weights.
+        bias: whether projections have biases.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class MultiHeadAttention(GraphLayer):
         self.head_width = head_width or width // heads
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
-        self.score = DOT if isinstance(score, ScaledDot) else score  # a module without weights
+        self.score = DOT if isinstance(score, ScaledDot) else score  # has no weights
         self.normaliser = layer_normaliser(normaliser, heads)
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 
@@ -116,18 +117,19 @@ class MultiHeadAttention(GraphLayer):
         cache: Cache | None = None,
         **edges: Unpack[EdgeTerms],
     ) -> Tensor:
-        """``[..., N_dst, width]`` from x like that and source ``[..., N_src, source_width]``.
+        """Return outputs ``[..., N_dst, width]``.
 
         Args:
-            x: the targets' features.
-            graph: who reads whom.
-            source: the sources' features; cross-attention has to be given them.
-            positions: ``[..., N_dst]``, for ``rotary``; after the cached ones by default.
-            cache: holds keys and values of nodes before x, and receives those of x.
+            x: features of the targets, ``[..., N_dst, width]``.
+            graph: attention graph or pattern.
+            source: features of the sources ``[..., N_src, source_width]``; cross-attention only.
+            positions: positions ``[..., N_dst]`` for ``rotary``; by default they continue the
+                cache.
+            cache: keys and values of earlier nodes; those of x are added to it.
             edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
 
         Raises:
-            ArgumentError: a source for self-attention, or none for cross-attention.
+            ArgumentError: ``source`` is given to self-attention, or missing in cross-attention.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value, score = self._project(x, source, positions, cache)
@@ -154,23 +156,23 @@ class MultiHeadAttention(GraphLayer):
         positions: Tensor | None = None,
         **edges: Unpack[EdgeTerms],
     ) -> Tensor:
-        """How much each target reads of each source: ``[..., E, H]``, as ``graph.edge_index`` is.
+        """Return attention weights ``[..., E, H]`` in the order of ``graph.edge_index``.
 
-        Takes what a call takes. The weights of a target sum to 1 in each head.
+        The arguments are those of a call. The weights of each target sum to 1 in each head.
         """
         query, key, _, score = self._project(x, source, positions, None)
         by = self._normaliser()
         return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
 
     def _normaliser(self) -> Normaliser:
-        """That of this call; a learned one is made of its parameter."""
+        """Return the normaliser of this call."""
         given = self.normaliser
         return given() if isinstance(given, LearnedEntmax) else given
 
     def _project(
         self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor, Score]:
-        """Query, key and value of all heads, and how the first two are compared."""
+        """Return query, key and value of all heads, and the score function."""
         self._check_source(source)
         if source is None:
             query, key, value = self._project_self(x, positions, cache)
@@ -185,7 +187,7 @@ class MultiHeadAttention(GraphLayer):
     def _project_self(
         self, x: Tensor, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of self-attention, the cached ones before those of x."""
+        """Return query, key and value of self-attention, cached nodes first."""
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:
@@ -205,7 +207,7 @@ class MultiHeadAttention(GraphLayer):
     def _project_source(
         self, x: Tensor, source: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of cross-attention; a cache keeps what the source gave at first."""
+        """Return query, key and value of cross-attention; a cache keeps the first key and value."""
 
         def key_value() -> KeyValue:
             return self._heads(self.key(source)), self._heads(self.value(source))
@@ -215,8 +217,8 @@ class MultiHeadAttention(GraphLayer):
         return query, key, value
 
     def _heads(self, x: Tensor) -> Tensor:
-        """``[..., N, heads, D]`` from ``[..., N, heads * D]``."""
-        # unflatten takes far longer than reshape
+        """Reshape ``[..., N, heads * D]`` to ``[..., N, heads, D]``."""
+        # reshape takes much less time than unflatten.
         return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width)
 
     def _check_source(self, source: Tensor | None) -> None:
@@ -232,15 +234,14 @@ class MultiHeadAttention(GraphLayer):
 
 
 class JointLinear(nn.Linear):
-    """Several linear maps of the same features in one matrix, their outputs side by side.
+    """Several linear maps of the same features, stored as one matrix, with concatenated outputs.
 
-    One product takes less time than several, and its gradient is one. Each part begins as a map of
-    its own would.
+    One matrix product takes less time than several. Each part is initialised as a map of its own.
 
     Args:
-        in_width: of the features.
-        widths: of each part's output.
-        bias: whether the maps have one.
+        in_width: feature size.
+        widths: output size of each part.
+        bias: whether the maps have biases.
     """
 
     def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:
@@ -249,7 +250,7 @@ class JointLinear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw each part as ``torch.nn.Linear`` does, one after the other."""
+        """Initialise the parts one after the other, as ``torch.nn.Linear`` does."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         biases = [None] * len(self.widths) if self.bias is None else self.bias.split(self.widths)
         for weight, bias in zip(self.weights(), biases, strict=True):
@@ -258,19 +259,19 @@ class JointLinear(nn.Linear):
                 nn.init.uniform_(bias, -bound, bound)
 
     def weights(self) -> tuple[Tensor, ...]:
-        """The matrix of each part, ``[width, in_width]``, in the storage of the whole."""
+        """Return the matrix ``[width, in_width]`` of each part, as views."""
         parts: tuple[Tensor, ...] = self.weight.split(self.widths)
         return parts
 
 
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """Query, key and value ``[..., N, H, D]`` from ``[..., N, 3 * H * D]``.
+    """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
 
-    The gradients of the three are one tensor again without a copy where an engine has written them
-    side by side, as ``tiles`` does.
+    The backward pass joins the three gradients without a copy if an engine has written them side by
+    side, as ``tiles`` does.
     """
     joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
-    if not torch.is_grad_enabled() or watched((joint,)) or transformed():
+    if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
         return joint.unbind(-3)
     parts: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
     return parts
@@ -299,13 +300,13 @@ class _UnbindQKV(torch.autograd.Function):
 
 
 class LinearByHead(nn.Module):
-    """H independent linear maps, the h-th from part h of the input to part h of the output."""
+    r"""H independent linear maps, :math:`y = [W_1 x_1; \dots; W_H x_H] + b`, of H input parts."""
 
     def __init__(self, heads: int, in_width: int, out_width: int, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, out_width // heads, in_width // heads))
         self.bias = nn.Parameter(torch.zeros(out_width)) if bias else None
-        bound = math.sqrt(heads / in_width)  # as nn.Linear, for the width that each head sees
+        bound = math.sqrt(heads / in_width)  # as nn.Linear with the input size of one head
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:

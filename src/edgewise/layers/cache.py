@@ -1,4 +1,4 @@
-"""Key-value cache: what a decoder remembers between two steps of generation."""
+"""Key-value cache for step-by-step decoding."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class Cache:
-    """Keys and values ``[B, N, H, D]``, kept for each attention layer.
+    """Keys and values ``[B, N, H, D]`` of earlier nodes, for each attention layer.
 
-    With them a step of decoding is attention from the new targets alone, on the same pattern. Pass
-    one cache to every step: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
-    cache=cache)``. It is for inference; only layers that say how far they read forget anything.
+    With a cache, a decoding step computes attention from the new targets only, on the same pattern.
+    Pass
+    one cache to all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:],
+    cache=cache)``. It is meant for inference. Only layers of limited reach drop old nodes.
 
     Attributes:
-        length: how many nodes have been read so far.
+        length: number of nodes read so far.
     """
 
     def __init__(self) -> None:
         self.length = 0
         self._kept: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._room: dict[nn.Module, tuple[Tensor, ...]] = {}  # what is kept is the first part of it
+        self._room: dict[nn.Module, tuple[Tensor, ...]] = {}  # buffers that begin with _kept
         self._steps: dict[int, Cache] = {}
 
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
-        """What the layer has kept, with the keys and values of new nodes after them.
+        """Append the keys and values of new nodes to those of the layer, and return all.
 
-        There is room for as many again, so that most steps write what is new and nothing else:
-        where no gradient is asked for, as what is written over may be what autograd has saved.
+        Buffers have room for twice the length, so most steps write only the new entries. With
+        gradients enabled, tensors are concatenated instead, as autograd may have saved what would
+        be overwritten.
         """
         kept = self._kept.get(layer)
         if kept is not None:
@@ -55,15 +57,15 @@ class Cache:
         return new
 
     def of_step(self, number: int) -> Cache:
-        """What layers keep in their call of this number, where a model calls them several times."""
+        """Return the cache of the n-th call, for models that call a layer repeatedly."""
         step = self._steps.setdefault(number, Cache())
         step.length = self.length
         return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
-        """Drop keys and values that nobody reads any more: those before the last ``reach``.
+        """Drop keys and values before the last ``reach`` nodes, which are not read any more.
 
-        Not at every call, but once there are as many again: then a step costs no copy.
+        This copies, so it is done only once twice that number is stored.
         """
         kept = self._kept.get(layer)
         if kept is not None and kept[0].shape[-3] > 2 * reach:
@@ -82,15 +84,15 @@ class Cache:
             )
 
     def state(self, layer: nn.Module) -> tuple[Tensor, ...] | None:
-        """What a recurrent layer kept last, ``[B, ...]`` each."""
+        """Return the last state of a recurrent layer, tensors ``[B, ...]``, or ``None``."""
         return self._kept.get(layer)
 
     def keep_state(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:
-        """Replace what a recurrent layer has kept."""
+        """Replace the state of a recurrent layer."""
         self._kept[layer] = state
 
     def detach(self) -> None:
-        """Forget how it was computed: no gradient goes into what is kept."""
+        """Detach all stored tensors from the autograd graph."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.detach() for part in kept)
@@ -98,17 +100,17 @@ class Cache:
             step.detach()
 
     def state_dict(self, model: nn.Module) -> dict[str, Any]:
-        """What it keeps for the layers of a model, by their names, to go on from elsewhere."""
+        """Return the stored tensors by layer name, for example to resume in another process."""
         names = {module: name for name, module in model.named_modules()}
         kept = {names[layer]: list(parts) for layer, parts in self._kept.items()}
         steps = {number: step.state_dict(model) for number, step in self._steps.items()}
         return {"length": self.length, "kept": kept, "steps": steps}
 
     def load_state_dict(self, model: nn.Module, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave, for a model whose layers have the same names."""
+        """Restore the result of :meth:`state_dict` for a model with the same layer names."""
         self.length = state["length"]
         self._room.clear()
-        device = next(model.parameters()).device  # a file is read to the CPU
+        device = next(model.parameters()).device  # checkpoints are loaded on the CPU
         kept = state["kept"].items()
         self._kept = {
             model.get_submodule(name): tuple(part.to(device) for part in parts)
@@ -118,14 +120,14 @@ class Cache:
             self.of_step(number).load_state_dict(model, of_step)
 
     def once(self, layer: nn.Module, make: Callable[[], KeyValue]) -> KeyValue:
-        """What the layer has kept, made at the first call: cross-attention reads one memory."""
+        """Return the stored key and value, computed at the first call, for cross-attention."""
         if layer not in self._kept:
             self._kept[layer] = make()
         key, value = self._kept[layer]
         return key, value
 
     def select(self, rows: Tensor) -> None:
-        """Keep these members of the batch, in this order: beams that go on, some of them twice."""
+        """Keep these members of the batch in this order, with repeats, as beam search does."""
         self._room.clear()
         for layer, kept in self._kept.items():
             self._kept[layer] = tuple(part.index_select(0, rows) for part in kept)
@@ -134,20 +136,20 @@ class Cache:
 
 
 def _alike(kept: Tensor, new: Tensor) -> bool:
-    """Whether they differ in how many nodes they have, at most."""
+    """Return whether two tensors differ at most in their number of nodes."""
     same_type = kept.dtype == new.dtype and kept.device == new.device
     same_members = kept.shape[:-3] == new.shape[:-3]
     return same_type and same_members and kept.shape[-2:] == new.shape[-2:]
 
 
 def _can_take(room: Tensor, length: int) -> bool:
-    """Whether so many nodes fit, and they may be written here."""
+    """Return whether the buffer has room for ``length`` nodes and may be written to."""
     lost = room.is_inference() and not torch.is_inference_mode_enabled()
     return length <= room.shape[-3] and not lost
 
 
 def _with_room(kept: Tensor, length: int) -> Tensor:
-    """A copy of ``[B, N, H, D]`` with room for twice the length."""
+    """Copy ``[B, N, H, D]`` into a buffer of twice ``length``."""
     room = kept.new_empty(*kept.shape[:-3], 2 * length, *kept.shape[-2:])
     room.narrow(-3, 0, kept.shape[-3]).copy_(kept)
     return room

@@ -1,4 +1,4 @@
-"""Encoder-decoder models: the source is read whole, the target token by token while reading it."""
+"""Encoder-decoder models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edgewise.layers.text import LanguageModelHead, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):
-    """Two stacks: the decoder reads its own past, and all that the encoder made of the source.
+    """Encoder and decoder; the decoder attends to earlier targets and to the encoder's output.
 
-    On features, this is ``torch.nn.Transformer``: ``model(x, y)`` for source features
+    On features this is ``torch.nn.Transformer``: ``model(x, y)`` for source features
     ``[B, S, width]`` and target features ``[B, T, width]``.
 
     Args:
-        encoder: reads the source.
-        decoder: reads the target; its layers are :class:`edgewise.layers.CrossBlock`.
+        encoder: encoder of the source.
+        decoder: decoder of the target, with layers such as :class:`edgewise.layers.CrossBlock`.
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
@@ -33,7 +33,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """The decoder's states, ``[B, T, width]``; masks are 0 where a node is padding."""
+        """Return the decoder's states ``[B, T, width]``. Masks are 0 at padding."""
         sequences = SequenceBatch.of_features(source, source_mask)
         memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(
@@ -43,13 +43,13 @@ class EncoderDecoder(nn.Module):
 
 
 class EncoderDecoderModel(nn.Module):
-    """An :class:`EncoderDecoder` of token ids, with a head.
+    """An :class:`EncoderDecoder` with token embeddings and an output head.
 
     Args:
-        embedding: of the source's ids, and of the target's where they share one.
-        core: the two stacks.
-        head: from states and the tokens' vectors to logits.
-        target_embedding: of the target's ids, where it has a vocabulary of its own.
+        embedding: embedding of source ids, and of target ids if shared.
+        core: encoder and decoder.
+        head: maps states to logits of tokens.
+        target_embedding: embedding of target ids, if they have a vocabulary of their own.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class EncoderDecoderModel(nn.Module):
         decoder_sizes: Sizes | None = None,
         graph: Pattern | None = None,
     ) -> Tensor:
-        """The decoder's last hidden state ``[B, T, width]``; without its ids, the encoder's.
+        """Return the decoder's states ``[B, T, width]``; without target ids, the encoder's.
 
         Args:
-            input_ids: the source, ``[B, S]``, or packed with ``sizes``.
-            attention_mask: ``[B, S]``, 0 where a token is padding.
-            decoder_input_ids: the target, ``[B, T]``, or packed with ``decoder_sizes``.
-            decoder_attention_mask: ``[B, T]``, likewise.
-            sizes: the lengths of packed sources.
-            decoder_sizes: the lengths of packed targets.
-            graph: who reads whom in the source, in place of the encoder's pattern.
+            input_ids: source ids ``[B, S]``, or packed with ``sizes``.
+            attention_mask: source mask ``[B, S]``, 0 at padding.
+            decoder_input_ids: target ids ``[B, T]``, or packed with ``decoder_sizes``.
+            decoder_attention_mask: target mask ``[B, T]``, 0 at padding.
+            sizes: lengths of packed sources.
+            decoder_sizes: lengths of packed targets.
+            graph: attention graph of the source, in place of the encoder's pattern.
         """
         memory = self.encode(input_ids, attention_mask, sizes=sizes, graph=graph)
         if decoder_input_ids is None:
@@ -100,7 +100,7 @@ class EncoderDecoderModel(nn.Module):
         positions: Tensor | None = None,
         graph: Pattern | None = None,
     ) -> Memory:
-        """The source as a memory for :meth:`decode`."""
+        """Encode the source; the result is an argument of :meth:`decode`."""
         sequences = SequenceBatch(input_ids, attention_mask, sizes=sizes, positions=positions)
         x = self.embedding(input_ids, sequences.positions)
         states = self.core.encoder(x, sequences, graph=graph)
@@ -117,7 +117,7 @@ class EncoderDecoderModel(nn.Module):
         graph: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """The decoder's states ``[B, T, width]`` of ids ``[B, T]``, after those in the cache."""
+        """Return the decoder's states ``[B, T, width]`` of ids that follow cached ones."""
         sequences = SequenceBatch(
             decoder_input_ids,
             decoder_attention_mask,
@@ -130,7 +130,7 @@ class EncoderDecoderModel(nn.Module):
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Logits of every token ``[..., vocabulary]``, for states of any leading shape."""
+        """Return logits ``[..., vocabulary]`` of states of any leading shape."""
         logits: Tensor = self.head(states, self._target_embedding().tokens.weight)
         return logits
 

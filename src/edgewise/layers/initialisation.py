@@ -1,4 +1,4 @@
-"""Initialisation of weights: normal as BERT and GPT begin, Xavier as the Transformer does."""
+"""Weight initialisation: normal as in BERT and GPT, Xavier as in the Transformer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = None) -> M:
-    """Linear maps and embeddings from N(0, std²) and biases zero, as BERT and GPT begin.
+    """Initialise linear maps and embeddings from N(0, std²), biases with zero (BERT, GPT).
 
     Args:
-        model: is changed, and given back.
+        model: model to initialise in place.
         std: standard deviation.
-        residual_depth: layers L, where the last map of each residual branch begins smaller by
-            √(2L), so that the sum of all branches does not grow with depth (GPT-2).
+        residual_depth: number of layers L. If given, the last map of each residual branch is scaled
+            by 1 / √(2L), so that the sum of all branches does not grow with depth (GPT-2).
+
+    Returns:
+        The model.
     """
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -34,11 +37,11 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
 
 
 def init_xavier(model: M) -> M:
-    """Every matrix uniform with the variance of Glorot and Bengio (2010), as the Transformer's.
+    """Initialise all matrices uniformly by Glorot and Bengio (2010), as in the Transformer.
 
-    Matrices that are stored as one, such as those of query, key and value, are drawn one by one:
-    the variance goes by the width of each. (``torch.nn.MultiheadAttention`` takes the width of all
-    three, and begins with a variance half as large.)
+    Matrices that are stored as one, such as query, key and value, are initialised separately, as
+    the variance depends on the size of each. (``torch.nn.MultiheadAttention`` uses the joint size,
+    which halves the variance.)
     """
     joint = {m.weight: m for m in model.modules() if isinstance(m, JointLinear)}
     for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""Message passing, the plain layer of graph neural networks: neighbours' messages are summed."""
+"""Message passing, the basic layer of graph neural networks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edgewise.layers.sparse import Linear
 
 
 class MessagePassing(GraphLayer):
-    r"""One round of messages, :math:`h_i' = U h_i + \bigoplus_{j \in N(i)} V h_j`.
+    r"""One round of message passing, :math:`h_i' = U h_i + b + \bigoplus_{j \in N(i)} V h_j`.
 
-    The reduction ⊕ is a sum, a mean or the entrywise maximum or minimum; the non-linearity σ
-    follows as a layer of its own. With attention in the place of ⊕ it is a Transformer's layer.
+    The reduction ⊕ is a sum, a mean, or an elementwise maximum or minimum. It has no non-linearity.
+    With attention in place of ⊕ it becomes a Transformer layer.
 
     Args:
-        in_width: width of h.
-        out_width: width of h'.
+        in_width: size of h.
+        out_width: size of h'.
         reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
     """
 
@@ -30,7 +30,7 @@ class MessagePassing(GraphLayer):
         self.reduce: Reduce = reduce
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """``[..., N, out_width]`` from x ``[..., N, in_width]``."""
+        """Return features ``[..., N, out_width]`` from x ``[..., N, in_width]``."""
         graph = bind_to_nodes(graph, x)
         messages = aggregate(self.message(x).unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
         out: Tensor = self.own(x) + messages

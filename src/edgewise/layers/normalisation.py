@@ -1,4 +1,4 @@
-"""Symmetric normalisation of the edges by the degrees of both ends, as in GCN."""
+"""Symmetric degree normalisation of edges, as in GCN."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from edgewise.graphs import Graph, check_sized
 
 
 def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
-    r"""The edges of :math:`D^{-1/2} A D^{-1/2}`, ``[E]``: :math:`a_{ij} / \sqrt{d_i d_j}`.
+    r"""Return the weights of :math:`D^{-1/2} A D^{-1/2}`, ``[E]``: :math:`a_{ij} / \sqrt{d_i d_j}`.
+
+    Here :math:`d_i` is the sum of the incoming weights of node i. Edges from a node without
+    incoming edges have weight 0.
 
     Args:
-        graph: with as many targets as sources.
-        weight: a, ``[E]``, through which gradients go; 1 for each edge where it is not given, and
-            the result, in float64, is then kept on the graph.
-
-    Here :math:`d_i` is the sum of what node i reads; edges from a node that reads nothing are 0.
+        graph: a square graph.
+        weight: differentiable edge weights a, ``[E]``. By default all are 1, and the result, in
+            float64, is cached on the graph.
     """
     check_sized(graph)
     if weight is None:

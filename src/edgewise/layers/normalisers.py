@@ -1,4 +1,4 @@
-"""Learned normalisers: what makes weights of scores, with a parameter of its own in each head."""
+"""Normalisers of attention scores with a learned parameter for each head."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from edgewise.arguments import check_choice
 from edgewise.normalisers import NORMALISERS, Entmax, Normaliser
 
 LAYER_NORMALISERS = (*NORMALISERS, "learned")
-"""Every normaliser that a Transformer can be made with, by name."""
+"""Names of all normalisers of Transformer layers."""
 
 
 class LearnedEntmax(nn.Module):
-    r"""α-entmax whose α each head learns, :math:`\alpha_h = 1 + \sigma(a_h)`, from 1.5 on.
+    r"""α-entmax with a learned α for each head, :math:`\alpha_h = 1 + \sigma(a_h)`, initially 1.5.
 
-    How sparse a head's weights are is then its own affair, between softmax and sparsemax (Correia
-    et al., Adaptively sparse Transformers, 2019).
+    Each head learns how sparse its weights are, between softmax and sparsemax (Correia et al.,
+    Adaptively sparse Transformers, 2019).
 
     Args:
-        heads: H.
+        heads: number of heads H.
     """
 
     def __init__(self, heads: int) -> None:
@@ -28,16 +28,16 @@ class LearnedEntmax(nn.Module):
 
     @property
     def alpha(self) -> Tensor:
-        """α of each head, ``[H]``."""
+        """Return α of each head, ``[H]``."""
         return 1 + self.weight.sigmoid()
 
     def forward(self) -> Entmax:
-        """The normaliser of this call."""
+        """Return the normaliser with the current α."""
         return Entmax(self.alpha)
 
 
 def layer_normaliser(given: Normaliser | str, heads: int) -> Normaliser | LearnedEntmax:
-    """The normaliser of this name for so many heads; one that is given as it is."""
+    """Return the normaliser of this name, or ``given`` itself if it is no name."""
     if given == "learned":
         return LearnedEntmax(heads)
     if isinstance(given, str):

@@ -1,18 +1,15 @@
-"""Output heads of text models: language modelling, classification of texts and tokens, extraction.
+"""Output heads of text models: language modelling, classification, tagging and extraction.
 
-The heads map states to logits; :class:`LanguageModel`, :class:`TextClassifier`,
-:class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` put one on
-a text model, and are what is trained: called with :class:`edgewise.layers.Tokens`.
+A head maps states to logits. :class:`LanguageModel`, :class:`TextClassifier`,
+:class:`TokenClassifier`, :class:`ExtractiveSummarizer` and :class:`Seq2SeqLanguageModel` combine
+a text model with a head; they are called with :class:`edgewise.layers.Tokens`.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from edgewise.encodings import Sinusoidal, packed_positions
 from edgewise.errors import ArgumentError
-from edgewise.graphs import batch, complete
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
@@ -20,18 +17,18 @@ from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
 from edgewise.layers.text import TextModel
 from edgewise.layers.tokens import Tokens
-from edgewise.layers.transformer import TransformerLayer, activation
+from edgewise.layers.transformer import activation
 
 
 class ClassificationHead(nn.Module):
-    r"""Logits of a text, :math:`W \tanh(P x_0)` of its first token (BERT) or another pooling.
+    r"""Classification head, :math:`W \tanh(P x_0)` of the first token (BERT) or of another pooling.
 
     Args:
-        width: of the states.
-        out_width: how many logits.
-        pool: which state, or which mean of them; see :class:`edgewise.layers.Pool`.
-        act: in the place of tanh.
-        dropout: before W.
+        width: feature size of the states.
+        out_width: number of logits.
+        pool: pooling of the states; see :class:`edgewise.layers.Pool`.
+        act: activation in place of tanh.
+        dropout: dropout rate before W.
     """
 
     def __init__(
@@ -48,19 +45,19 @@ class ClassificationHead(nn.Module):
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """``[B, out_width]`` from ``[B, T, width]``, or from a packed batch ``[N, width]``."""
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         pooled = self.act(self.dense(self.pool(states, sizes)))
         logits: Tensor = self.output(self.dropout(pooled))
         return logits
 
 
 class LastTokenHead(nn.Module):
-    """Logits of a text by its last token, which has read all others of a causal model (GPT).
+    """Classification head on the last token of a causal model (GPT), :math:`W x_T`.
 
     Args:
-        width: of the states.
-        out_width: how many logits.
-        dropout: before the map, which has no bias.
+        width: feature size of the states.
+        out_width: number of logits.
+        dropout: dropout rate before W.
     """
 
     def __init__(self, width: int, out_width: int, *, dropout: float = 0.0) -> None:
@@ -69,18 +66,18 @@ class LastTokenHead(nn.Module):
         self.output = nn.Linear(width, out_width, bias=False)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """``[B, out_width]`` from ``[B, T, width]``, or from a packed batch ``[N, width]``."""
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         logits: Tensor = self.output(self.dropout(self.pool(states, sizes)))
         return logits
 
 
 class TokenClassificationHead(nn.Sequential):
-    """Logits of every token, ``[..., T, out_width]`` from states ``[..., T, width]``.
+    """Token classification head, ``[..., T, out_width]`` from states ``[..., T, width]``.
 
     Args:
-        width: of the states.
-        out_width: how many logits.
-        dropout: before the map.
+        width: feature size of the states.
+        out_width: number of logits.
+        dropout: dropout rate before the linear map.
     """
 
     def __init__(self, width: int, out_width: int, *, dropout: float = 0.1) -> None:
@@ -88,10 +85,10 @@ class TokenClassificationHead(nn.Sequential):
 
 
 class LanguageModel(nn.Module):
-    """A causal or masked language model: logits of the next token, or of one that is hidden.
+    """Causal or masked language model: logits of the next token, or of a masked token.
 
     Args:
-        trunk: a text model, whose own head gives the logits.
+        trunk: text model with a language model head.
     """
 
     def __init__(self, trunk: TextModel) -> None:
@@ -101,15 +98,15 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Tokens, places: Tensor | None = None, *, cache: Cache | None = None
     ) -> Tensor:
-        """``[N, vocabulary]``, or ``[M, vocabulary]`` where only these of the N tokens count.
+        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``places``.
 
         Args:
-            tokens: of the texts.
-            places: which of them count.
-            cache: what was kept of the texts so far, which these tokens go on with.
+            tokens: token batch.
+            places: indices of the tokens to predict at.
+            cache: state of the preceding tokens.
 
         Raises:
-            ArgumentError: a cache, and a model that would keep ever more in it.
+            ArgumentError: ``cache`` is given, and the state of the model grows without bound.
         """
         if cache is None:
             states = tokens.states(self.trunk)
@@ -119,25 +116,25 @@ class LanguageModel(nn.Module):
         return self.trunk.logits(states if places is None else states[places])
 
     def _check_goes_on(self) -> None:
-        if not getattr(self.trunk.reader, "goes_on", False):
+        if not getattr(self.trunk.backbone, "goes_on", False):
             raise ArgumentError(
                 "data.consecutive",
                 expected="a model that carries something of bounded size from text to text",
-                got=f"one that reads by a {type(self.trunk.reader).__name__}",
+                got=f"one that reads by a {type(self.trunk.backbone).__name__}",
                 remedy="choose transformer_xl, compressive, lstm, gru or rnn, or data.consecutive"
                 " false",
             )
 
 
 class TextClassifier(nn.Module):
-    """A classifier of texts: logits of each.
+    """Text classifier.
 
     Args:
-        trunk: a text model; its head for tokens is taken away, as nothing would train it.
-        head: from states to logits.
+        trunk: text model; its language model head is removed.
+        head: maps states to logits of each text.
 
     Attributes:
-        labels: what the classes are called, where a checkpoint says it.
+        labels: class names, if a checkpoint has them.
     """
 
     labels: tuple[str, ...] = ()
@@ -148,20 +145,20 @@ class TextClassifier(nn.Module):
         self.trunk, self.head = trunk, head
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """``[B, out_width]``."""
+        """Return logits ``[B, out_width]``."""
         logits: Tensor = self.head(tokens.states(self.trunk), tokens.lengths())
         return logits
 
 
 class TokenClassifier(nn.Module):
-    """A classifier of words, such as a tagger: the head sees the mean of each word's tokens.
+    """Word classifier, such as a tagger, on the mean state of each word's tokens.
 
     Args:
-        trunk: a text model; its head for tokens is taken away, as nothing would train it.
-        head: from states to logits.
+        trunk: text model; its language model head is removed.
+        head: maps states to logits of each word.
 
     Attributes:
-        labels: what the classes are called, where a checkpoint says it.
+        labels: class names, if a checkpoint has them.
     """
 
     labels: tuple[str, ...] = ()
@@ -172,60 +169,22 @@ class TokenClassifier(nn.Module):
         self.trunk, self.head, self.pool = trunk, head, Pool("mean")
 
     def forward(self, tokens: Tokens, words: Sizes | None = None) -> Tensor:
-        """``[W, out_width]`` for words of so many tokens each, which are all that there are.
+        """Return logits ``[W, out_width]``.
 
-        Without ``words`` each token is one.
+        Args:
+            tokens: token batch.
+            words: number of tokens of each word, which sum to all tokens; by default 1 each.
         """
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
         return logits
 
 
-class ExtractiveSummarizer(nn.Module):
-    """A logit for each sentence of an article: whether it is in the summary (BERTSUM).
-
-    The words of a sentence read each other; then the sentences of an article do, each as the state
-    of its first token, with its place in the article (Liu and Lapata, Text summarization with
-    pretrained encoders, 2019) and, beyond the paper, the logarithm of its number of tokens: a long
-    one says more, and a softmax over its words does not tell how many there are.
-
-    Args:
-        trunk: a text model; its head for tokens is taken away, as nothing would train it.
-        depth: layers between sentences.
-        heads: of these.
-        dropout: in these.
-    """
-
-    def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        trunk.head = None
-        width = trunk.width
-        self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
-        self.length = nn.Linear(1, width)
-        self.layers = nn.ModuleList(
-            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
-            for _ in range(depth)
-        )
-        self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
-
-    def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
-        """``[S]`` for S sentences, of which each article has so many."""
-        sizes = tokens.lengths()
-        x = self.pool(tokens.states(self.trunk), sizes)
-        x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
-        x = self.positions(x, packed_positions(counts).to(x.device))
-        graph = batch(complete(), counts)
-        for layer in self.layers:
-            x = layer(x, graph)
-        logits: Tensor = self.output(x)
-        return logits[..., 0]
-
-
 class Seq2SeqLanguageModel(nn.Module):
-    """A sequence-to-sequence language model: logits of each next token of the target.
+    """Sequence-to-sequence language model: logits of each next target token.
 
     Args:
-        model: reads the source and the target.
+        model: encoder-decoder model.
     """
 
     def __init__(self, model: EncoderDecoderModel) -> None:
@@ -233,7 +192,7 @@ class Seq2SeqLanguageModel(nn.Module):
         self.model = model
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """``[M, vocabulary]`` for the M tokens of the targets, both packed or both padded."""
+        """Return logits ``[M, vocabulary]`` of M target tokens; both sides are packed or padded."""
         states = self.model(
             source.ids,
             source.mask,
@@ -247,6 +206,6 @@ class Seq2SeqLanguageModel(nn.Module):
         return self.model.logits(states)
 
     def memory(self, source: Tokens, padding: int) -> Memory:
-        """The sources as :func:`edgewise.decoding.generate` wants them: padded side by side."""
+        """Encode the sources, padded, for :func:`edgewise.decoding.generate`."""
         padded = source.padded(padding)
         return self.model.encode(padded.ids, padded.mask)

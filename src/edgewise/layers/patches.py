@@ -1,4 +1,4 @@
-"""Patch embedding: images as nodes, each patch a word."""
+"""Patch embedding of images."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from edgewise.errors import ArgumentError
 
 
 class PatchEmbedding(nn.Module):
-    """A linear map of every ``patch × patch`` square, in raster order (Dosovitskiy et al., 2021).
+    """Linear map of each ``patch × patch`` square, in raster order (Dosovitskiy et al., 2021).
 
     Args:
-        image_size: height and width in pixels, each a multiple of ``patch``; or both in one.
-        patch: side of a square in pixels.
-        channels: C.
-        width: of the features that come out.
+        image_size: height and width in pixels, multiples of ``patch``; one number for square
+            images.
+        patch: side of a patch in pixels.
+        channels: number of channels C.
+        width: output feature size.
     """
 
     def __init__(
@@ -31,10 +32,10 @@ class PatchEmbedding(nn.Module):
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
-        """``[B, patches, width]`` from images ``[B, C, height, width]``.
+        """Return ``[B, patches, width]`` from images ``[B, C, height, width]``.
 
         Raises:
-            ArgumentError: images of another size, of other channels, or in whole numbers.
+            ArgumentError: images have another size, other channels, or an integer type.
         """
         if images.ndim != 4 or images.shape[1:] != self.images or not images.is_floating_point():
             shape = ", ".join(map(str, self.images))

@@ -1,4 +1,4 @@
-"""Penalties: what a model adds to the loss of its task in training."""
+"""Penalties that a model adds to the training loss."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class Penalised(nn.Module):
-    """A module whose :meth:`penalty` training adds to the loss of a step.
+    """Module whose :meth:`penalty` is added to the training loss of each step.
 
-    It is no part of the losses that are reported, so that these can be compared between models.
+    Reported losses exclude it, so that they can be compared between models.
     """
 
     def penalty(self) -> Tensor:
-        """A scalar, of the weights as they are."""
+        """Return the penalty of the current weights, a scalar."""
         raise NotImplementedError

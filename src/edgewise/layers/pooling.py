@@ -1,4 +1,4 @@
-"""Pooling (readout) from nodes to one vector a graph: aggregation over the graph of membership."""
+"""Pooling (readout) of nodes to one vector for each graph, over the membership graph."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 Membership = Sizes | Graph | None
-"""Which nodes of a packed batch belong together: how many each graph has, one graph after the
-other; or the bipartite graph in which output b reads its nodes (``graphs.membership``), where some
-graphs are read twice or in another order; ``None`` where all nodes are one graph."""
+"""Nodes of each graph of a packed batch: the sizes of consecutive graphs; or the bipartite graph in
+which output b reads its nodes (``graphs.membership``), which may read a graph twice or in another
+order; or ``None`` for one graph."""
 
 
 def members_of(x: Tensor, batch: Membership) -> Graph:
-    """The graph in which output b reads its own of the nodes x ``[..., N, width]``.
+    """Return the membership graph, in which output b reads its nodes of x ``[..., N, width]``.
 
     Raises:
-        ArgumentError: the sizes do not sum to N, or the graph is of another number of nodes.
+        ArgumentError: the sizes do not sum to N, or the graph has another number of nodes.
     """
     count = x.shape[-2]
     if batch is None:
@@ -54,14 +54,14 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 
 
 def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
-    """The graph of the nodes x ``[..., N, width]``, which knows the members of the packed batch.
+    """Bind ``graph`` to the nodes x ``[..., N, width]`` and attach the members of the packed batch.
 
-    For models that attend within each graph of a batch to more than its edges. A graph of
-    :class:`~edgewise.data.PackedGraphs` knows its members; for others ``batch`` says them.
+    For models whose attention within a graph is not limited to edges. Graphs of
+    :class:`~edgewise.data.PackedGraphs` know their members; for others ``batch`` gives them.
 
     Raises:
-        ArgumentError: ``batch`` does not say of each node which graph it belongs to, or an edge
-            joins two of them; or the tensors have shapes alone.
+        ArgumentError: ``batch`` does not assign each node to one graph, an edge joins two graphs,
+            or x is a meta tensor.
     """
     if x.is_meta:
         raise ArgumentError(
@@ -82,7 +82,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             remedy="make it with graphs.membership(sizes)",
         )
     parts = torch.stack([members.start, members.stop])
-    if isinstance(batch, Graph):  # which may read a graph twice, or in another order
+    if isinstance(batch, Graph):  # may read a graph twice, or in another order
         parts = parts.unique(dim=1)
     sizes = parts[1] - parts[0]
     if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):
@@ -106,11 +106,11 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
 
 
 class Pool(nn.Module):
-    """Mean, sum or maximum over the nodes, the class token, which is the first, or the last node.
+    """Mean, sum or maximum over nodes, the first node (class token), or the last node.
 
     Args:
-        pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` leaves each
-            node its own output.
+        pool: ``"mean"``, ``"sum"``, ``"max"``, ``"class"`` or ``"last"``; ``"none"`` keeps all
+            nodes.
     """
 
     def __init__(self, pool: Pooling = "mean") -> None:
@@ -119,19 +119,18 @@ class Pool(nn.Module):
         self.pool = pool
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """One vector a graph.
+        """Return one vector for each graph.
 
         Args:
-            x: ``[..., N, width]``.
-            batch: how many of the N nodes each graph of a packed batch has, or the graph of which
-                output reads which nodes; without it the N nodes are one graph.
+            x: node features ``[..., N, width]``.
+            batch: number of nodes of each graph of a packed batch, or the membership graph; one
+                graph by default.
 
-        Returns:
-            ``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes;
-            x as it is with ``"none"``.
+        Returns: ``[..., width]``, or ``[..., graphs, width]`` for a batch; zero for a graph without
+        nodes; x itself for ``"none"``.
 
         Raises:
-            ArgumentError: a batch of another number of nodes.
+            ArgumentError: ``batch`` has another number of nodes.
         """
         if self.pool == "none":
             return x
@@ -143,7 +142,7 @@ class Pool(nn.Module):
 
 
 def _one_of_each(graph: Graph, *, first: bool) -> Graph:
-    """The same graph with only the first or the last source of each target."""
+    """Keep only the first or the last source of each target."""
     assert isinstance(graph, Intervals)
     if first:
         start, stop = graph.start, torch.minimum(graph.start + 1, graph.stop)
@@ -153,16 +152,16 @@ def _one_of_each(graph: Graph, *, first: bool) -> Graph:
 
 
 class AttentionPool(nn.Module):
-    r"""One vector a graph, which attends to its nodes in several heads.
+    r"""Attention pooling with a learned query, in several heads.
 
     .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
 
-    What to look for, q, is learned and the same for every graph (Li et al., Gated graph sequence
-    neural networks, 2016; Lee et al., Set Transformer, 2019).
+    The query q is shared by all graphs (Li et al., Gated graph sequence neural networks, 2016; Lee
+    et al., Set Transformer, 2019).
 
     Args:
-        width: of the nodes' features and of the output.
-        heads: a divisor of it.
+        width: feature size of nodes and outputs.
+        heads: number of heads, a divisor of ``width``.
     """
 
     def __init__(self, width: int, heads: int = 1) -> None:
@@ -173,12 +172,11 @@ class AttentionPool(nn.Module):
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """``[..., width]``, or ``[..., graphs, width]`` of a batch; zero for a graph of no nodes.
+        """Return ``[..., width]``, or ``[..., graphs, width]`` for a batch; 0 without nodes.
 
         Args:
-            x: ``[..., N, width]``.
-            batch: as :class:`Pool` takes it.
-
+            x: node features ``[..., N, width]``.
+            batch: see :class:`Pool`.
         """
         members = members_of(x, batch)
         query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
@@ -189,7 +187,7 @@ class AttentionPool(nn.Module):
 
 
 class ClassToken(nn.Module):
-    """A learned node in front of the others, ``[..., N + 1, width]``, to be pooled from."""
+    """Prepend a learned node to x, ``[..., N + 1, width]``, to pool from."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -202,11 +200,11 @@ class ClassToken(nn.Module):
 
 
 class PooledNodes(GraphLayer):
-    """A model of nodes as one of whole graphs: its outputs, pooled.
+    """Pool the outputs of a node-level model to graph-level outputs.
 
     Args:
-        nodes: called ``nodes(x, graph, edge_attr=...)``.
-        pool: how its outputs become one; see :class:`Pool`.
+        nodes: model, called ``nodes(x, graph, edge_attr=...)``.
+        pool: pooling; see :class:`Pool`.
     """
 
     def __init__(self, nodes: nn.Module, pool: Pooling) -> None:
@@ -221,6 +219,6 @@ class PooledNodes(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
+        """Return ``[B, out_width]`` from x ``[N, in_width]``; see :mod:`edgewise.models`."""
         out: Tensor = self.pool(self.nodes(x, graph, edge_attr=edge_attr), batch)
         return out

@@ -1,4 +1,4 @@
-"""Recommender: scores of items for users, from an embedding of both over who chose what."""
+"""Base class of recommenders that score items for users."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgewise.graphs import Pattern
 
 
 class Recommender(nn.Module):
-    """One learned embedding a user and an item, which a model refines along the graph.
+    r"""Score items for users by refined embeddings, :math:`s_{ui} = z_u^\top z_i`.
 
     Args:
-        num_users: the first nodes of the graph.
-        num_items: the nodes after them.
-        width: of an embedding.
-        layers: what the model refines them with, if it learns more than the embeddings.
+        num_users: number of users, the first nodes of the graph.
+        num_items: number of items, the nodes after the users.
+        width: embedding size.
+        layers: layers that refine the embeddings.
     """
 
     def __init__(
@@ -31,15 +31,15 @@ class Recommender(nn.Module):
 
     @abstractmethod
     def embed(self, graph: Pattern) -> Tensor:
-        """``[num_users + num_items, width]``; a score is the inner product of two of these."""
+        """Return refined embeddings ``[num_users + num_items, width]``."""
 
     def forward(
         self, users: Tensor, items: Tensor, graph: Pattern, *, positives: Tensor | None = None
     ) -> Tensor:
-        """Scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
+        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
 
-        With ``positives`` ``[B, K]``, items that each user chose, filled up with -1,
-        ``[B, K + M]``: the scores of these come first, -∞ where there is none.
+        With ``positives`` ``[B, K]``, items chosen by each user and padded with -1, their scores
+        come first: ``[B, K + M]``, -∞ at padding.
         """
         z = self.embed(graph)
         user, item = z.index_select(0, users), z.index_select(0, items + self.num_users)

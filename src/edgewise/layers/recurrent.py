@@ -1,4 +1,4 @@
-"""Recurrent networks (RNN, LSTM, GRU), which read a sequence step by step; baselines."""
+"""Recurrent baselines (RNN, LSTM, GRU)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from edgewise.layers.cache import Cache
 from edgewise.layers.sequences import Memory, SequenceBatch, with_padding
 
 
-class RecurrentReader(nn.Module):
-    r"""A recurrence along the chain, :math:`h_t = f(x_t, h_{t - 1})`.
+class RecurrentBackbone(nn.Module):
+    """Recurrent network over a sequence, :math:`h_t = f(x_t, h_{t - 1})`.
 
     Args:
         kind: ``torch.nn.RNN``, ``LSTM`` or ``GRU``.
-        width: of the features that are read and of the states.
-        depth: how many layers.
-        bidirectional: whether half of each state reads from the end.
-        dropout: after each layer.
+        width: feature size of inputs and states.
+        depth: number of layers.
+        bidirectional: whether half of each state is computed from the end.
+        dropout: dropout rate after each layer.
 
     Raises:
-        ArgumentError: two directions, and an odd width.
+        ArgumentError: ``bidirectional`` is set and ``width`` is odd.
     """
 
     goes_on = True
-    """What the cache holds does not grow: a text may be read part by part for ever."""
+    """The cache has constant size, so a text of any length can be read in parts."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RecurrentReader(nn.Module):
         super().__init__()
         directions = 2 if bidirectional else 1
         check_divides("bidirectional", directions, width, "the width", "choose an even width")
-        between = dropout if depth > 1 else 0.0  # of which PyTorch warns where there is one layer
+        between = dropout if depth > 1 else 0.0  # PyTorch warns of dropout in a single layer
         half = width // directions
         self.cell = kind(width, half, depth, dropout=between, bidirectional=bidirectional)
         self.caches = not bidirectional
@@ -58,11 +58,11 @@ class RecurrentReader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, as :class:`edgewise.layers.Reader`; zero where a node is padding.
+        """Return states of x; see :class:`edgewise.layers.Backbone`. States of padding are zero.
 
         Raises:
-            ArgumentError: a graph or memory, as it reads the chain alone; a cache, where it also
-                reads from the end.
+            ArgumentError: ``graph`` or ``memory`` is given; or a cache, if the network is
+                bidirectional.
         """
         for name, other in (("graph", graph), ("memory", memory)):
             if other is not None:
@@ -92,7 +92,7 @@ class RecurrentReader(nn.Module):
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """States of all nodes, one sequence after the other; empty ones are skipped."""
+        """Return the states of all nodes, one sequence after the other, skipping empty ones."""
         kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not kept:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
@@ -108,7 +108,7 @@ class RecurrentReader(nn.Module):
 
 
 def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...] | None:
-    """The cache's ``[B, layers, H]`` as the cell's ``[layers, B, H]``; an LSTM has two."""
+    """Convert the cache's ``[B, layers, H]`` to the cell's ``[layers, B, H]``; an LSTM has two."""
     if state is None:
         return None
     turned = tuple(part.transpose(0, 1).contiguous() for part in state)
@@ -123,7 +123,7 @@ def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def _with_skipped(
     new: tuple[Tensor, ...], before: tuple[Tensor, ...] | None, kept: list[int], count: int
 ) -> tuple[Tensor, ...]:
-    """States of all rows: those that had nothing to read stay at what they were, 0 at first."""
+    """Insert the previous states of skipped rows; zeros at the first call."""
     if len(kept) == count:
         return new
     before = before or tuple(part.new_zeros(count, *part.shape[1:]) for part in new)

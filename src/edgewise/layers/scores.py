@@ -1,6 +1,6 @@
-"""Learned attention scores: each prepares query and key for a score of the primitive.
+"""Learned attention scores, each of which prepares query and key for a score of the primitive.
 
-So every score is computed by the engines, fused where they can, and works on any graph.
+All engines can therefore compute every score, on any graph.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from edgewise.scores import DOT, Additive, Score
 
 
 class LearnedScore(nn.Module):
-    """A score with weights: ``module(query, key)`` gives query, key and the score to compare them.
+    """Score with parameters: ``module(query, key)`` returns query, key and a fixed score.
 
-    Query ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may come back with another width.
+    The last axis of query ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may change size.
     """
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:
@@ -25,10 +25,10 @@ class LearnedScore(nn.Module):
 
 
 class ScaledDot(LearnedScore):
-    r"""No weights, :math:`s = q^\top k / \sqrt D` (Vaswani et al., 2017).
+    r"""Scaled dot product, :math:`s = q^\top k / \sqrt D` (Vaswani et al., 2017).
 
     Args:
-        heads, width: H and D; it does not depend on them.
+        heads, width: H and D, unused.
     """
 
     def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - as the others
@@ -39,7 +39,7 @@ class ScaledDot(LearnedScore):
 
 
 class Bilinear(LearnedScore):
-    r"""A matrix a head, :math:`s = q^\top W k / \sqrt D` (Luong et al., 2015).
+    r"""Bilinear score of each head, :math:`s = q^\top W k / \sqrt D` (Luong et al., 2015).
 
     Args:
         heads, width: H and D.
@@ -55,13 +55,13 @@ class Bilinear(LearnedScore):
 
 
 class TanhMLP(LearnedScore):
-    r"""A network a head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015).
+    r"""Additive score of each head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015).
 
-    :math:`W_1 [q; k]` is a map of q plus a map of k, so that no pair is ever concatenated.
+    :math:`W_1 [q; k]` is the sum of a map of q and a map of k, so pairs are never concatenated.
 
     Args:
         heads, width: H and D.
-        hidden: width of the hidden layer; D by default.
+        hidden: hidden size; D by default.
     """
 
     def __init__(self, heads: int, width: int, hidden: int | None = None) -> None:
@@ -80,13 +80,13 @@ class TanhMLP(LearnedScore):
 
 
 class Concatenation(LearnedScore):
-    r"""GAT's, :math:`s = \mathrm{leaky}(a^\top [q; k])` (Veličković et al., 2018).
+    r"""Score of GAT, :math:`s = \mathrm{leaky}(a^\top [q; k])` (Veličković et al., 2018).
 
-    :math:`a^\top [q; k]` is a number of q plus a number of k: heads of width 1 for the engines.
+    :math:`a^\top [q; k]` is the sum of a scalar of q and a scalar of k.
 
     Args:
         heads, width: H and D.
-        negative_slope: of the leaky ReLU.
+        negative_slope: slope of the leaky ReLU.
     """
 
     def __init__(self, heads: int, width: int, negative_slope: float = 0.2) -> None:
@@ -108,10 +108,10 @@ SCORES: dict[str, type[LearnedScore]] = {
     "tanh": TanhMLP,
     "concatenation": Concatenation,
 }
-"""Every score that a Transformer can be made with, by name; ``SCORES[name](heads, width)``."""
+"""All scores of Transformer layers by name; ``SCORES[name](heads, width)``."""
 
 
 def learned_score(name: str, heads: int, width: int) -> LearnedScore:
-    """The score of this name for heads of this width."""
+    """Return the score of this name for H heads of size D."""
     check_choice("score", name, SCORES)
     return SCORES[name](heads, width)

@@ -1,4 +1,4 @@
-"""Padding, packing, positions and caching of the sequences that a call of a model is given."""
+"""Padding, packing, positions and caching of the sequences of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgewise.ragged import runs_and_positions
 
 
 class Extent(NamedTuple):
-    """Where the nodes of a row of a mask are: how many, how many of this call, first and end."""
+    """Extent of the nodes in a mask row: total, number in this call, first index, end index."""
 
     size: int
     new: int
@@ -28,32 +28,31 @@ class Extent(NamedTuple):
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether no padding is between them."""
+        """Return whether no padding lies between the nodes."""
         return not self.size or self.end - self.first == self.size
 
 
 class SequenceBatch:
-    """The sequences of a call: which nodes are of one, which are padding, and where each stands.
+    """The sequences of a call: their membership, padding and positions.
 
-    What a host has to know of a mask it reads once: it waits for a GPU at most once, however many
-    layers ask.
+    Facts about the mask that the host needs are read once, so a call waits for a GPU at most once.
 
     Args:
-        like: the tokens ``[B, T]``, or those of a packed batch ``[N]`` with ``sizes``.
-        attention_mask: ``[B, T]``, 0 where a node is padding, which nobody reads; with a cache,
-            the nodes that it holds come first.
-        sizes: how many of the N nodes each sequence of a packed batch has.
-        positions: like the tokens; by default 0, 1, ... in each sequence, after cached ones.
-        cache: what earlier calls computed; these nodes come after it.
+        like: tokens ``[B, T]``, or a packed batch ``[N]`` with ``sizes``.
+        attention_mask: ``[B, T]``, 0 at padding, which no node attends to. With a cache, cached
+            nodes come first.
+        sizes: number of nodes of each sequence of a packed batch.
+        positions: positions, shaped as the tokens; by default 0, 1, ... after cached ones.
+        cache: state of earlier calls, whose nodes precede these.
 
     Attributes:
-        count: T or N, the nodes of this call.
-        past: how many nodes the cache holds.
-        positions: as given, or as sizes or a cache imply; ``None`` for 0, 1, ...
+        count: T or N, the number of nodes of this call.
+        past: number of cached nodes.
+        positions: given positions, or those implied by sizes or cache; ``None`` for 0, 1, ...
 
     Raises:
-        ArgumentError: tokens that are no tensor, or a single one; a mask or sizes that do not
-            fit them, or both.
+        ArgumentError: tokens are no tensor or a scalar, mask or sizes do not fit, or both are
+            given.
     """
 
     def __init__(
@@ -87,15 +86,15 @@ class SequenceBatch:
     def of_features(
         cls, x: Tensor, attention_mask: Tensor | None = None, *, sizes: Sizes | None = None
     ) -> SequenceBatch:
-        """The sequences of features ``[B, T, width]`` or ``[N, width]``; no mask, no padding."""
+        """Create from features ``[B, T, width]`` or ``[N, width]``."""
         return cls(x[..., 0], attention_mask, sizes=sizes)
 
     def bind(self, pattern: Pattern, sources: int | None = None) -> Graph:
-        """Who reads whom in this call, each sequence by the pattern.
+        """Bind a pattern to the nodes of this call, for each sequence separately.
 
         Args:
-            pattern: of a whole text.
-            sources: how many nodes a layer still knows of, if it has forgotten the first of them.
+            pattern: attention pattern of a whole text.
+            sources: number of remembered nodes, if a layer has dropped the first ones.
         """
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
@@ -103,23 +102,23 @@ class SequenceBatch:
         return bind_graph(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
-        """``[B, E, 1]``: -inf on the edges out of padding; ``None`` where there is no padding."""
+        """Return ``[B, E, 1]``, -inf on edges from padding, or ``None`` without padding."""
         mask = self.padding_mask
         return padding_bias(None if mask is None else mask[..., -graph.num_sources :], graph, like)
 
     @property
     def padding_mask(self) -> Tensor | None:
-        """The attention mask where some node is padding, else ``None``."""
+        """Return the attention mask if there is padding, else ``None``."""
         return self.attention_mask if self.has_padding else None
 
     @property
     def has_padding(self) -> bool:
-        """Whether some node is padding, of this call or of those in the cache."""
+        """Return whether a node of this call or of the cache is padding."""
         return any(extent.size < self.past + self.count for extent in self.extents)
 
     @property
     def extents(self) -> list[Extent]:
-        """Of each row of an attention mask; the one look at it. Empty where none was given."""
+        """Return the extent of each mask row, read once; empty without a mask."""
         if self._extents is None:  # no cached_property, whose lock torch.compile cannot trace
             self._extents = self._look()
         return self._extents
@@ -135,16 +134,16 @@ class SequenceBatch:
 
     @property
     def _in_one_piece(self) -> bool:
-        """Whether no text has padding between its nodes."""
+        """Return whether no text has padding between its nodes."""
         return all(extent.in_one_piece for extent in self.extents)
 
     def packed(self) -> tuple[Tensor | None, list[int]]:
-        """The nodes that are no padding, ``[N]`` on the flattened axis, and how many each text has.
+        """Return flat indices ``[N]`` of nodes that are not padding, and the text lengths.
 
-        ``None`` and the sizes as they are where nothing is padding.
+        Indices are ``None`` if there is no padding.
 
         Raises:
-            ArgumentError: padding between the nodes of a text.
+            ArgumentError: a text has padding between its nodes.
         """
         if not self._in_one_piece:
             raise ArgumentError(
@@ -156,7 +155,7 @@ class SequenceBatch:
         return self.unpadded()
 
     def unpadded(self) -> tuple[Tensor | None, list[int]]:
-        """As :meth:`packed`, wherever padding is."""
+        """Return the result of :meth:`packed`, but allow padding anywhere."""
         if self.sizes is not None:
             return None, [int(size) for size in self.sizes]
         mask = self.padding_mask
@@ -168,18 +167,17 @@ class SequenceBatch:
     def without_padding(
         self, x: Tensor, pattern: Pattern
     ) -> tuple[Tensor, SequenceBatch, Callable[[Tensor], Tensor]]:
-        """The same texts as segments of one axis, so that no edge out of padding is listed.
+        """Convert padded texts to a packed batch, so that no edges from padding are computed.
 
-        Where nothing is padded it is x and these sequences as they are; and where a text has
-        padding between its nodes, is cached, or has a graph of its own that counts padding, too.
+        Returns the input unchanged if there is no padding, a text has padding between its nodes, a
+        cache is used, or the graph is bound to padded sizes.
 
         Args:
             x: features ``[B, T, width]``, or ``[T, width]`` of one text.
-            pattern: who reads whom in a text.
+            pattern: attention pattern of a text.
 
-        Returns:
-            Features and sequences of a packed batch, and what gives states of that form the form
-            of x, 0 for padding.
+        Returns: Features and sequences of a packed batch, and a function that converts its states
+        to the shape of x, 0 at padding.
         """
         fixed = self.cache is not None or isinstance(pattern, Graph)
         if fixed or not self.has_padding or not self._in_one_piece:
@@ -194,17 +192,17 @@ class SequenceBatch:
         return flat, own, lambda states: with_padding(states, rows, x)
 
     def right_padded(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
-        """Each text in a row of its own from its first node on, for what is no graph of nodes.
+        """Convert to one row for each text, starting at its first node.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch or of one text.
 
-        Returns:
-            ``[texts, longest, width]``, 0 beyond the end of a text; which of these are nodes, or
-            ``None`` where all are; and what gives states of that form the form of x, 0 for padding.
+        Returns: Features ``[texts, longest, width]``, 0 after the end of a text; a mask of the
+        nodes, or ``None`` without padding; and a function that converts states to the shape of x, 0
+        at padding.
 
         Raises:
-            ArgumentError: padding between the nodes of a text.
+            ArgumentError: a text has padding between its nodes.
         """
         if self.sizes is None and not self.has_padding:
             return (x, None, lambda states: states) if x.dim() == 3 else (x[None], None, _first)
@@ -222,7 +220,7 @@ class SequenceBatch:
         return padded, real, back
 
     def advance(self) -> None:
-        """Count the nodes of this call as cached ones, once every layer has read them."""
+        """Add the nodes of this call to the cache length, after all layers have run."""
         if self.cache is not None:
             self.cache.length += self.count
 
@@ -250,12 +248,12 @@ class SequenceBatch:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Another sequence that a decoder reads, such as an encoder's output or an image's patches.
+    """Another sequence that a decoder attends to, such as an encoder's output or image patches.
 
     Attributes:
-        states: ``[..., S, width]``.
-        mask: ``[B, S]``, 0 where a state is padding; ``None`` where none is, which is faster.
-        sizes: how many of the S states each member of a packed batch has.
+        states: features ``[..., S, width]``.
+        mask: ``[B, S]``, 0 at padding; ``None`` without padding, which is faster.
+        sizes: number of states of each member of a packed batch.
     """
 
     states: Tensor
@@ -263,7 +261,7 @@ class Memory:
     sizes: Sizes | None = None
 
     def terms(self, sequences: SequenceBatch) -> dict[str, Any]:
-        """Arguments of a decoder layer whose targets, these sequences, read it."""
+        """Return the keyword arguments of a decoder layer whose targets are these sequences."""
         if (sequences.sizes is None) != (self.sizes is None):
             raise ArgumentError(
                 "sizes",
@@ -278,7 +276,7 @@ class Memory:
         return {"source": self.states, "source_graph": graph, "source_bias": bias}
 
     def repeated(self, times: int) -> Memory:
-        """The same with every member of the batch so many times in a row."""
+        """Repeat each member of the batch ``times`` times in a row."""
         mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
         return Memory(self.states.repeat_interleave(times, 0), mask)
 
@@ -288,13 +286,12 @@ def _first(states: Tensor) -> Tensor:
 
 
 def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
-    """States of the nodes that are no padding, at their places in a padded batch, and 0 elsewhere.
+    """Scatter states of the nodes that are not padding into a padded batch, with 0 elsewhere.
 
     Args:
         states: ``[N, width]``.
-        rows: ``[N]``, which nodes of the flattened batch they are, as :meth:`SequenceBatch.packed`
-            says.
-        like: ``[..., T, any width]``, features of that batch.
+        rows: flat indices of the nodes ``[N]``, from :meth:`SequenceBatch.packed`.
+        like: features ``[..., T, any width]`` of the padded batch.
     """
     shape = *like.shape[:-1], states.shape[-1]
     empty = states.new_zeros(like.shape[:-1].numel(), states.shape[-1])
@@ -302,13 +299,13 @@ def with_padding(states: Tensor, rows: Tensor, like: Tensor) -> Tensor:
 
 
 def nonzero_indices(marked: Tensor, count: int) -> Tensor:
-    """Where the ``count`` marks of a boolean tensor are, flattened: ``nonzero``, without a wait."""
+    """Return the flat indices of the ``count`` true entries, without waiting for the device."""
     number = torch.arange(1, count + 1, device=marked.device)
     return torch.searchsorted(marked.flatten().cumsum(0), number)
 
 
 def refuse_memory(name: str, memory: Memory | None) -> None:
-    """Refuse another sequence, for a model that reads one text."""
+    """Raise ArgumentError if ``memory`` is given to a model of single texts."""
     if memory is not None:
         raise ArgumentError(
             "memory",
@@ -324,7 +321,7 @@ def refuse_cache(
     memory: Memory | None,
     why: str = "reads a text as a whole",
 ) -> None:
-    """Refuse what only a decoder has, for a model that reads a text as a whole."""
+    """Raise ArgumentError if a cache or a memory is given to a model that is no decoder."""
     for argument, given in (("cache", sequences.cache), ("memory", memory)):
         if given is not None:
             raise ArgumentError(
@@ -337,7 +334,7 @@ def refuse_cache(
 
 
 def refuse_graph(name: str, graph: Pattern | None) -> None:
-    """Refuse another graph, for a model that makes its own of the text."""
+    """Raise ArgumentError if a graph is given to a model that builds its own."""
     if graph is not None:
         raise ArgumentError(
             "graph",
@@ -348,7 +345,7 @@ def refuse_graph(name: str, graph: Pattern | None) -> None:
 
 
 def padding_bias(mask: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
-    """``[B, E, 1]``: -inf on the edges out of padding; ``None`` without a mask."""
+    """Return ``[B, E, 1]``, -inf on edges from padding, or ``None`` without a mask."""
     if mask is None:
         return None
     reads = mask.bool()[:, graph.source, None]

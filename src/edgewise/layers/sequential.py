@@ -1,4 +1,4 @@
-"""Layers in a row, some of which read along a graph."""
+"""Sequential containers and shared checks of graph layers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,30 @@ from edgewise.graphs.batch import Sizes
 
 
 class GraphLayer(nn.Module):
-    """A layer called with node features and a graph: ``layer(x, graph)``.
+    """Base class of layers called with node features and a graph: ``layer(x, graph)``.
 
     Attributes:
-        reads_edge_attr: whether it may also be given features of the edges, ``edge_attr=``.
+        reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
+        shares_nodes: whether several outputs of a batch may read the same nodes.
     """
 
     reads_edge_attr: bool = False
+    shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
-        """Its encodings whose codes a call may be given, computed before, by their keyword."""
+        """Return the encodings whose precomputed codes a call accepts, by keyword."""
         return {}
 
 
-class GraphSequential(GraphLayer):
-    """Call each layer in turn, with the graph where it is a :class:`GraphLayer`.
+def shares_nodes(model: nn.Module) -> bool:
+    """Return whether several outputs of a batch may read the same nodes in all parts of a model."""
+    return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
 
-    One graph for every layer; where layers differ in what they read, pass each its own by calling
-    them yourself.
+
+class GraphSequential(GraphLayer):
+    """Call layers in sequence, and pass the graph to each :class:`GraphLayer`.
+
+    All layers use the same graph. For different graphs, call the layers yourself.
     """
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -47,10 +53,11 @@ class GraphSequential(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Sizes | Graph | None = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
+        """Return ``[..., N, out_width]`` from x ``[..., N, in_width]``; see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: no graph; or edge features, and no layer reads them.
+            ArgumentError: ``graph`` is no graph, or edge features are given and no layer reads
+                them.
         """
         check_graph(graph)
         if not self.reads_edge_attr:
@@ -70,17 +77,16 @@ def _reads_edge_attr(layer: nn.Module) -> bool:
 
 
 def is_dense(value: object) -> TypeGuard[Tensor]:
-    """Whether it is a tensor of which all numbers are there."""
+    """Return whether ``value`` is a dense tensor."""
     return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def check_edge_attr(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> None:
-    """Refuse features of the edges that are not ``[E, width]`` in the type of ``like``, a weight.
+    """Raise ArgumentError if edge features are not ``[E, width]`` in the type of ``like``.
 
-    None are good. Those of a batch on one graph are ``[..., E, width]``, for a model that takes
-    such.
+    ``None`` is accepted. With ``batched``, features ``[..., E, width]`` are accepted too.
     """
     if edge_attr is None:
         return
@@ -100,13 +106,13 @@ def check_edge_attr(
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
-    """Features of the edges, checked; ones in the type of ``like`` where none are given."""
+    """Return checked edge features, or ones in the type of ``like`` by default."""
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 
 
 def refuse_edge_attr(edge_attr: Tensor | None) -> None:
-    """Refuse features of the edges for a model that would not look at them."""
+    """Raise ArgumentError if edge features are given."""
     if edge_attr is not None:
         raise ArgumentError(
             "edge_attr",

@@ -1,4 +1,4 @@
-"""Sparse features (``torch.sparse_csr``): a linear map that reads them as a graph, and dropout."""
+"""Linear map and dropout that accept sparse features (``torch.sparse_csr``)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ _GRAPHS = WeakTensorKeyDictionary()
 
 
 class Linear(nn.Linear):
-    r"""``torch.nn.Linear``, also for features in ``torch.sparse_csr`` form.
+    r"""``torch.nn.Linear`` that also accepts ``torch.sparse_csr`` features.
 
-    Node i reads the words j that it has, :math:`y_i = \sum_j x_{ij} W_j + b`: a weighted sum over
-    a bipartite graph. Its transpose, which the gradient of W needs, is sorted once and not in every
-    step, as ``torch.sparse`` does. As it is the first map of many models, it refuses features of
-    another width by their name, ``x``.
+    Sparse features are aggregated over the bipartite graph of nonzero entries, :math:`y_i = \sum_j
+    x_{ij} W_j + b`. The transposed matrix, which the gradient of W needs, is sorted once and not in
+    every step as in ``torch.sparse``. Features of another size raise an error that names ``x``, as
+    this is the first layer of many models.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[..., out_features]`` from ``[..., in_features]``; sparse features are ``[N, ...]``.
+        """Return ``[..., out_features]`` from ``[..., in_features]``, sparse ``[N, ...]``.
 
         Raises:
-            ArgumentError: features of another width or type than the weight's, or no floats.
+            ArgumentError: features differ from the weight in size or type, or are not floating
+                point.
         """
         check_node_features(x, self.weight)
         if x.layout is not torch.sparse_csr:
@@ -40,9 +41,12 @@ class Linear(nn.Linear):
 
 
 def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str = "x") -> None:
-    """Refuse features that are no floats, or that a weight ``[..., width]`` cannot read.
+    """Raise ArgumentError if features are not floating point, or do not fit a weight.
 
-    Of graphs, too, by the ``argument`` that they came by.
+    Args:
+        x: features of nodes or graphs.
+        weight: weight that is multiplied with x.
+        argument: name of x in the error.
     """
     width = x.shape[-1:] if weight is None else weight.shape[-1:]
     if x.shape[-1:] != width or not x.is_floating_point():
@@ -57,7 +61,7 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 
 
 def word_graph(x: Tensor) -> Graph:
-    """Who has which word: the stored places of a ``torch.sparse_csr`` matrix ``[N, F]``."""
+    """Return the bipartite graph of the nonzero entries of a sparse matrix ``[N, F]``."""
     if x not in _GRAPHS:
         target = run_of_each(x.crow_indices().diff(), x.col_indices().numel())
         _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
@@ -66,7 +70,7 @@ def word_graph(x: Tensor) -> Graph:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """The ``torch.sparse_csr`` matrix with other numbers in the same places: the same graph."""
+    """Return a sparse matrix with other values and the same nonzero entries and graph."""
     places = x.crow_indices(), x.col_indices()
     other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
     _GRAPHS[other] = word_graph(x)
@@ -74,10 +78,9 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout``, also for features in ``torch.sparse_csr`` form.
+    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features.
 
-    Dropping a zero changes nothing, so that only the stored numbers have to be drawn for: a bag of
-    words that is 99 % zeros costs a hundredth.
+    Only stored values are sampled for, as dropping a zero has no effect.
     """
 
     def forward(self, x: Tensor) -> Tensor:

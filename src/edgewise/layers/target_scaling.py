@@ -1,4 +1,4 @@
-"""Target scaling: a network works on standardised numbers, its outputs are in the targets' unit."""
+"""Rescaling of standardised outputs to the unit of the targets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 
 class TargetScaling(nn.Module):
-    """A model, and then ``mean + std * output``; both numbers are saved with its weights.
+    r"""Model with rescaled output, :math:`\mathrm{mean} + \mathrm{std} \cdot \mathrm{output}`.
 
-    For fractions this is the logit of what is predicted, so that it lies between 0 and 1.
+    With ``fraction`` the result is a logit, and the sigmoid gives an output between 0 and 1.
 
     Args:
-        model: predicts targets of mean 0 and variance 1.
-        mean, std: of the training targets, in their unit; of their logits, if they are fractions.
-        fraction: whether they are.
+        model: model that predicts targets of mean 0 and variance 1.
+        mean, std: mean and standard deviation of the training targets, or of their logits.
+        fraction: whether targets are fractions.
     """
 
     def __init__(self, model: nn.Module, mean: float, std: float, fraction: bool = False) -> None:
@@ -26,6 +26,6 @@ class TargetScaling(nn.Module):
         self.register_buffer("std", torch.tensor(std))
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """The model's output in the targets' unit."""
+        """Return the output in the unit of the targets."""
         out: Tensor = self.mean + self.std * self.model(*inputs, **keywords)
         return out.sigmoid() if self.fraction else out

@@ -1,8 +1,8 @@
-"""Language models: token ids in, states and logits out.
+"""Text models: from token ids to states and logits.
 
-In the order of a forward pass: :class:`TextEmbedding`, :class:`Reader` (the Transformer layers) and
-:class:`LanguageModelHead`; :class:`TextModel` is all three. Padding, packing and caching are in
-``sequences.py``.
+In the order of a forward pass: :class:`TextEmbedding`, :class:`Backbone` (Transformer layers) and
+:class:`LanguageModelHead`; :class:`TextModel` combines the three. Padding, packing and caching are
+in ``sequences.py``.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from edgewise.layers.transformer import TransformerStack, activation, apply_drop
 
 
 class TextEmbedding(nn.Module):
-    """Vectors of tokens, of their positions and of their types, summed.
+    r"""Sum of token, position and type embeddings, then norm and dropout.
+
+    .. math:: x_t = \mathrm{dropout}(\mathrm{norm}(s\,E_{id_t} + P_t + S_{type_t}))
 
     Args:
-        vocabulary: how many tokens there are.
-        width: of the features.
-        positions: one of :data:`edgewise.encodings.ADDED`, or none.
-        types: how many types of tokens (BERT's two sentences), 0 for none.
-        norm: after the sum.
-        dropout: last.
-        scale: of the tokens' vectors; √width in the first Transformer.
-        padding: the id of padding, where positions count only other tokens, from ``padding + 1``
-            on (RoBERTa).
+        vocab_size: number of tokens.
+        width: feature size.
+        positions: an encoding of :data:`edgewise.encodings.ADDED`, or ``None``.
+        types: number of token types (BERT's two sentences); 0 for none.
+        norm: norm of the sum.
+        dropout: dropout rate.
+        scale: factor s of token embeddings; √width in the original Transformer.
+        padding: padding id, if positions skip padding and start at ``padding + 1`` (RoBERTa).
     """
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         width: int,
         *,
         positions: nn.Module | None = None,
@@ -50,7 +51,7 @@ class TextEmbedding(nn.Module):
         padding: int | None = None,
     ) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
+        self.tokens = nn.Embedding(vocab_size, width)
         nn.init.normal_(self.tokens.weight, std=0.02 if scale == 1.0 else width**-0.5)
         self.positions, self.scale, self.padding = positions, scale, padding
         self.types = nn.Embedding(types, width) if types else None
@@ -60,11 +61,11 @@ class TextEmbedding(nn.Module):
     def forward(
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
-        """``[B, T, width]`` from ids ``[B, T]``, or of a packed batch; types are 0 where not given.
+        """Return features ``[B, T, width]`` of ids ``[B, T]``, or packed. Types default to 0.
 
         Raises:
-            ArgumentError: an id that the vocabulary does not have, more tokens than positions, or
-                numbers that are no ids.
+            ArgumentError: an id is outside the vocabulary, there are more tokens than positions, or
+                ids are not integers.
         """
         if ids.dtype not in (torch.int64, torch.int32):
             raise ArgumentError(
@@ -78,7 +79,7 @@ class TextEmbedding(nn.Module):
                 "input_ids",
                 expected="texts [B, T], or [N] with sizes",
                 got=f"{ids.dim()} axes, {list(ids.shape)}",
-                remedy="call .flatten(0, -2), and .unflatten(0, ...) on what comes of it",
+                remedy="call .flatten(0, -2), and .unflatten(0, ...) on the result",
             )
         try:
             x = _scaled(self.tokens(ids), self.scale)
@@ -107,12 +108,12 @@ class TextEmbedding(nn.Module):
         )
 
 
-class Reader(nn.Module):
-    """Transformer layers over sequences: who reads whom in this call, then one layer after another.
+class Backbone(nn.Module):
+    """Transformer layers over sequences: bind the graph of this call, then run the layers.
 
     Args:
-        stack: the layers, and the pattern that they read where a call gives no other.
-        relative: positions on the edges; :data:`edgewise.encodings.RELATIVE`.
+        stack: layers and their default attention pattern.
+        relative: relative position encoding of :data:`edgewise.encodings.RELATIVE`.
     """
 
     def __init__(self, stack: TransformerStack, *, relative: nn.Module | None = None) -> None:
@@ -127,19 +128,19 @@ class Reader(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """States of x, of its shape; those of padding are 0 where a batch is read packed.
+        """Return states in the shape of x; those of padding are 0 if the batch is packed.
 
-        Padded texts are, each on the graph of its own length: see
+        Padded texts are converted to packed form where possible; see
         :meth:`SequenceBatch.without_padding`.
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing, positions and cache; by default there are none.
-            graph: who reads whom, in place of the stack's own pattern.
-            memory: another sequence to read, for decoder layers.
+            sequences: padding, packing, positions and cache; none by default.
+            graph: attention graph, in place of the stack's own pattern.
+            memory: another sequence to attend to, for decoder layers.
 
         Raises:
-            ArgumentError: a graph of other sizes, or a memory that lies otherwise.
+            ArgumentError: ``graph`` has other sizes, or only one of target and memory is packed.
         """
         sequences = sequences or SequenceBatch.of_features(x)
         pattern = self.stack.graph if graph is None else check_graph(graph)
@@ -163,20 +164,20 @@ class Reader(nn.Module):
 
 
 class LanguageModelHead(nn.Module):
-    r"""Logits of tokens by their vectors, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
+    r"""Logits of tokens, :math:`E\,f(x) \cdot \mathrm{scale} + b`.
 
     Args:
-        vocabulary: how many tokens there are.
-        width: of the states; for a head that is not tied, or has f.
-        tied: E is the embedding's own matrix (Press and Wolf, 2017), else one of its own.
-        bias: whether there is b.
-        transform: f; see :meth:`for_masked_tokens` for BERT's.
-        scale: T5's is width^-0.5.
+        vocab_size: number of tokens.
+        width: feature size of the states.
+        tied: whether E is the embedding matrix (Press and Wolf, 2017) or a separate one.
+        bias: whether there is a bias b.
+        transform: f; see :meth:`for_masked_tokens` for BERT.
+        scale: scale of the logits; width^-0.5 in T5.
     """
 
     def __init__(
         self,
-        vocabulary: int,
+        vocab_size: int,
         width: int,
         *,
         tied: bool = True,
@@ -185,55 +186,55 @@ class LanguageModelHead(nn.Module):
         scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.weight = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        self.weight = None if tied else nn.Parameter(torch.empty(vocab_size, width))
         if self.weight is not None:
             nn.init.normal_(self.weight, std=0.02)
-        self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if bias else None
         self.transform = nn.Identity() if transform is None else transform
         self.scale = scale
 
     @classmethod
     def for_masked_tokens(
-        cls, vocabulary: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
+        cls, vocab_size: int, width: int, *, act: str, norm: Callable[[int], nn.Module]
     ) -> LanguageModelHead:
-        """BERT's, for its masked language model: f is a linear map, ``act`` and ``norm(width)``."""
+        """Create BERT's head, where f is a linear map, ``act`` and ``norm(width)``."""
         transform = nn.Sequential(nn.Linear(width, width), activation(act), norm(width))
-        return cls(vocabulary, width, bias=True, transform=transform)
+        return cls(vocab_size, width, bias=True, transform=transform)
 
     def forward(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """``[..., vocabulary]`` from states ``[..., width]`` and the embedding's matrix."""
+        """Return logits ``[..., vocabulary]`` of states ``[..., width]``."""
         weight = tokens if self.weight is None else self.weight
         return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
 
 
 class TextModel(nn.Module):
-    """A language model: an embedding, a reader and a head.
+    """Text model of an embedding, a backbone and an output head.
 
     Args:
-        embedding: of ids.
-        reader: of features; :class:`edgewise.layers.Reader`.
-        head: from states and the tokens' vectors to logits; ``None`` where there is none.
-        pooler: from states to a vector a sequence, where a checkpoint brings one.
-        width: of the states; by default that of the tokens' vectors.
+        embedding: embedding of ids.
+        backbone: layers on features; :class:`edgewise.layers.Backbone`.
+        head: maps states and the embedding matrix to logits, or ``None``.
+        pooler: maps states to a vector for each sequence, if a checkpoint has one.
+        width: feature size of the states; by default that of the embedding.
     """
 
     def __init__(
         self,
         embedding: TextEmbedding,
-        reader: nn.Module,
+        backbone: nn.Module,
         head: nn.Module | None,
         *,
         pooler: nn.Module | None = None,
         width: int | None = None,
     ) -> None:
         super().__init__()
-        self.embedding, self.reader, self.head, self.pooler = embedding, reader, head, pooler
+        self.embedding, self.backbone, self.head, self.pooler = embedding, backbone, head, pooler
         self.width = embedding.tokens.embedding_dim if width is None else width
 
     @property
     def caches(self) -> bool:
-        """Whether tokens can be read with a cache of those before: not where those change too."""
-        return bool(getattr(self.reader, "caches", True))
+        """Return whether the model supports a cache."""
+        return bool(getattr(self.backbone, "caches", True))
 
     def forward(
         self,
@@ -247,31 +248,31 @@ class TextModel(nn.Module):
         memory: Memory | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """The last hidden state, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
+        """Return the last hidden states ``[B, T, width]``, or ``[N, width]`` of a packed batch.
 
         Args:
-            input_ids: ``[B, T]``, or ``[N]`` with ``sizes``.
-            attention_mask: ``[B, T]``, 0 where a token is padding.
-            token_type_ids: like ``input_ids``, where the model has types.
-            sizes: how many of the N tokens each text of a packed batch has.
-            positions: like ``input_ids``; by default 0, 1, ... in each text.
-            graph: who reads whom, in place of the model's own pattern.
-            memory: another sequence to read, for decoders.
-            cache: what earlier calls computed; these tokens come after it.
+            input_ids: ids ``[B, T]``, or ``[N]`` with ``sizes``.
+            attention_mask: ``[B, T]``, 0 at padding.
+            token_type_ids: token types, shaped as ``input_ids``.
+            sizes: number of tokens of each text of a packed batch.
+            positions: positions, shaped as ``input_ids``; by default 0, 1, ... in each text.
+            graph: attention graph, in place of the model's own pattern.
+            memory: another sequence to attend to, for decoders.
+            cache: state of earlier calls, whose tokens precede these.
 
         Raises:
-            ArgumentError: a mask or sizes that do not fit the tokens, or both; a graph of other
-                sizes; an id that the vocabulary does not have.
+            ArgumentError: mask or sizes do not fit the tokens, or both are given; ``graph`` has
+                other sizes; or an id is outside the vocabulary.
         """
         sequences = SequenceBatch(
             input_ids, attention_mask, sizes=sizes, positions=positions, cache=cache
         )
         x = self.embedding(input_ids, sequences.positions, token_type_ids)
-        states: Tensor = self.reader(x, sequences, graph=graph, memory=memory)
+        states: Tensor = self.backbone(x, sequences, graph=graph, memory=memory)
         return states
 
     def logits(self, states: Tensor) -> Tensor:
-        """Logits of every token ``[..., vocabulary]``, for states of any leading shape."""
+        """Return logits ``[..., vocabulary]`` of states of any leading shape."""
         if self.head is None:
             raise ArgumentError(
                 "model",
@@ -284,4 +285,4 @@ class TextModel(nn.Module):
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * scale  # a pass over x less, for most models
+    return x if scale == 1.0 else x * scale  # skip a pass over x

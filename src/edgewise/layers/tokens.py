@@ -1,4 +1,4 @@
-"""Token batches: texts one after the other on a packed axis, or padded to the longest."""
+"""Token batches, packed or padded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgewise.graphs.batch import Sizes
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """What a model of texts reads, in either of the two forms, which give the same numbers.
+    """Token ids of a batch of texts, packed or padded. Both forms give equal results.
 
     Attributes:
         ids: ``[N]`` of a packed batch, or ``[B, T]`` of a padded one.
-        sizes: ``[B]``, how many of the N tokens each text has; ``None`` where they are padded.
-        mask: ``[B, T]``, 0 where a token is padding; ``None`` where none is.
+        sizes: number of tokens of each text ``[B]``; ``None`` if padded.
+        mask: ``[B, T]``, 0 at padding; ``None`` without padding.
     """
 
     ids: Tensor
@@ -26,15 +26,15 @@ class Tokens:
     mask: Tensor | None = None
 
     def to(self, device: torch.device) -> Tokens:
-        """The same on another device; sizes stay, as graphs are made of them."""
+        """Move to another device; sizes stay on the CPU, where graphs are built."""
         mask = None if self.mask is None else self.mask.to(device)
         return Tokens(self.ids.to(device), self.sizes, mask)
 
     def padded(self, padding: int) -> Tokens:
-        """A packed batch in the other form, with this id where a text has ended."""
+        """Convert a packed batch to a padded one with this padding id."""
         if self.sizes is None:
             return self
-        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]  # on the host, as sizes
+        mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]  # on the CPU, as sizes
         if bool(mask.all()):
             return Tokens(self.ids.view(mask.shape))
         device, place = self.ids.device, mask.flatten().nonzero().flatten()
@@ -43,11 +43,11 @@ class Tokens:
         return Tokens(ids, mask=mask.long().to(device))
 
     def states(self, model: Any, **keywords: Any) -> Tensor:
-        """What a text model makes of them, ``[N, width]``: text after text, without padding.
+        """Return the states of a text model without padding, ``[N, width]``.
 
         Args:
-            model: of text.
-            keywords: what else it is called with.
+            model: text model.
+            keywords: further arguments of the model.
         """
         if self.sizes is not None:
             packed: Tensor = model(self.ids, sizes=self.sizes, **keywords)
@@ -56,7 +56,7 @@ class Tokens:
         return states.flatten(0, -2) if self.mask is None else states[self.mask.bool()]
 
     def lengths(self) -> Sizes:
-        """``[B]``, how many tokens each text has."""
+        """Return the number of tokens of each text, ``[B]``."""
         if self.sizes is not None:
             return self.sizes
         if self.mask is not None:

@@ -1,8 +1,8 @@
-"""The Transformer's layers: residual connections and norms around attention and a feed-forward net.
+"""Transformer layers: residual connections and norms around attention and feed-forward networks.
 
 From the inside out: :class:`FeedForward` and :class:`GatedFeedForward`; :class:`Residual`;
-:class:`AttentionBlock`, which :class:`TransformerLayer` fills with multi-head attention;
-:class:`CrossBlock`, which also reads another sequence, and :class:`DecoderLayer` likewise; and
+:class:`AttentionBlock` and its multi-head version :class:`TransformerLayer`; :class:`CrossBlock`,
+with cross-attention, and its multi-head version :class:`DecoderLayer`; and
 :class:`TransformerStack`, layers that share a graph.
 """
 
@@ -35,38 +35,38 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def activation(name: str) -> nn.Module:
-    """The non-linearity of this name."""
+    """Return the activation of this name."""
     check_choice("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]()
 
 
 def apply_dropout(dropout: nn.Module, x: Tensor) -> Tensor:
-    """``dropout(x)``; in a step of decoding a module that does nothing takes half a product."""
+    """Return ``dropout(x)``, without the call if it has no effect, which speeds up decoding."""
     out: Tensor = dropout(x) if dropout.training and dropout.p else x
     return out
 
 
 class FeedForward(nn.Sequential):
-    r"""Two linear maps with a non-linearity between, :math:`W_2\,\sigma(W_1 x + b_1) + b_2`.
+    r"""Feed-forward network, :math:`W_2\,\sigma(W_1 x + b_1) + b_2`.
 
     Args:
-        width: of input and output.
-        hidden: between them, usually 2 to 4 times as wide.
-        act: a name of ``ACTIVATIONS``.
-        dropout: after the non-linearity.
-        bias: whether the maps have b.
+        width: feature size of input and output.
+        ffn_dim: hidden size, usually 2 to 4 times ``width``.
+        act: σ, a name of ``ACTIVATIONS``.
+        dropout: dropout rate after σ.
+        bias: whether the maps have biases.
     """
 
     def __init__(
         self,
         width: int,
-        hidden: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        first, last = nn.Linear(width, hidden, bias=bias), nn.Linear(hidden, width, bias=bias)
+        first, last = nn.Linear(width, ffn_dim, bias=bias), nn.Linear(ffn_dim, width, bias=bias)
         super().__init__(first, activation(act), nn.Dropout(dropout), last)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,23 +76,25 @@ class FeedForward(nn.Sequential):
 
 
 class GatedFeedForward(nn.Module):
-    r"""A feed-forward network with a gate, :math:`W_2 (\sigma(W_g x) \odot W_1 x)`, without biases.
+    r"""Gated feed-forward network, :math:`W_2 (\sigma(W_g x) \odot W_1 x)`, without biases.
 
     SwiGLU for ``silu``, GEGLU for ``gelu`` (Shazeer, GLU variants improve Transformer, 2020).
 
     Args:
-        width: of input and output.
-        hidden: between them; 8/3 as wide has as many weights as 4 times without a gate.
+        width: feature size of input and output.
+        ffn_dim: hidden size; 8/3 · width has as many weights as 4 · width without a gate.
         act: σ.
-        dropout: before the last map.
+        dropout: dropout rate before the last map.
     """
 
-    def __init__(self, width: int, hidden: int, *, act: str = "silu", dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, ffn_dim: int, *, act: str = "silu", dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, hidden, bias=False)
-        self.up = nn.Linear(width, hidden, bias=False)
+        self.gate = nn.Linear(width, ffn_dim, bias=False)
+        self.up = nn.Linear(width, ffn_dim, bias=False)
         self.act, self.dropout = activation(act), nn.Dropout(dropout)
-        self.down = nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(ffn_dim, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down(apply_dropout(self.dropout, self.act(self.gate(x)) * self.up(x)))
@@ -100,10 +102,10 @@ class GatedFeedForward(nn.Module):
 
 
 class NodeBatchNorm(nn.BatchNorm1d):
-    """Batch norm over every node of ``[..., N, width]``.
+    """Batch norm over all nodes of ``[..., N, width]``.
 
-    A batch of one node, or none, has no variance: it is scaled by the running mean and variance,
-    which stay as they are, in training too, where ``torch.nn.BatchNorm1d`` raises an error.
+    A batch of at most one node has no variance. It is scaled by the running statistics, which stay
+    unchanged, also in training, where ``torch.nn.BatchNorm1d`` raises an error.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,7 +126,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def make_norm(norm: Norm, width: int) -> nn.Module:
-    """The norm of this name, or what the callable makes, for this width."""
+    """Return the norm of this name, or of this factory, for ``width`` features."""
     if isinstance(norm, str):
         check_choice("norm", norm, NORMS)
         norm = NORMS[norm]
@@ -132,20 +134,20 @@ def make_norm(norm: Norm, width: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    r"""A sublayer with a residual connection and a norm.
+    r"""Residual connection and norm around a sublayer.
 
     Post-norm (Vaswani et al., 2017) is :math:`\mathrm{norm}(x + f(x))`; pre-norm, which trains
     without warm-up (Xiong et al., 2020), is :math:`x + f(\mathrm{norm}(x))`.
 
     Args:
-        sublayer: f; further arguments of the call are passed on to it.
-        width: of x.
+        sublayer: f; it receives further arguments of the call.
+        width: feature size.
         order: ``"post"`` or ``"pre"``.
-        norm: ``"layer"``, ``"batch"``, ``"rms"`` or a callable that makes one for a width.
-        dropout: on f(x).
+        norm: ``"layer"``, ``"batch"``, ``"rms"`` or a factory called with ``width``.
+        dropout: dropout rate on f(x).
 
     Raises:
-        ArgumentError: another order.
+        ArgumentError: ``order`` is unknown.
     """
 
     def __init__(
@@ -170,12 +172,12 @@ class Residual(nn.Module):
 
 
 class AttentionBlock(GraphLayer):
-    """Attention over a graph, then a feed-forward network, each with residual and norm.
+    """Attention over a graph, then a feed-forward network, each with residual connection and norm.
 
     Args:
-        attention: called ``attention(x, graph, **terms)``, its output as wide as x.
+        attention: called ``attention(x, graph, **terms)``, with an output of the shape of x.
         feed_forward: called ``feed_forward(x)``.
-        width: of x.
+        width: feature size.
         order, norm, dropout: see :class:`Residual`.
     """
 
@@ -194,34 +196,35 @@ class AttentionBlock(GraphLayer):
         self.feed_forward = Residual(feed_forward, width, order=order, norm=norm, dropout=dropout)
 
     def forward(self, x: Tensor, graph: Pattern, **terms: Unpack[LayerTerms]) -> Tensor:
-        """``[..., N, width]`` from x of that shape."""
+        """Return features ``[..., N, width]`` of the same shape as x."""
         x = self.attention(x, graph, **terms)
         out: Tensor = self.feed_forward(x)
         return out
 
 
 class TransformerLayer(AttentionBlock):
-    """The Transformer's layer: multi-head attention, then a feed-forward network.
+    """Transformer layer: multi-head attention, then a feed-forward network.
 
-    On the complete graph it is ``torch.nn.TransformerEncoderLayer``; on the causal graph it is
-    GPT's; on a molecule's bonds it is a graph Transformer's layer (Dwivedi and Bresson, 2020, who
-    take batch norm).
+    On the complete graph it is ``torch.nn.TransformerEncoderLayer``; on the causal graph, the layer
+    of GPT; on molecular bonds with batch norm, that of the graph Transformer (Dwivedi and Bresson,
+    2020).
 
     Args:
-        width, heads, projections: as in :class:`~edgewise.layers.MultiHeadAttention`.
-        feed_forward: hidden width of the feed-forward network.
-        act: its non-linearity.
+        width, heads, projections: see :class:`~edgewise.layers.MultiHeadAttention`.
+        ffn_dim: hidden size of the feed-forward network.
+        act: its activation.
         score: a name of :data:`edgewise.layers.SCORES`.
-        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"``, an α a head.
+        normaliser: ``"softmax"``, ``"sparsemax"``, ``"entmax"``, or ``"learned"`` (α for each
+            head).
         order, norm: see :class:`Residual`.
-        dropout: on attention weights, hidden features and both sublayers' outputs.
+        dropout: dropout rate of attention weights, hidden features and sublayer outputs.
     """
 
     def __init__(
         self,
         width: int,
         heads: int,
-        feed_forward: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         score: str = "dot",
@@ -239,17 +242,17 @@ class TransformerLayer(AttentionBlock):
             projections=projections,
             dropout=dropout,
         )
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
+        network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
 
 class CrossBlock(GraphLayer):
-    """Attention over a graph, then over another sequence, then a feed-forward network.
+    """Attention over a graph, cross-attention, then a feed-forward network.
 
     Args:
-        attention: over the targets' own graph.
-        cross: cross-attention over ``source_graph``, of the source and the targets.
-        feed_forward, width, order, norm, dropout: as in :class:`AttentionBlock`.
+        attention: self-attention of the targets.
+        cross: cross-attention over ``source_graph``.
+        feed_forward, width, order, norm, dropout: see :class:`AttentionBlock`.
     """
 
     def __init__(
@@ -278,15 +281,15 @@ class CrossBlock(GraphLayer):
         source_bias: EdgeTerm | None = None,
         **terms: Unpack[LayerTerms],
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape.
+        """Return features ``[..., N, width]`` of the same shape as x.
 
         Args:
-            x: the targets' features.
-            graph: who reads whom among the targets.
+            x: features of the targets.
+            graph: attention graph of the targets.
             source: features ``[..., S, width]`` of the other sequence.
-            source_graph: which target reads which of it.
-            source_bias: for the edges of that graph, -inf where the source is padding.
-            terms: of the targets' own attention; cross-attention is given the cache, too.
+            source_graph: attention graph from the source to the targets.
+            source_bias: bias of its edges, -inf at padding of the source.
+            terms: edge terms of self-attention; cross-attention receives only the cache.
         """
         x = self.attention(x, graph, **terms)
         x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
@@ -295,7 +298,7 @@ class CrossBlock(GraphLayer):
 
 
 class DecoderLayer(CrossBlock):
-    """The Transformer decoder's layer; on a causal graph ``torch.nn.TransformerDecoderLayer``.
+    """Transformer decoder layer; on a causal graph it is ``torch.nn.TransformerDecoderLayer``.
 
     The arguments are those of :class:`TransformerLayer`.
     """
@@ -304,7 +307,7 @@ class DecoderLayer(CrossBlock):
         self,
         width: int,
         heads: int,
-        feed_forward: int,
+        ffn_dim: int,
         *,
         act: str = "relu",
         score: str = "dot",
@@ -324,17 +327,17 @@ class DecoderLayer(CrossBlock):
             dropout=dropout,
         )
         attention, cross = made(), made(source_width=width)
-        network = FeedForward(width, feed_forward, act=act, dropout=dropout)
+        network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, cross, network, width, order=order, norm=norm, dropout=dropout)
 
 
 class TransformerStack(GraphLayer):
-    """Transformer layers that share one graph, and a norm after the last.
+    """Transformer layers that share a graph, and a final norm.
 
     Args:
         layers: called ``layer(x, graph, **terms)``.
-        norm: after them; ``nn.Identity()`` for none, as post-norm layers end with one.
-        graph: who reads whom, where a call gives no other.
+        norm: final norm; ``nn.Identity()`` after post-norm layers.
+        graph: default attention pattern.
     """
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, graph: Pattern) -> None:
@@ -342,7 +345,7 @@ class TransformerStack(GraphLayer):
         self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, check_graph(graph)
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
-        """``[..., N, width]`` from x of that shape, on ``graph`` or the one given at the start."""
+        """Return features ``[..., N, width]``; ``graph`` replaces the default pattern."""
         graph = self.graph if graph is None else check_graph(graph)
         for layer in self.layers:
             x = layer(x, graph, **terms)

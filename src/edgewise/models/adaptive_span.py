@@ -44,12 +44,12 @@ STEP = 16
 
 @checked(depth=0, begin=0, penalty=0)
 def adaptive_span(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     span: int = 1024,
     ramp: int = 32,
     begin: int = 0,
@@ -60,14 +60,14 @@ def adaptive_span(
     """Build a causal language model whose attention heads learn their spans.
 
     ``model.logits(states)`` gives the logits of the next token at each position.
-    ``model.reader.spans`` holds the learned spans of all layers and heads.
+    ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         span: max span of a head in tokens.
         ramp: number of tokens over which weights fall from 1 to 0 beyond a head's span.
         begin: initial span of each head in tokens.
@@ -79,17 +79,17 @@ def adaptive_span(
     layers = [
         AttentionBlock(  # x + attention(norm(x)), then x + FFN(norm(x))
             SpanAttention(width, heads, rotary, span, ramp, begin=begin, dropout=dropout),
-            FeedForward(width, feed_forward, dropout=dropout),
+            FeedForward(width, ffn_dim, dropout=dropout),
             width,
             order="pre",
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    reader = AdaptiveSpanReader(layers, nn.LayerNorm(width), graph, penalty)
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
-    return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
+    backbone = AdaptiveSpanBackbone(layers, nn.LayerNorm(width), graph, penalty)
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 
 class SpanAttention(GraphLayer):
@@ -229,7 +229,7 @@ def _log(mask: Tensor) -> Tensor:
     return torch.where(positive, mask.where(positive, 1.0).log(), -torch.inf)
 
 
-class AdaptiveSpanReader(Penalised):
+class AdaptiveSpanBackbone(Penalised):
     r"""Stack of layers with the penalty :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h`.
 
     Args:

@@ -19,8 +19,8 @@ from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import (
+    Backbone,
     LanguageModelHead,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerLayer,
@@ -32,13 +32,13 @@ from edgewise.layers.attention import Projections
 
 @checked(padding=0, types=0, depth=0)
 def bert(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
-    length: int = 512,
+    ffn_dim: int = 512,
+    max_length: int = 512,
     types: int = 2,
     act: str = "gelu",
     score: str = "dot",
@@ -57,12 +57,12 @@ def bert(
     :class:`~edgewise.layers.TokenClassificationHead`.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
-        length: max length of a text in tokens: number of learned positions.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        max_length: max length of a text in tokens: number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
@@ -76,9 +76,9 @@ def bert(
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
-        vocabulary,
+        vocab_size,
         width,
-        positions=Learned(length, width),
+        positions=Learned(max_length, width),
         types=types,
         norm=norm(width),
         dropout=dropout,
@@ -88,7 +88,7 @@ def bert(
         TransformerLayer(  # norm(x + attention(x)), then norm(x + FFN(x))
             width,
             heads,
-            feed_forward,
+            ffn_dim,
             act=act,
             score=score,
             normaliser=normaliser,
@@ -99,6 +99,6 @@ def bert(
         )
         for _ in range(depth)
     ]
-    reader = Reader(TransformerStack(layers, nn.Identity(), graph))
-    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
-    return init_normal(TextModel(embedding, reader, head), std=init_std)
+    backbone = Backbone(TransformerStack(layers, nn.Identity(), graph))
+    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
+    return init_normal(TextModel(embedding, backbone, head), std=init_std)

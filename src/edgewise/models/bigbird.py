@@ -57,16 +57,16 @@ PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
 
 @checked(padding=0, types=0, depth=0, random_blocks=0)
 def bigbird(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     block: int = 64,
     random_blocks: int = 3,
     draws: Draws = "always",
-    length: int = 4096,
+    max_length: int = 4096,
     types: int = 2,
     act: str = "gelu_tanh",
     epsilon: float = 1e-12,
@@ -83,15 +83,15 @@ def bigbird(
     as in Hugging Face Transformers.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         block: block size in tokens.
         random_blocks: number of sampled blocks that each block attends to (0 = none).
         draws: when sampled blocks are used: "always", or in "training" only.
-        length: max length of a text in tokens: number of learned positions.
+        max_length: max length of a text in tokens: number of learned positions.
         types: number of token types, such as BERT's sentences A and B (0 = none).
         act: activation function of the feed-forward networks, by name.
         epsilon: epsilon of the layer norms.
@@ -102,9 +102,9 @@ def bigbird(
     check_choice("draws", draws, get_args(Draws))
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
-        vocabulary,
+        vocab_size,
         width,
-        positions=Learned(length, width),
+        positions=Learned(max_length, width),
         types=types,
         norm=norm(width),
         dropout=dropout,
@@ -113,22 +113,22 @@ def bigbird(
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
             BlockAttention(width, heads, dropout=dropout),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,
             norm=norm,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    graphs = [BlockSparse(block, random_blocks, heads, layer, length) for layer in range(depth)]
-    reader = BigBirdReader(layers, graphs, draws, graph)
-    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
-    return init_normal(TextModel(embedding, reader, head))
+    graphs = [BlockSparse(block, random_blocks, heads, layer, max_length) for layer in range(depth)]
+    backbone = BigBirdBackbone(layers, graphs, draws, graph)
+    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
+    return init_normal(TextModel(embedding, backbone, head))
 
 
 @lru_cache(maxsize=256)
 def draw_blocks(
-    blocks: int, heads: int, number: int, *, seed: int, size: int, length: int
+    blocks: int, heads: int, number: int, *, seed: int, size: int, max_length: int
 ) -> Tensor:
     """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
 
@@ -143,7 +143,7 @@ def draw_blocks(
         number: number of random blocks r.
         seed: random seed of the layer.
         size: block size in tokens.
-        length: max length of a text in tokens.
+        max_length: max length of a text in tokens.
 
     Raises:
         ArgumentError: there are fewer blocks to sample from than ``number``.
@@ -151,7 +151,7 @@ def draw_blocks(
     generator = np.random.RandomState(seed)
     sampled = np.zeros((heads, blocks - 2, number), dtype=np.int64)
     if blocks * size in PAPER_LENGTHS:
-        all_blocks = max(length // size, blocks)
+        all_blocks = max(max_length // size, blocks)
         inner = np.arange(1, all_blocks - 1)
         last = PAPER_REACH // size - 1 if 2 * size < PAPER_REACH else all_blocks - 1
         for head in range(heads):
@@ -265,7 +265,7 @@ class BlockSparse(Pattern):
         if self.seed is None:
             sampled = torch.zeros(self.heads, blocks - 2, self.number, dtype=torch.long)
         else:
-            options = {"seed": self.seed, "size": self.size, "length": self.length}
+            options = {"seed": self.seed, "size": self.size, "max_length": self.length}
             sampled = draw_blocks(blocks, self.heads, self.number, **options)
         keys = sampled + blocks * torch.arange(1, blocks - 1)[:, None]
         return [torch.cat([fixed, head.flatten()]).unique(return_counts=True) for head in keys]
@@ -319,7 +319,7 @@ def _heads_to_nodes(nodes: Tensor) -> Tensor:
     return nodes.transpose(-3, -2).flatten(-3, -2).unsqueeze(-2)
 
 
-class BigBirdReader(nn.Module):
+class BigBirdBackbone(nn.Module):
     """Stack of layers, each with its own block-sparse pattern.
 
     Args:

@@ -44,15 +44,15 @@ MOST_LEVELS = 40
 
 @checked(depth=0)
 def bp_transformer(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     near: int = 4,
-    one_way: bool = False,
-    length: int = 8192,
+    causal: bool = False,
+    max_length: int = 8192,
     act: str = "relu",
     dropout: float = 0.1,
     init_std: float = 0.02,
@@ -61,29 +61,29 @@ def bp_transformer(
 
     ``model.logits(states)`` gives the logits of the tokens. Each token attends, on either side, to
     ``near`` tokens, then to ``near`` spans of two tokens, of four, and so on to the ends of the
-    text. With ``one_way`` a cache keeps completed spans, and one more token costs O(k log(n / k))
+    text. With ``causal`` a cache keeps completed spans, and one more token costs O(k log(n / k))
     pairs.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         near: number of nodes of each level that a token attends to on either side, k.
-        one_way: causal attention: tokens attend to the left only.
-        length: max length of a text in tokens; it sets the number of edge types.
+        causal: causal attention: tokens attend to the left only.
+        max_length: max length of a text in tokens; it sets the number of edge types.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
         init_std: standard deviation of the initial weights.
     """
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     layers = [
-        TransformerLayer(width, heads, feed_forward, act=act, dropout=dropout) for _ in range(depth)
+        TransformerLayer(width, heads, ffn_dim, act=act, dropout=dropout) for _ in range(depth)
     ]
-    reader = SpanReader(layers, heads, near, length, one_way=one_way)
-    head = LanguageModelHead(vocabulary, width)
-    return init_normal(TextModel(embedding, reader, head), std=init_std)
+    backbone = SpanBackbone(layers, heads, near, max_length, causal=causal)
+    head = LanguageModelHead(vocab_size, width)
+    return init_normal(TextModel(embedding, backbone, head), std=init_std)
 
 
 def levels_of(tokens: int) -> list[int]:
@@ -99,17 +99,17 @@ def levels_of(tokens: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def partition_graph(tokens: int, near: int, one_way: bool) -> tuple[Graph, Tensor]:
+def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor]:
     """Return the attention graph of tokens and spans, and the type of each edge.
 
     Nodes are the tokens, then the spans of two tokens from left to right, then those of four, and
     so on. The O(k log(n / k)) nodes that a token attends to, itself included, cover the text (with
-    ``one_way``, its left part) without overlap.
+    ``causal``, its left part) without overlap.
 
     Args:
         tokens: number of tokens n.
         near: number of nodes k per level and side.
-        one_way: tokens attend to the left only.
+        causal: tokens attend to the left only.
 
     Returns:
         The graph, and the type of each edge, from 0: self-loop; token of a span, by level; node to
@@ -123,14 +123,14 @@ def partition_graph(tokens: int, near: int, one_way: bool) -> tuple[Graph, Tenso
     for level in range(1, len(counts)):
         span = first[level] + (all_tokens >> level)
         parts.append((all_tokens, span, torch.full_like(all_tokens, level)))
-    for level, node, token, kind in _neighbour_edges(all_tokens, counts, near, one_way):
+    for level, node, token, kind in _neighbour_edges(all_tokens, counts, near, causal):
         parts.append((first[level] + node, token, kind))
     source, target, kind = (torch.cat(part) for part in zip(*parts, strict=True))
     return edges(torch.stack([source, target]), len(nodes)), kind
 
 
 def _neighbour_edges(
-    tokens: Tensor, counts: Sequence[int], near: int, one_way: bool
+    tokens: Tensor, counts: Sequence[int], near: int, causal: bool
 ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
     """Yield the edges from neighbouring nodes to tokens, side by side and level by level.
 
@@ -138,13 +138,13 @@ def _neighbour_edges(
         tokens: target tokens.
         counts: number of nodes per level.
         near: number of nodes k per level and side.
-        one_way: left side only.
+        causal: left side only.
 
     Yields:
         A level, and for each edge the source node of that level, the target token and the type.
     """
     rank = torch.arange(near + 1)
-    for side in (-1, 1) if not one_way else (-1,):
+    for side in (-1, 1) if not causal else (-1,):
         next_node = tokens + side  # the nearest node of the level that is not covered yet
         for level, count in enumerate(counts):
             # One more node if the next level would otherwise start in the middle of a span.
@@ -183,7 +183,7 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
             span = target[:, None].expand_as(members)
             parts.append((when_whole(members), span, torch.full_like(members, level)))
     new_tokens = torch.arange(past, tokens)
-    for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, one_way=True):
+    for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, causal=True):
         parts.append((when_whole(node, level), when_whole(token), kind))
     source, target, kind = (
         torch.cat([x.flatten() for x in part]) for part in zip(*parts, strict=True)
@@ -203,34 +203,34 @@ def when_whole(node: Tensor, level: int = 0) -> Tensor:
     return last + sum(last >> other for other in range(1, MOST_LEVELS)) + level
 
 
-def kinds(length: int, near: int) -> int:
-    """Return the number of edge types in texts of up to ``length`` tokens.
+def kinds(max_length: int, near: int) -> int:
+    """Return the number of edge types in texts of up to ``max_length`` tokens.
 
     Args:
-        length: max length of a text in tokens.
+        max_length: max length of a text in tokens.
         near: number of nodes k per level and side.
     """
-    return 1 + MOST_LEVELS + len(levels_of(length)) * 2 * (near + 1)
+    return 1 + MOST_LEVELS + len(levels_of(max_length)) * 2 * (near + 1)
 
 
-class SpanReader(nn.Module):
+class SpanBackbone(nn.Module):
     """Stack of layers over tokens and the spans of their binary partition.
 
     Args:
         layers: layers called as ``layer(x, graph, bias=)``.
         heads: number of attention heads.
         near: number of nodes k per level and side that a token attends to.
-        length: max length of a text in tokens.
-        one_way: tokens attend to the left only.
+        max_length: max length of a text in tokens.
+        causal: tokens attend to the left only.
     """
 
     def __init__(
-        self, layers: Sequence[nn.Module], heads: int, near: int, length: int, *, one_way: bool
+        self, layers: Sequence[nn.Module], heads: int, near: int, max_length: int, *, causal: bool
     ) -> None:
         super().__init__()
-        self.layers, self.near, self.length = nn.ModuleList(layers), near, length
-        self.one_way = self.caches = one_way
-        self.table = nn.Parameter(torch.randn(kinds(length, near), heads) * 0.02)
+        self.layers, self.near, self.length = nn.ModuleList(layers), near, max_length
+        self.causal = self.caches = causal
+        self.table = nn.Parameter(torch.randn(kinds(max_length, near), heads) * 0.02)
 
     def forward(
         self,
@@ -244,14 +244,14 @@ class SpanReader(nn.Module):
 
         Args:
             x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding and packing; with ``one_way`` also a cache.
+            sequences: padding and packing; with ``causal`` also a cache.
             graph: must be None, because other graphs have no nodes for spans.
             memory: must be None, because there is no cross-attention.
         """
         refuse_graph("bp_transformer", graph)
         sequences = sequences or SequenceBatch.of_features(x)
         refuse_memory("bp_transformer", memory)
-        if not self.one_way:
+        if not self.causal:
             refuse_cache("bp_transformer", sequences, memory)
         elif sequences.has_padding:
             why = "counts spans from the first token, which padding would shift"
@@ -293,7 +293,7 @@ class SpanReader(nn.Module):
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         """Apply the layers to packed texts of these sizes."""
         self._check_length(max(sizes, default=0))
-        partitions = [partition_graph(size, self.near, self.one_way) for size in sizes if size]
+        partitions = [partition_graph(size, self.near, self.causal) for size in sizes if size]
         members = [graph for graph, _ in partitions]
         graph = members[0] if len(members) == 1 else batch(members)
         edge_types = [kind for _, kind in partitions]

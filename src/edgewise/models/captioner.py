@@ -17,11 +17,11 @@ from edgewise.arguments import checked
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
+    Backbone,
     DecoderLayer,
     LanguageModelHead,
     Memory,
     PatchEmbedding,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerLayer,
@@ -60,15 +60,15 @@ class Captioner(nn.Module):
 def captioner(
     image_size: int | tuple[int, int],
     channels: int,
-    vocabulary: int,
-    length: int,
+    vocab_size: int,
+    max_length: int,
     *,
     patch: int = 7,
     width: int = 64,
     depth: int = 4,
     decoder_depth: int = 2,
     heads: int = 4,
-    feed_forward: int = 128,
+    ffn_dim: int = 128,
     dropout: float = 0.0,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
 ) -> Captioner:
@@ -79,25 +79,25 @@ def captioner(
     Args:
         image_size: height and width in pixels, or one number for both.
         channels: number of channels of the images.
-        vocabulary: vocab size: number of token ids.
-        length: max length of a caption in tokens.
+        vocab_size: vocab size: number of token ids.
+        max_length: max length of a caption in tokens.
         patch: side of a square patch in pixels.
         width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph of the patches in raster order.
     """
     patches = PatchEmbedding(image_size, patch, channels, width)
     encoder_layers = [
-        TransformerLayer(width, heads, feed_forward, act="gelu", order="pre", dropout=dropout)
+        TransformerLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
         for _ in range(depth)
     ]
     encoder_stack = TransformerStack(encoder_layers, nn.LayerNorm(width), graph)
     decoder_layers = [
-        DecoderLayer(width, heads, feed_forward, act="gelu", order="pre", dropout=dropout)
+        DecoderLayer(width, heads, ffn_dim, act="gelu", order="pre", dropout=dropout)
         for _ in range(decoder_depth)
     ]
     decoder_stack = TransformerStack(decoder_layers, nn.LayerNorm(width), causal())
@@ -106,10 +106,10 @@ def captioner(
     positions = Learned2d(rows, columns, width, std=POSITION_STD)
     encoder = nn.Sequential(patches, positions, nn.Dropout(dropout), encoder_stack)
 
-    word_positions = Learned(length, width, std=POSITION_STD)
-    embedding = TextEmbedding(vocabulary, width, positions=word_positions, dropout=dropout)
+    word_positions = Learned(max_length, width, std=POSITION_STD)
+    embedding = TextEmbedding(vocab_size, width, positions=word_positions, dropout=dropout)
     nn.init.normal_(embedding.tokens.weight, std=width**-0.5)
-    head = LanguageModelHead(vocabulary, width)
+    head = LanguageModelHead(vocab_size, width)
     init_xavier(encoder_stack)
     init_xavier(decoder_stack)
-    return Captioner(encoder, TextModel(embedding, Reader(decoder_stack), head))
+    return Captioner(encoder, TextModel(embedding, Backbone(decoder_stack), head))

@@ -19,17 +19,17 @@ from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import Cache, TextModel
 from edgewise.layers.transformer import Order
-from edgewise.models.transformer_xl import Recent, SegmentReader, transformer_xl
+from edgewise.models.transformer_xl import Recent, SegmentBackbone, transformer_xl
 
 
 @checked(depth=0, memory=0, compressed=0)
 def compressive(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     memory: int = 128,
     compressed: int = 128,
     rate: int = 4,
@@ -47,11 +47,11 @@ def compressive(
     of their own.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps uncompressed (0 = none).
         compressed: number of compressed memories that each layer keeps (0 = none).
         rate: compression rate: number of inputs averaged into one compressed memory.
@@ -61,21 +61,21 @@ def compressive(
         graph: attention graph: which tokens each token attends to.
     """
     model = transformer_xl(
-        vocabulary,
+        vocab_size,
         width=width,
         depth=depth,
         heads=heads,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         memory=memory,
         act=act,
         order=order,
         dropout=dropout,
         graph=graph,
     )
-    reader = model.reader
-    assert isinstance(reader, SegmentReader)
+    reader = model.backbone
+    assert isinstance(reader, SegmentBackbone)
     policy = Compressed(memory, compressed, rate)
-    model.reader = SegmentReader("compressive", reader.stack, reader.preferences, policy)
+    model.backbone = SegmentBackbone("compressive", reader.stack, reader.preferences, policy)
     return model
 
 

@@ -21,14 +21,14 @@ from edgewise.models.light_conv import with_convolutions
 
 @checked(depth=0)
 def dynamic_conv(
-    vocabulary: int,
+    vocab_size: int,
     *,
-    target_vocabulary: int | None = None,
+    target_vocab_size: int | None = None,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
     kernels: tuple[int, ...] = (3, 7, 15, 31),
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     dropout: float = 0.1,
     act: str = "relu",
     order: Order = "post",
@@ -39,13 +39,13 @@ def dynamic_conv(
     attends to the encoder as the Transformer's does.
 
     Args:
-        vocabulary: vocab size: number of token ids.
-        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        vocab_size: vocab size: number of token ids.
+        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of convolution heads: channels of one head share a kernel.
         kernels: kernel size of each layer, odd; further layers use the last one.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
@@ -53,13 +53,13 @@ def dynamic_conv(
     return with_convolutions(
         "dynamic_conv",
         PredictedTaps,
-        vocabulary,
-        target_vocabulary=target_vocabulary,
+        vocab_size,
+        target_vocab_size=target_vocab_size,
         width=width,
         depth=depth,
         heads=heads,
         kernels=kernels,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         dropout=dropout,
         act=act,
         order=order,

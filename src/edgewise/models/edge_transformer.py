@@ -81,7 +81,7 @@ class EdgeTransformer(GraphLayer):
         out_width: int,
         *,
         edge_width: int,
-        hidden: int,
+        width: int,
         depth: int,
         heads: int,
         focus: Focus,
@@ -89,10 +89,10 @@ class EdgeTransformer(GraphLayer):
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
-        self.embed_nodes = Linear(in_width, hidden)
-        self.embed_edges = nn.Linear(edge_width or 1, hidden)
-        self.layers = nn.ModuleList(EdgeTransformerLayer(hidden, heads) for _ in range(depth))
-        self.head = nn.Linear(hidden, out_width)
+        self.embed_nodes = Linear(in_width, width)
+        self.embed_edges = nn.Linear(edge_width or 1, width)
+        self.layers = nn.ModuleList(EdgeTransformerLayer(width, heads) for _ in range(depth))
+        self.head = nn.Linear(width, out_width)
 
     def forward(
         self,
@@ -133,7 +133,7 @@ def edge_transformer(
     out_width: int,
     *,
     edge_width: int = 0,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 4,
     heads: int = 8,
     focus: Focus = "nodes",
@@ -147,7 +147,7 @@ def edge_transformer(
         in_width: number of input features per node.
         out_width: number of outputs per node, or per edge if ``focus="edges"``.
         edge_width: number of features per edge (0 = none).
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
         focus: what is predicted: "nodes" or "edges".
@@ -156,7 +156,7 @@ def edge_transformer(
         in_width,
         out_width,
         edge_width=edge_width,
-        hidden=hidden,
+        width=width,
         depth=depth,
         heads=heads,
         focus=focus,

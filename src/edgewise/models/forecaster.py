@@ -75,7 +75,7 @@ def forecaster(
     width: int = 64,
     depth: int = 2,
     heads: int = 4,
-    feed_forward: int = 128,
+    ffn_dim: int = 128,
     dropout: float = 0.1,
     graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
 ) -> Forecaster:
@@ -90,7 +90,7 @@ def forecaster(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         graph: attention graph: which time steps each step attends to.
     """
@@ -98,7 +98,7 @@ def forecaster(
         width,
         depth=depth,
         heads=heads,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         act="gelu",
         order="pre",
         dropout=dropout,

@@ -67,7 +67,7 @@ def gat(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 8,
+    head_width: int = 8,
     heads: int = 8,
     output_heads: int = 1,
     dropout: float = 0.6,
@@ -80,11 +80,11 @@ def gat(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size of each head in the first layer.
+        head_width: hidden size of each head in the first layer.
         heads: number of attention heads in the first layer.
         output_heads: number of attention heads in the last layer, which are averaged.
         dropout: dropout probability of the inputs, the attention weights and the values.
     """
-    first = GATLayer(in_width, hidden, heads, dropout=dropout)
-    last = GATLayer(heads * hidden, out_width, output_heads, dropout=dropout, average=True)
+    first = GATLayer(in_width, head_width, heads, dropout=dropout)
+    last = GATLayer(heads * head_width, out_width, output_heads, dropout=dropout, average=True)
     return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

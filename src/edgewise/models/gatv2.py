@@ -56,7 +56,7 @@ class GATv2Layer(GraphLayer):
 
 @checked()
 def gatv2(
-    in_width: int, out_width: int, *, hidden: int = 8, heads: int = 8, dropout: float = 0.6
+    in_width: int, out_width: int, *, head_width: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:
     """Build a GATv2 network of two layers, arranged as in GAT.
 
@@ -66,10 +66,10 @@ def gatv2(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size of each head in the first layer.
+        head_width: hidden size of each head in the first layer.
         heads: number of attention heads in the first layer.
         dropout: dropout probability of the inputs and the attention weights.
     """
-    first = GATv2Layer(in_width, hidden, heads, dropout=dropout)
-    last = GATv2Layer(heads * hidden, out_width, 1, dropout=dropout, average=True)
+    first = GATv2Layer(in_width, head_width, heads, dropout=dropout)
+    last = GATv2Layer(heads * head_width, out_width, 1, dropout=dropout, average=True)
     return GraphSequential(Dropout(dropout), first, nn.ELU(), Dropout(dropout), last)

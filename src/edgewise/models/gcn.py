@@ -45,7 +45,7 @@ class GCNLayer(GraphLayer):
 
 @checked()
 def gcn(
-    in_width: int, out_width: int, *, hidden: int = 16, depth: int = 2, dropout: float = 0.5
+    in_width: int, out_width: int, *, width: int = 16, depth: int = 2, dropout: float = 0.5
 ) -> GraphSequential:
     """Build a graph convolutional network.
 
@@ -55,11 +55,11 @@ def gcn(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         dropout: dropout probability of each layer's input.
     """
-    widths = [in_width, *[hidden] * (depth - 1), out_width]
+    widths = [in_width, *[width] * (depth - 1), out_width]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths):
         layers += [Dropout(dropout), GCNLayer(fan_in, fan_out), nn.ReLU()]

@@ -69,7 +69,7 @@ class JumpingKnowledge(GraphLayer):
 
 @checked()
 def gin(
-    in_width: int, out_width: int, *, hidden: int = 64, depth: int = 5, dropout: float = 0.0
+    in_width: int, out_width: int, *, width: int = 64, depth: int = 5, dropout: float = 0.0
 ) -> GraphSequential:
     """Build a graph isomorphism network whose output is linear in the features of all layers.
 
@@ -80,12 +80,12 @@ def gin(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         dropout: dropout probability before the linear output layer.
     """
     layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise([in_width, *[hidden] * depth]):
+    for fan_in, fan_out in pairwise([in_width, *[width] * depth]):
         network = nn.Sequential(
             Linear(fan_in, fan_out),
             NodeBatchNorm(fan_out),
@@ -95,5 +95,5 @@ def gin(
             nn.ReLU(),
         )
         layers.append(GINLayer(network))
-    head = nn.Linear(in_width + depth * hidden, out_width)
+    head = nn.Linear(in_width + depth * width, out_width)
     return GraphSequential(JumpingKnowledge(*layers), nn.Dropout(dropout), head)

@@ -24,7 +24,7 @@ def gnn(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 2,
     reduce: Reduce = "sum",
     act: str = "relu",
@@ -38,13 +38,13 @@ def gnn(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         reduce: aggregation over the neighbours: "sum", "mean", "max" or "min".
         act: activation function between the layers, by name.
         dropout: dropout probability between the layers.
     """
-    widths = [in_width, *[hidden] * (depth - 1), out_width]
+    widths = [in_width, *[width] * (depth - 1), out_width]
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths):
         layers += [MessagePassing(fan_in, fan_out, reduce=reduce), activation(act)]

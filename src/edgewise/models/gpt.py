@@ -19,8 +19,8 @@ from edgewise.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
+    Backbone,
     LanguageModelHead,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerLayer,
@@ -32,13 +32,13 @@ from edgewise.layers.attention import Projections
 
 @checked(depth=0)
 def gpt(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
-    length: int = 1024,
+    ffn_dim: int = 512,
+    max_length: int = 1024,
     act: str = "gelu_tanh",
     score: str = "dot",
     normaliser: str = "softmax",
@@ -51,16 +51,16 @@ def gpt(
 
     ``model.logits(states)`` gives the logits of the next token at each position. The forward pass
     adds token and position vectors (``TextEmbedding``), applies the layers on the graph
-    (``Reader``) and compares the states with every token's vector (``LanguageModelHead``, which
+    (``Backbone``) and compares the states with every token's vector (``LanguageModelHead``, which
     shares the embedding matrix).
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
-        length: max length of a text in tokens: number of learned positions.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        max_length: max length of a text in tokens: number of learned positions.
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
@@ -70,12 +70,14 @@ def gpt(
         graph: attention graph: which tokens each token attends to.
     """
     norm = partial(nn.LayerNorm, eps=epsilon)
-    embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
+    embedding = TextEmbedding(
+        vocab_size, width, positions=Learned(max_length, width), dropout=dropout
+    )
     layers = [
         TransformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
             width,
             heads,
-            feed_forward,
+            ffn_dim,
             act=act,
             score=score,
             normaliser=normaliser,
@@ -86,6 +88,6 @@ def gpt(
         )
         for _ in range(depth)
     ]
-    reader = Reader(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
-    return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
+    backbone = Backbone(TransformerStack(layers, norm(width), graph))
+    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)

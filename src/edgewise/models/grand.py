@@ -30,7 +30,7 @@ class Grand(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        hidden: int,
+        width: int,
         hops: int,
         views: int,
         drop_node: float,
@@ -39,7 +39,7 @@ class Grand(GraphLayer):
         super().__init__()
         self.hops, self.views, self.drop_node = hops, views, drop_node
         self.dropout = Dropout(dropout)
-        self.first, self.last = nn.Linear(in_width, hidden), nn.Linear(hidden, out_width)
+        self.first, self.last = nn.Linear(in_width, width), nn.Linear(width, out_width)
 
     def forward(
         self,
@@ -74,7 +74,7 @@ def grand(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 32,
+    width: int = 32,
     hops: int = 8,
     views: int = 2,
     drop_node: float = 0.5,
@@ -88,7 +88,7 @@ def grand(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         hops: number of propagation steps (0 = none).
         views: number of random augmentations per training step.
         drop_node: probability of dropping a node's features in an augmentation.
@@ -97,7 +97,7 @@ def grand(
     return Grand(
         in_width,
         out_width,
-        hidden=hidden,
+        width=width,
         hops=hops,
         views=views,
         drop_node=drop_node,

@@ -43,7 +43,7 @@ class GraphBERT(GraphLayer):
         in_width: int,
         out_width: int,
         *,
-        most: int,
+        num_neighbours: int,
         alpha: float,
         rounds: int,
         raw: Raw,
@@ -54,7 +54,7 @@ class GraphBERT(GraphLayer):
     ) -> None:
         super().__init__()
         check_choice("raw", raw, get_args(Raw))
-        self.most, self.alpha, self.rounds, self.raw = most, alpha, rounds, raw
+        self.num_neighbours, self.alpha, self.rounds, self.raw = num_neighbours, alpha, rounds, raw
         self.input_dropout = Dropout(dropout)
         self.embed = Linear(in_width, width)
         self.norm = nn.LayerNorm(width)
@@ -115,7 +115,7 @@ class GraphBERT(GraphLayer):
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:
-            intimates = intimate_nodes(graph, self.most, self.alpha)
+            intimates = intimate_nodes(graph, self.num_neighbours, self.alpha)
             rank = ranges(torch.zeros_like(intimates.sizes), intimates.sizes)
             color = wl_colors(graph, self.rounds)[intimates.nodes]
             codes = [sinusoidal_positions(p, width) for p in (color, rank, intimates.hops)]
@@ -124,15 +124,17 @@ class GraphBERT(GraphLayer):
             return intimates, cliques, members, torch.stack(codes).sum(0)
 
         width = self.norm.normalized_shape[0]
-        return graph.cached(("graph_bert", self.most, self.alpha, self.rounds, width), make)
+        return graph.cached(
+            ("graph_bert", self.num_neighbours, self.alpha, self.rounds, width), make
+        )
 
 
-@checked(most=0, rounds=0, depth=0)
+@checked(num_neighbours=0, rounds=0, depth=0)
 def graph_bert(
     in_width: int,
     out_width: int,
     *,
-    most: int = 7,
+    num_neighbours: int = 7,
     alpha: float = 0.15,
     rounds: int = 2,
     raw: Raw = "graph",
@@ -149,7 +151,7 @@ def graph_bert(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        most: number of most intimate nodes that each node attends to.
+        num_neighbours: number of most intimate nodes that each node attends to.
         alpha: restart probability of the random walk that defines intimacy.
         rounds: number of Weisfeiler–Lehman rounds of the structural code.
         raw: residual added to every layer: "graph" (mean of neighbours and self), "node" or "none".
@@ -161,7 +163,7 @@ def graph_bert(
     return GraphBERT(
         in_width,
         out_width,
-        most=most,
+        num_neighbours=num_neighbours,
         alpha=alpha,
         rounds=rounds,
         raw=raw,

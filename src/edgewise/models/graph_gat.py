@@ -54,7 +54,7 @@ def graph_gat(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 8,
+    head_width: int = 8,
     heads: int = 8,
     depth: int = 3,
     dropout: float = 0.2,
@@ -66,13 +66,13 @@ def graph_gat(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        hidden: hidden size of each head.
+        head_width: hidden size of each head.
         heads: number of attention heads per layer.
         depth: number of layers.
         dropout: dropout probability of the attention weights, the values and the output MLP.
     """
-    width = heads * hidden
-    layers = [GATLayer(width, hidden, heads, dropout=dropout) for _ in range(depth)]
+    width = heads * head_width
+    layers = [GATLayer(width, head_width, heads, dropout=dropout) for _ in range(depth)]
     head = nn.Sequential(
         nn.Linear(2 * (depth + 1) * width, width),
         nn.ReLU(),

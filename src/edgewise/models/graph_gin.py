@@ -21,7 +21,7 @@ def graph_gin(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 5,
     dropout: float = 0.0,
     pool: Pooling = "sum",
@@ -34,10 +34,10 @@ def graph_gin(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         dropout: dropout probability before the linear output layer.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
     """
-    nodes = gin(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
+    nodes = gin(in_width, out_width, width=width, depth=depth, dropout=dropout)
     return PooledNodes(nodes, pool)

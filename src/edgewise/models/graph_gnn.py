@@ -21,7 +21,7 @@ def graph_gnn(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 3,
     dropout: float = 0.0,
     pool: Pooling = "mean",
@@ -33,10 +33,10 @@ def graph_gnn(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         dropout: dropout probability between the layers.
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
     """
-    nodes = gnn(in_width, out_width, hidden=hidden, depth=depth, dropout=dropout)
+    nodes = gnn(in_width, out_width, width=width, depth=depth, dropout=dropout)
     return PooledNodes(nodes, pool)

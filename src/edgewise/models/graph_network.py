@@ -1,7 +1,7 @@
 """Graph network: edges, nodes and whole graphs update each other.
 
 Formula: e' = φ_e(e, v_i, v_j, u); v' = φ_v(⊕ e', v, u); u' = φ_u(⊕ e', ⊕ v', u)
-Graph: the input graph; and who belongs to which graph of a batch
+Graph: the input graph; and the membership graph of the batch
 Score: none
 Normalisation: by the reduction ⊕
 Update: two-layer networks φ, between an encoder and a decoder
@@ -27,7 +27,7 @@ Focus = Literal["nodes", "edges", "graphs"]
 
 
 class GraphState(NamedTuple):
-    """What a graph network knows: of nodes, of edges, and of each graph as a whole.
+    """State of a graph network: features of nodes, edges and whole graphs.
 
     Attributes:
         nodes: ``[..., N, width]``.
@@ -41,7 +41,7 @@ class GraphState(NamedTuple):
 
 
 class GraphNetworkBlock(nn.Module):
-    r"""One round of updates (Battaglia et al., 2018, algorithm 1), all features equally wide.
+    r"""One round of updates (Battaglia et al., 2018, algorithm 1), with equal feature sizes.
 
     .. math::
         e_{ij}' = \phi_e(e_{ij}, v_i, v_j, u), \quad
@@ -49,7 +49,7 @@ class GraphNetworkBlock(nn.Module):
         u' = \phi_u(\bigoplus_{ij} e_{ij}', \bigoplus_i v_i', u)
 
     Args:
-        width: of features of each kind.
+        width: feature size of nodes, edges and graphs.
         reduce: ⊕, ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
     """
 
@@ -61,12 +61,12 @@ class GraphNetworkBlock(nn.Module):
         self.graph = _network(3 * width, width)
 
     def forward(self, state: GraphState, graph: Graph, members: Graph) -> GraphState:
-        """The next state.
+        """Return the next state.
 
         Args:
-            state: nodes, edges and graphs.
-            graph: who reads whom.
-            members: in it each graph of the batch reads the nodes that it has, each node of one.
+            state: features of nodes, edges and graphs.
+            graph: the input graph.
+            members: membership graph, in which each graph of the batch reads its nodes.
         """
         x, edge_attr, u = state
         owner = torch.zeros_like(members.source)  # the graph of each node
@@ -96,9 +96,10 @@ def _network(in_width: int, width: int) -> nn.Sequential:
 
 
 class GraphNetwork(GraphLayer):
-    """Encode, process, decode; see :func:`graph_network`."""
+    """Encode-process-decode model; see :func:`graph_network`."""
 
     reads_edge_attr = True
+    shares_nodes = False
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class GraphNetwork(GraphLayer):
         *,
         edge_width: int,
         global_width: int,
-        hidden: int,
+        width: int,
         depth: int,
         reduce: Reduce,
         focus: Focus,
@@ -115,11 +116,11 @@ class GraphNetwork(GraphLayer):
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
-        self.encode_nodes = Linear(in_width, hidden)
-        self.encode_edges = nn.Linear(edge_width or 1, hidden)
-        self.encode_graphs = nn.Linear(global_width or 1, hidden)
-        self.blocks = nn.ModuleList(GraphNetworkBlock(hidden, reduce=reduce) for _ in range(depth))
-        self.decode = nn.Linear(hidden, out_width)
+        self.encode_nodes = Linear(in_width, width)
+        self.encode_edges = nn.Linear(edge_width or 1, width)
+        self.encode_graphs = nn.Linear(global_width or 1, width)
+        self.blocks = nn.ModuleList(GraphNetworkBlock(width, reduce=reduce) for _ in range(depth))
+        self.decode = nn.Linear(width, out_width)
 
     def forward(
         self,
@@ -130,18 +131,19 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> Tensor:
-        """``[..., G, out_width]``, or N or E rows where the model is for nodes or edges.
+        """Return ``[..., G, out_width]``, or N or E rows for a ``focus`` on nodes or edges.
 
         Args:
-            x: ``[..., N, in_width]``.
-            graph: who reads whom.
-            edge_attr: ``[..., E, edge_width]``; ones where not given.
-            batch: which nodes make up each of the G graphs; see :mod:`edgewise.models`.
-            global_attr: ``[..., G, global_width]``; ones where not given.
+            x: node features ``[..., N, in_width]``.
+            graph: the input graph.
+            edge_attr: edge features ``[..., E, edge_width]``; ones by default.
+            batch: the nodes of each of the G graphs; see :mod:`edgewise.models`. No node may be in
+                two.
+            global_attr: graph features ``[..., G, global_width]``; ones by default.
 
         Raises:
-            ArgumentError: a batch of other nodes, features of edges or graphs that do not fit, or a
-                model for nodes or edges and a batch in which several graphs share some.
+            ArgumentError: ``batch`` has other nodes than x, or a node in several graphs or none; or
+                features of edges or graphs do not fit.
         """
         state = self.states(x, graph, edge_attr=edge_attr, batch=batch, global_attr=global_attr)
         out: Tensor = self.decode(getattr(state, self.focus))
@@ -156,7 +158,7 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> GraphState:
-        """What it knows at last of nodes, edges and graphs, ``hidden`` wide each."""
+        """Return the final state of nodes, edges and graphs, of size ``hidden`` each."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         like = self.decode.weight  # x may be sparse
@@ -169,54 +171,28 @@ class GraphNetwork(GraphLayer):
                 "global_attr",
                 expected=f"shape {list(rows)}, a row for each graph",
                 got=f"shape {list(global_attr.shape)}",
-                remedy="make the model with global_width=global_attr.shape[-1], or give a row for "
+                remedy="use global_width=global_attr.shape[-1], or give a row for "
                 "each graph of the batch",
             )
         check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
-        if x.dim() > 2:  # several of one graph; x may be sparse, which has no batch
+        if x.dim() > 2:  # several feature sets of one graph; sparse x has no batch axis
             edge_attr, global_attr = (
                 each.expand(*x.shape[:-2], *each.shape[-2:]) for each in (edge_attr, global_attr)
             )
-        if not _each_node_once(members):
-            if self.focus != "graphs":
-                raise ArgumentError(
-                    "batch",
-                    expected=f"each node in one graph, for an output for each of the {self.focus}",
-                    got="a node in none, or in several",
-                    remedy="give the sizes of the graphs",
-                )
-            x, graph, edge_attr, members = _copied(x, graph, edge_attr, members)
+        if members.device.type != "meta" and bool((members.out_degree() != 1).any()):
+            raise ArgumentError(
+                "batch",
+                expected="each node in exactly one graph, as graphs have states of their own",
+                got="a node in none, or in several",
+                remedy="give the sizes of the graphs, and repeat the nodes of a graph that is read "
+                "several times, as PackedGraphs with shared=False does",
+            )
         state = GraphState(
             self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)
         )
         for block in self.blocks:
             state = block(state, graph, members)
         return state
-
-
-def _each_node_once(members: Graph) -> bool:
-    """Whether every node is in one graph and in no other; without numbers nobody knows."""
-    return members.device.type == "meta" or bool((members.out_degree() == 1).all())
-
-
-def _copied(
-    x: Tensor, graph: Graph, edge_attr: Tensor, members: Graph
-) -> tuple[Tensor, Graph, Tensor, Graph]:
-    """The batch with nodes and edges of its own for each output, where several read one graph.
-
-    A liquid that was measured under several conditions is such a graph: its nodes are stored once,
-    and what is true of it as a whole differs.
-    """
-    count, device = members.num_edges, members.device
-    number = torch.arange(count, device=device)
-    copy_of = torch.full((members.num_targets, members.num_sources), -1, device=device)
-    copy_of[members.target, members.source] = number
-
-    output, edge = (copy_of[:, graph.target] >= 0).nonzero(as_tuple=True)
-    source, target = copy_of[output, graph.source[edge]], copy_of[output, graph.target[edge]]
-    copies = edges(torch.stack([source, target]), count)
-    own_members = edges(torch.stack([number, members.target]), (count, members.num_targets))
-    return x[..., members.source, :], copies, edge_attr[..., edge, :], own_members
 
 
 @checked(edge_width=0, global_width=0)
@@ -226,22 +202,23 @@ def graph_network(
     *,
     edge_width: int = 0,
     global_width: int = 0,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 2,
     reduce: Reduce = "sum",
     focus: Focus = "graphs",
 ) -> GraphNetwork:
-    """Stack ``depth`` blocks; ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``.
+    """Build a graph network of ``depth`` blocks.
 
-    ``focus`` says what it is for: an output for each of the ``"graphs"``, ``"nodes"`` or
-    ``"edges"``. ``edge_width`` and ``global_width`` are 0 where edges or graphs have no features.
+    Called ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``. ``focus`` selects the
+    outputs: one for each of the ``"graphs"``, ``"nodes"`` or ``"edges"``. ``edge_width`` and
+    ``global_width`` are 0 if edges or graphs have no features.
     """
     return GraphNetwork(
         in_width,
         out_width,
         edge_width=edge_width,
         global_width=global_width,
-        hidden=hidden,
+        width=width,
         depth=depth,
         reduce=reduce,
         focus=focus,

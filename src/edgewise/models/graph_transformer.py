@@ -79,7 +79,7 @@ def graph_transformer(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 4,
     heads: int = 8,
     projections: Projections = "full",
@@ -94,7 +94,7 @@ def graph_transformer(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
         projections: "full" projects all features for each head; "split" only the head's own slice.
@@ -103,8 +103,8 @@ def graph_transformer(
     """
     layers = [
         TransformerLayer(
-            hidden, heads, 2 * hidden, projections=projections, norm=norm, dropout=dropout
+            width, heads, 2 * width, projections=projections, norm=norm, dropout=dropout
         )
         for _ in range(depth)
     ]
-    return GraphTransformer(Linear(in_width, hidden), layers, nn.Linear(hidden, out_width))
+    return GraphTransformer(Linear(in_width, width), layers, nn.Linear(width, out_width))

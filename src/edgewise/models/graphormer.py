@@ -1,11 +1,11 @@
-"""Graphormer: the complete graph, with where two nodes are to each other as a bias.
+"""Graphormer: attention over all pairs, biased by shortest-path distance and by path edges.
 
-Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, φ the steps of the shortest path, c the mean of its
-edges; h_i = x_i + z⁻_in(i) + z⁺_out(i) before the first layer
-Graph: the complete graph of each molecule, and a special node that reads all and is read by all
+Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij, with φ the shortest-path distance and c the mean
+over the edges of the path; h_i = x_i + z⁻_in(i) + z⁺_out(i) before the first layer
+Graph: the complete graph of each molecule and of a virtual node that is joined to all its atoms
 Score: Dot (scaled)
 Normalisation: softmax; layer norm before each sublayer
-Update: residuals, feed-forward network; the special node is the output
+Update: residuals, feed-forward network; the output is read from the virtual node
 Paper: Ying et al., Do Transformers really perform bad for graph representation?, 2021
 """
 
@@ -15,11 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import checked
-from edgewise.biases import EdgeTerm, TableBias
+from edgewise.biases import TableBias
 from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
+from edgewise.encodings.distances import path_classes
 from edgewise.encodings.members import member_sizes
-from edgewise.graphs import Graph, Intervals, Pattern, complete
+from edgewise.encodings.virtual_nodes import (
+    graphs_of_outputs,
+    with_virtual_nodes,
+    with_virtual_pairs,
+)
+from edgewise.graphs import Graph, Pattern, complete
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
     GraphLayer,
@@ -29,7 +35,6 @@ from edgewise.layers import (
     check_edge_attr,
     packed_graph,
 )
-from edgewise.ragged import ranges, runs_and_positions, starts
 
 
 class Graphormer(GraphLayer):
@@ -46,8 +51,8 @@ class Graphormer(GraphLayer):
         width: int,
         depth: int,
         heads: int,
-        longest: int,
-        path: int,
+        max_distance: int,
+        max_path_length: int,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -56,9 +61,9 @@ class Graphormer(GraphLayer):
         self.centrality = Centrality(width)
         self.special = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.special, std=0.02)
-        self.distance = ShortestPath(heads, longest)
+        self.distance = ShortestPath(heads, max_distance)
         self.special_bias = nn.Parameter(0.02 * torch.randn(1, heads))
-        self.path = PathEdges(edge_width, heads, path) if edge_width else None
+        self.path = PathEdges(edge_width, heads, max_path_length) if edge_width else None
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, width, act="gelu", order="pre", dropout=dropout)
             for _ in range(depth)
@@ -80,79 +85,60 @@ class Graphormer(GraphLayer):
         distances: Tensor | None = None,
         paths: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+        """Return outputs ``[B, out_width]``.
 
         Args:
-            x: features of nodes.
-            graph: whose distances and paths are the bias.
-            edge_attr: features of its edges.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-            distances: what ``model.distance.code(graph)`` gives, where it was computed before.
-            paths: the same of ``model.path``.
+            x: node features ``[N, in_width]``.
+            graph: the input graph, on which distances and paths are measured.
+            edge_attr: edge features ``[E, edge_width]``.
+            batch: the nodes of each of the B graphs; see :mod:`edgewise.models`.
+            distances: ``model.distance.code(graph)``, if computed before.
+            paths: ``model.path.code(graph)``, if computed before.
 
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         sizes = member_sizes(graph)
         x = self.centrality(self.embed(x), self.centrality.code(graph))
-        special, nodes = with_special_nodes(sizes)
-        states = x.new_zeros(len(special) + len(nodes), x.shape[-1])
-        states = states.index_copy(0, special, self.special.expand(len(special), -1))
-        states = states.index_copy(0, nodes, x)
+        virtual, real = with_virtual_nodes(sizes)
+        states = x.new_zeros(len(virtual) + len(real), x.shape[-1])
+        states = states.index_copy(0, virtual, self.special.expand(len(virtual), -1))
+        states = states.index_copy(0, real, x)
 
         pairs = batch_of(complete(), sizes + 1).to(x.device)
         bias = self.bias(graph, edge_attr, distances, paths)
         for layer in self.layers:
             states = layer(states, pairs, bias=bias)
-        out: Tensor = self.head(self.norm(states[special]))
+        out: Tensor = self.head(self.norm(states[virtual]))
         if batch is None:
             return out.squeeze(0)
-        return out[which_members(sizes, batch)] if isinstance(batch, Graph) else out
+        return out[graphs_of_outputs(sizes, batch)] if isinstance(batch, Graph) else out
 
     def bias(
         self,
         graph: Graph,
-        edge_attr: Tensor | None,
-        distances: Tensor | None,
-        paths: Tensor | None,
-    ) -> EdgeTerm:
-        """The sum b + c of every pair, with those of the special nodes, which stand first."""
+        edge_attr: Tensor | None = None,
+        distances: Tensor | None = None,
+        paths: Tensor | None = None,
+    ) -> TableBias:
+        """Return b + c for all pairs of real and virtual nodes.
+
+        Pairs with the same distance and the same features along their paths share a row of the
+        table, so the bias takes one integer a pair in place of one number for each pair and head.
+        """
         sizes = member_sizes(graph)
         distances = self.distance.code(graph) if distances is None else distances
-        table = torch.cat([self.distance.table, self.special_bias])
-        inner = inner_pairs(sizes)
-        check_code(distances, len(inner), argument="distances")
-        classes = torch.full((int((sizes + 1).square().sum()),), len(table) - 1)
-        classes = classes.to(graph.device).index_copy(0, inner, distances.long())
-        by_distance = TableBias(classes, table)
-        if self.path is None or edge_attr is None:
-            return by_distance
-        paths = self.path.code(graph) if paths is None else paths
-        check_code(paths, len(inner), self.path.longest, argument="paths")
-        of_edges = self.path(paths, edge_attr)
-        return by_distance.expand().index_add(0, inner, of_edges.to(table))
-
-
-def with_special_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Where special nodes ``[G]`` and the others ``[N]`` are when one stands before each graph."""
-    special = starts(sizes + 1)
-    return special, ranges(special + 1, sizes)
-
-
-def inner_pairs(sizes: Tensor) -> Tensor:
-    """``[P]``, where the pairs of nodes are among all pairs once special nodes stand first."""
-    side = sizes + 1
-    graph, place = runs_and_positions(sizes)  # of each row
-    first = starts(side.square())[graph] + (place + 1) * side[graph]
-    return ranges(first + 1, sizes[graph])
-
-
-def which_members(sizes: Tensor, batch: Graph) -> Tensor:
-    """``[B]``, which of the graphs each output of the membership graph reads."""
-    assert isinstance(batch, Intervals)
-    known = 2 * starts(sizes) + (sizes > 0)  # an empty graph begins where the next one does
-    wanted = 2 * batch.start + (batch.stop > batch.start)
-    return torch.searchsorted(known, wanted.to(known.device))
+        count = int(sizes.square().sum())
+        check_code(distances, count, argument="distances")
+        classes = distances
+        table: Tensor = self.distance.table
+        if self.path is not None and edge_attr is not None:
+            paths = self.path.code(graph) if paths is None else paths
+            check_code(paths, count, self.path.max_path_length, argument="paths")
+            classes, pair = path_classes(distances, paths, edge_attr)
+            table = table[distances[pair].long()] + self.path(paths[pair], edge_attr).to(table)
+        table = torch.cat([table, self.special_bias])
+        return TableBias(with_virtual_pairs(classes, sizes, len(table) - 1), table)
 
 
 @checked(depth=0, edge_width=0)
@@ -164,14 +150,15 @@ def graphormer(
     width: int = 80,
     depth: int = 12,
     heads: int = 8,
-    longest: int = 20,
-    path: int = 5,
+    max_distance: int = 20,
+    max_path_length: int = 5,
     dropout: float = 0.1,
 ) -> Graphormer:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build a Graphormer for graph-level outputs.
 
-    Distances beyond ``longest`` count as it, and the first ``path`` edges of a path count. The
-    defaults are those of Graphormer-slim, 0.5 million parameters.
+    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Distances above
+    ``max_distance`` share one bias, and only the ``max_path_length`` path edges nearest to the
+    target contribute. The defaults are those of Graphormer-slim, 0.5 million parameters.
     """
     return Graphormer(
         in_width,
@@ -180,7 +167,7 @@ def graphormer(
         width=width,
         depth=depth,
         heads=heads,
-        longest=longest,
-        path=path,
+        max_distance=max_distance,
+        max_path_length=max_path_length,
         dropout=dropout,
     )

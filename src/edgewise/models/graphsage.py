@@ -32,7 +32,7 @@ def graphsage(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 2,
     reduce: Reduce = "mean",
     unit_length: bool = False,
@@ -46,7 +46,7 @@ def graphsage(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         reduce: aggregation over the neighbours: "mean", "sum", "max" or "min".
         unit_length: scale each layer's output to unit length (Algorithm 1 of the paper, line 7).
@@ -54,7 +54,7 @@ def graphsage(
     """
     layers: list[nn.Module] = []
     scale = [UnitLength()] if unit_length else []
-    for fan_in, fan_out in pairwise([in_width, *[hidden] * (depth - 1), out_width]):
+    for fan_in, fan_out in pairwise([in_width, *[width] * (depth - 1), out_width]):
         between = [nn.ReLU(), *scale, nn.Dropout(dropout)] if layers else []
         layers += [*between, MessagePassing(fan_in, fan_out, reduce=reduce)]
     return GraphSequential(*layers, *scale)

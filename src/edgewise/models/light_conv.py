@@ -50,14 +50,14 @@ Taps = Callable[[int, int, int], nn.Module]
 
 @checked(depth=0)
 def light_conv(
-    vocabulary: int,
+    vocab_size: int,
     *,
-    target_vocabulary: int | None = None,
+    target_vocab_size: int | None = None,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
     kernels: tuple[int, ...] = (3, 7, 15, 31),
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     dropout: float = 0.1,
     act: str = "relu",
     order: Order = "post",
@@ -68,13 +68,13 @@ def light_conv(
     attends to the encoder as the Transformer's does.
 
     Args:
-        vocabulary: vocab size: number of token ids.
-        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        vocab_size: vocab size: number of token ids.
+        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of convolution heads: channels of one head share a kernel.
         kernels: kernel size of each layer, odd; further layers use the last one.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
@@ -82,13 +82,13 @@ def light_conv(
     return with_convolutions(
         "light_conv",
         FixedTaps,
-        vocabulary,
-        target_vocabulary=target_vocabulary,
+        vocab_size,
+        target_vocab_size=target_vocab_size,
         width=width,
         depth=depth,
         heads=heads,
         kernels=kernels,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         dropout=dropout,
         act=act,
         order=order,
@@ -123,7 +123,7 @@ class SoftmaxConvolution(GraphLayer):
               \qquad w_h = \mathrm{softmax}(f_h)
 
     where channel c belongs to head h(c). Positions outside the text and padding contribute 0; the
-    softmax is over the whole kernel all the same. With ``one_way`` the last of the K positions is
+    softmax is over the whole kernel all the same. With ``is_causal`` the last of the K positions is
     the node itself.
 
     Args:
@@ -131,7 +131,7 @@ class SoftmaxConvolution(GraphLayer):
         heads: number of heads H, each with its own kernel; must divide ``width``.
         kernel: kernel size K.
         taps: factory of the module that computes the logits f.
-        one_way: causal convolution.
+        is_causal: causal convolution.
         dropout: dropout probability of the weights w (the paper's DropConnect).
     """
 
@@ -142,12 +142,12 @@ class SoftmaxConvolution(GraphLayer):
         kernel: int,
         taps: Taps,
         *,
-        one_way: bool = False,
+        is_causal: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_divides("heads", heads, width, "the width", "change heads or width")
-        self.heads, self.kernel, self.one_way = heads, kernel, one_way
+        self.heads, self.kernel, self.is_causal = heads, kernel, is_causal
         self.gate = nn.Linear(width, 2 * width)
         self.taps = taps(width, heads, kernel)
         self.dropout = nn.Dropout(dropout)
@@ -156,7 +156,7 @@ class SoftmaxConvolution(GraphLayer):
     @property
     def graph(self) -> Pattern:
         """Edges from the nodes under the kernel to each node."""
-        if self.one_way:
+        if self.is_causal:
             return causal() & window(self.kernel - 1)
         return window(self.kernel // 2)
 
@@ -190,7 +190,7 @@ class SoftmaxConvolution(GraphLayer):
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
         """Return edge weights ``[..., E, H]``, looked up in the kernel by the edges' offsets."""
-        first = self.kernel - 1 if self.one_way else self.kernel // 2  # distance of the first tap
+        first = self.kernel - 1 if self.is_causal else self.kernel // 2  # distance of the first tap
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
         if weight.dim() == 2:
             return weight.index_select(0, tap)
@@ -199,7 +199,7 @@ class SoftmaxConvolution(GraphLayer):
         return weight.flatten(-3, -2).index_select(-2, index)
 
 
-class ConvolutionReader(nn.Module):
+class ConvolutionBackbone(nn.Module):
     """Stack of convolution layers, each with its own window.
 
     Args:
@@ -247,14 +247,14 @@ class ConvolutionReader(nn.Module):
 def with_convolutions(
     name: str,
     taps: Taps,
-    vocabulary: int,
+    vocab_size: int,
     *,
-    target_vocabulary: int | None,
+    target_vocab_size: int | None,
     width: int,
     depth: int,
     heads: int,
     kernels: Sequence[int],
-    feed_forward: int,
+    ffn_dim: int,
     dropout: float,
     act: str,
     order: Order,
@@ -264,13 +264,13 @@ def with_convolutions(
     Args:
         name: name of the model, for error messages.
         taps: factory of the modules that compute kernel logits.
-        vocabulary: vocab size: number of token ids.
-        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        vocab_size: vocab size: number of token ids.
+        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of convolution heads: channels of one head share a kernel.
         kernels: kernel size of each layer, odd; further layers use the last one.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
@@ -299,18 +299,18 @@ def with_convolutions(
     convolution = partial(SoftmaxConvolution, width, heads, taps=taps, dropout=dropout)
 
     def network() -> nn.Module:
-        return FeedForward(width, feed_forward, act=act, dropout=dropout)
+        return FeedForward(width, ffn_dim, act=act, dropout=dropout)
 
     def stack(layers: Sequence[nn.Module], convs: Sequence[SoftmaxConvolution]) -> nn.Module:
         norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
-        return ConvolutionReader(name, layers, [conv.graph for conv in convs], norm)
+        return ConvolutionBackbone(name, layers, [conv.graph for conv in convs], norm)
 
     encoder_convs = [convolution(kernel=kernel) for kernel in sizes]
     encoder = [
         AttentionBlock(conv, network(), width, order=order, dropout=dropout)
         for conv in encoder_convs
     ]
-    decoder_convs = [convolution(kernel=kernel, one_way=True) for kernel in sizes]
+    decoder_convs = [convolution(kernel=kernel, is_causal=True) for kernel in sizes]
     decoder = [
         CrossBlock(
             conv,
@@ -325,9 +325,9 @@ def with_convolutions(
     core = init_xavier(EncoderDecoder(stack(encoder, encoder_convs), stack(decoder, decoder_convs)))
 
     embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
-    source = embedding(vocabulary, positions=Sinusoidal(width))
+    source = embedding(vocab_size, positions=Sinusoidal(width))
     target = None
-    if target_vocabulary is not None:
-        target = embedding(target_vocabulary, positions=Sinusoidal(width))
-    head = LanguageModelHead(target_vocabulary or vocabulary, width)
+    if target_vocab_size is not None:
+        target = embedding(target_vocab_size, positions=Sinusoidal(width))
+    head = LanguageModelHead(target_vocab_size or vocab_size, width)
     return EncoderDecoderModel(source, core, head, target_embedding=target)

@@ -39,15 +39,15 @@ Sharing = Literal["heads", "key_values", "layers"]
 
 @checked(depth=0)
 def linformer(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     rank: int = 128,
     sharing: Sharing = "heads",
-    length: int = 512,
+    max_length: int = 512,
     act: str = "gelu",
     dropout: float = 0.1,
 ) -> TextModel:
@@ -56,47 +56,47 @@ def linformer(
     ``model.logits(states)`` gives the logits of the masked language model.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         rank: number of rows that keys and values are projected to, k.
         sharing: what shares a projection: "heads" of a layer, its "key_values", or all "layers".
-        length: max length of a text in tokens: number of positions and of projection columns.
+        max_length: max length of a text in tokens: number of positions and of projection columns.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
     """
     check_choice("sharing", sharing, get_args(Sharing))
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
-            LinformerAttention(width, heads, rank, length, sharing, dropout=dropout),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            LinformerAttention(width, heads, rank, max_length, sharing, dropout=dropout),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    shared = new_projection(rank, length) if sharing == "layers" else None
-    reader = LinformerReader(layers, length, shared)
+    shared = new_projection(rank, max_length) if sharing == "layers" else None
+    backbone = LinformerBackbone(layers, max_length, shared)
     embedding = TextEmbedding(
-        vocabulary,
+        vocab_size,
         width,
-        positions=Learned(length, width),
+        positions=Learned(max_length, width),
         norm=nn.LayerNorm(width),
         dropout=dropout,
     )
-    return init_normal(TextModel(embedding, reader, LanguageModelHead(vocabulary, width)))
+    return init_normal(TextModel(embedding, backbone, LanguageModelHead(vocab_size, width)))
 
 
-def new_projection(rank: int, length: int) -> nn.Parameter:
-    """Return a projection E or F, ``[rank, length]``, scaled to keep the variance of the rows.
+def new_projection(rank: int, max_length: int) -> nn.Parameter:
+    """Return a projection E or F, ``[rank, max_length]``, scaled to keep the variance of the rows.
 
     Args:
         rank: number of projected rows.
-        length: max length of a text in tokens.
+        max_length: max length of a text in tokens.
     """
-    return nn.Parameter(torch.randn(rank, length) * length**-0.5)
+    return nn.Parameter(torch.randn(rank, max_length) * max_length**-0.5)
 
 
 class LinformerAttention(GraphLayer):
@@ -110,7 +110,7 @@ class LinformerAttention(GraphLayer):
         width: hidden size.
         heads: number of heads; must divide ``width``.
         rank: number of projected rows k.
-        length: max length of a text in tokens.
+        max_length: max length of a text in tokens.
         sharing: what shares a projection: "heads", "key_values" or "layers"; with "layers" each
             call passes the projection.
         dropout: dropout probability of the attention weights.
@@ -121,7 +121,7 @@ class LinformerAttention(GraphLayer):
         width: int,
         heads: int,
         rank: int,
-        length: int,
+        max_length: int,
         sharing: Sharing = "heads",
         *,
         dropout: float = 0.0,
@@ -132,8 +132,8 @@ class LinformerAttention(GraphLayer):
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
         has_e, has_f = sharing != "layers", sharing == "heads"
-        self.of_keys = new_projection(rank, length) if has_e else None  # E
-        self.of_values = new_projection(rank, length) if has_f else None  # F
+        self.of_keys = new_projection(rank, max_length) if has_e else None  # E
+        self.of_values = new_projection(rank, max_length) if has_f else None  # F
 
     def forward(
         self,
@@ -167,22 +167,22 @@ class LinformerAttention(GraphLayer):
         return projected
 
 
-class LinformerReader(nn.Module):
+class LinformerBackbone(nn.Module):
     """Stack of Linformer layers over padded texts.
 
     Args:
         layers: layers called as ``layer(x, graph, real=, shared=)``.
-        length: max length of a text in tokens.
+        max_length: max length of a text in tokens.
         shared: projection of all layers, or None.
     """
 
     caches = False
 
     def __init__(
-        self, layers: Sequence[nn.Module], length: int, shared: nn.Parameter | None = None
+        self, layers: Sequence[nn.Module], max_length: int, shared: nn.Parameter | None = None
     ) -> None:
         super().__init__()
-        self.layers, self.length, self.shared = nn.ModuleList(layers), length, shared
+        self.layers, self.length, self.shared = nn.ModuleList(layers), max_length, shared
 
     def forward(
         self,

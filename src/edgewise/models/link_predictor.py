@@ -77,5 +77,5 @@ def link_predictor(
         decoder: score of a pair: "dot" (inner product) or "network" (a two-layer network).
         dropout: dropout probability between the layers.
     """
-    encoder = graphsage(width, width, hidden=width, depth=depth, dropout=dropout)
+    encoder = graphsage(width, width, width=width, depth=depth, dropout=dropout)
     return LinkPredictor(num_nodes, width, encoder, decoder)

@@ -20,10 +20,10 @@ from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
     AttentionBlock,
+    Backbone,
     GatedFeedForward,
     LanguageModelHead,
     MultiHeadAttention,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerStack,
@@ -33,7 +33,7 @@ from edgewise.layers import (
 
 @checked(depth=0)
 def llama(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
@@ -41,7 +41,7 @@ def llama(
     key_heads: int | None = None,
     head_width: int | None = None,
     bias: bool = False,
-    feed_forward: int = 344,
+    ffn_dim: int = 344,
     act: str = "silu",
     base: float = 10000.0,
     rates: Tensor | None = None,
@@ -55,7 +55,7 @@ def llama(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of query heads per layer.
@@ -63,7 +63,7 @@ def llama(
             ``heads``).
         head_width: size of each head (None = ``width // heads``).
         bias: add biases to the attention projections.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         act: activation function of the gated feed-forward networks, by name.
         base: base of the rotary frequencies.
         rates: rotary frequencies, one per pair of features (None = computed from ``base``).
@@ -85,10 +85,10 @@ def llama(
             dropout=dropout,
             bias=bias,
         )
-        network = GatedFeedForward(width, feed_forward, act=act, dropout=dropout)
+        network = GatedFeedForward(width, ffn_dim, act=act, dropout=dropout)
         layers.append(
             AttentionBlock(attention, network, width, order="pre", norm=norm, dropout=dropout)
         )
-    reader = Reader(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocabulary, width, tied=tied)
-    return init_normal(TextModel(TextEmbedding(vocabulary, width), reader, head))
+    backbone = Backbone(TransformerStack(layers, norm(width), graph))
+    head = LanguageModelHead(vocab_size, width, tied=tied)
+    return init_normal(TextModel(TextEmbedding(vocab_size, width), backbone, head))

@@ -41,15 +41,15 @@ from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_
 
 @checked(padding=0, types=0, depth=0, radius=0)
 def longformer(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     radius: int | tuple[int, ...] = 256,
     hubs: tuple[int, ...] = (0,),
-    length: int = 4098,
+    max_length: int = 4098,
     types: int = 0,
     act: str = "gelu",
     epsilon: float = 1e-5,
@@ -61,14 +61,14 @@ def longformer(
     ``model.logits(states)`` gives the logits of the masked language model.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
         hubs: default positions with global attention; negative ones count from the end.
-        length: number of rows of the position table; the first ``padding + 1`` are unused.
+        max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: activation function of the feed-forward networks, by name.
         epsilon: epsilon of the layer norms.
@@ -85,9 +85,9 @@ def longformer(
         )
     norm = partial(nn.LayerNorm, eps=epsilon)
     embedding = TextEmbedding(
-        vocabulary,
+        vocab_size,
         width,
-        positions=Learned(length, width),
+        positions=Learned(max_length, width),
         types=types,
         norm=norm(width),
         dropout=dropout,
@@ -96,16 +96,16 @@ def longformer(
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
             LongformerAttention(width, heads, dropout=dropout),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,
             norm=norm,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    reader = LongformerReader(layers, [window(one) for one in radii], hubs, heads)
-    head = LanguageModelHead.for_masked_tokens(vocabulary, width, act=act, norm=norm)
-    model = init_normal(LongformerModel(embedding, reader, head))
+    backbone = LongformerBackbone(layers, [window(one) for one in radii], hubs, heads)
+    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
+    model = init_normal(LongformerModel(embedding, backbone, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
             module.init_hub_projections()
@@ -196,7 +196,7 @@ class LongformerAttention(GraphLayer):
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
 
 
-class LongformerReader(nn.Module):
+class LongformerBackbone(nn.Module):
     """Stack of Longformer layers over packed texts, each layer with its own window.
 
     Args:
@@ -331,7 +331,7 @@ def _add_hub_sources(
 class LongformerModel(TextModel):
     """Text model with a mask of hubs (global tokens) as a further argument."""
 
-    reader: LongformerReader
+    backbone: LongformerBackbone
 
     def forward(
         self,
@@ -370,7 +370,7 @@ class LongformerModel(TextModel):
             cache=other.pop("cache", None),
         )
         x = self.embedding(input_ids, sequences.positions, token_type_ids)
-        states: Tensor = self.reader(
+        states: Tensor = self.backbone(
             x, sequences, graph=graph, global_attention_mask=global_attention_mask, **other
         )
         return states

@@ -14,12 +14,12 @@ from __future__ import annotations
 from torch import nn
 
 from edgewise.arguments import checked
-from edgewise.layers import LanguageModelHead, RecurrentReader, TextEmbedding, TextModel
+from edgewise.layers import LanguageModelHead, RecurrentBackbone, TextEmbedding, TextModel
 
 
 @checked()
 def lstm(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 2,
@@ -33,12 +33,14 @@ def lstm(
     networks, 1997).
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         bidirectional: read each text in both directions, with half of the hidden size each.
         dropout: dropout probability of the embedding and between the layers.
     """
-    reader = RecurrentReader(nn.LSTM, width, depth, bidirectional=bidirectional, dropout=dropout)
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    return TextModel(embedding, reader, LanguageModelHead(vocabulary, width))
+    backbone = RecurrentBackbone(
+        nn.LSTM, width, depth, bidirectional=bidirectional, dropout=dropout
+    )
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    return TextModel(embedding, backbone, LanguageModelHead(vocab_size, width))

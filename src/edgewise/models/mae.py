@@ -37,11 +37,11 @@ def mae(
     width: int = 64,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 128,
+    ffn_dim: int = 128,
     decoder_width: int = 32,
     decoder_depth: int = 2,
     decoder_heads: int = 4,
-    decoder_feed_forward: int = 64,
+    decoder_ffn_dim: int = 64,
     act: str = "gelu",
     epsilon: float = 1e-6,
     mask_ratio: float = 0.75,
@@ -58,11 +58,11 @@ def mae(
         width: hidden size of the encoder, a multiple of 4.
         depth: number of encoder layers.
         heads: number of attention heads per encoder layer.
-        feed_forward: FFN dimension of the encoder.
+        ffn_dim: FFN dimension of the encoder.
         decoder_width: hidden size of the decoder, a multiple of 4; discarded after pre-training.
         decoder_depth: number of decoder layers.
         decoder_heads: number of attention heads per decoder layer.
-        decoder_feed_forward: FFN dimension of the decoder.
+        decoder_ffn_dim: FFN dimension of the decoder.
         act: activation function of the feed-forward networks, by name.
         epsilon: epsilon of the layer norms.
         mask_ratio: fraction of patches that are masked.
@@ -81,7 +81,7 @@ def mae(
         width,
         depth=depth,
         heads=heads,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         act=act,
         order="pre",
         norm=norm,
@@ -91,7 +91,7 @@ def mae(
         decoder_width,
         depth=decoder_depth,
         heads=decoder_heads,
-        feed_forward=decoder_feed_forward,
+        ffn_dim=decoder_ffn_dim,
         act=act,
         order="pre",
         norm=norm,

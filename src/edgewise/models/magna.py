@@ -99,7 +99,7 @@ def magna(
     in_width: int,
     out_width: int,
     *,
-    hidden: int = 64,
+    width: int = 64,
     depth: int = 2,
     heads: int = 8,
     hops: int = 6,
@@ -114,16 +114,16 @@ def magna(
     Args:
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        hidden: hidden size.
+        width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
         hops: number of diffusion steps per layer (0 = none).
         alpha: restart probability of the diffusion.
         dropout: dropout probability.
     """
-    layers: list[nn.Module] = [Linear(in_width, hidden)]
+    layers: list[nn.Module] = [Linear(in_width, width)]
     for _ in range(depth):
-        attention = MultiHopAttention(hidden, heads, hops=hops, alpha=alpha, dropout=dropout)
-        network = FeedForward(hidden, 4 * hidden, dropout=dropout)
-        layers.append(AttentionBlock(attention, network, hidden, order="pre", dropout=dropout))
-    return GraphSequential(Dropout(dropout), *layers, nn.Linear(hidden, out_width))
+        attention = MultiHopAttention(width, heads, hops=hops, alpha=alpha, dropout=dropout)
+        network = FeedForward(width, 4 * width, dropout=dropout)
+        layers.append(AttentionBlock(attention, network, width, order="pre", dropout=dropout))
+    return GraphSequential(Dropout(dropout), *layers, nn.Linear(width, out_width))

@@ -84,7 +84,7 @@ def degrees(graph: Graph) -> Tensor:
 
 @checked()
 def monet(
-    in_width: int, out_width: int, *, edge_width: int = 2, hidden: int = 64, kernels: int = 3
+    in_width: int, out_width: int, *, edge_width: int = 2, width: int = 64, kernels: int = 3
 ) -> GraphSequential:
     """Build a MoNet of two convolutions.
 
@@ -95,9 +95,9 @@ def monet(
         in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         edge_width: number of pseudo-coordinates per edge (with 2, they default to node degrees).
-        hidden: hidden size.
+        width: hidden size.
         kernels: number of Gaussian kernels.
     """
-    first = MoNetLayer(in_width, hidden, kernels, edge_width=edge_width)
-    last = MoNetLayer(hidden, out_width, kernels, edge_width=edge_width)
+    first = MoNetLayer(in_width, width, kernels, edge_width=edge_width)
+    last = MoNetLayer(width, out_width, kernels, edge_width=edge_width)
     return GraphSequential(first, nn.ReLU(), last)

@@ -44,16 +44,16 @@ CHUNK = 64
 
 @checked(depth=0, redraw_every=0)
 def performer(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     features: int = 128,
     redraw_every: int = 1000,
-    one_way: bool = False,
-    length: int = 4096,
+    causal: bool = False,
+    max_length: int = 4096,
     act: str = "gelu",
     dropout: float = 0.1,
 ) -> TextModel:
@@ -63,31 +63,33 @@ def performer(
     outputs, because there are no attention weights to drop.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         features: number of random features per head, m.
         redraw_every: number of training steps between resamplings of the features (0 = never).
-        one_way: causal attention: a token attends to itself and earlier tokens only.
-        length: max length of a text in tokens: number of learned positions.
+        causal: causal attention: a token attends to itself and earlier tokens only.
+        max_length: max length of a text in tokens: number of learned positions.
         act: activation function of the feed-forward networks, by name.
         dropout: dropout probability.
     """
     layers = [
         PerformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
-            PerformerAttention(width, heads, features, redraw_every, one_way=one_way),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            PerformerAttention(width, heads, features, redraw_every, causal=causal),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,
             dropout=dropout,
         )
         for _ in range(depth)
     ]
-    reader = PerformerReader(layers, nn.LayerNorm(width), one_way=one_way)
-    embedding = TextEmbedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
-    return init_normal(TextModel(embedding, reader, head), residual_depth=depth)
+    backbone = PerformerBackbone(layers, nn.LayerNorm(width), causal=causal)
+    embedding = TextEmbedding(
+        vocab_size, width, positions=Learned(max_length, width), dropout=dropout
+    )
+    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
 
 
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
@@ -209,14 +211,14 @@ class PerformerAttention(nn.Module):
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
     The largest exponents of queries and keys are subtracted before the exponential, and cancel in
-    the quotient. With ``one_way`` a cache holds the sums over the keys so far, of constant size.
+    the quotient. With ``causal`` a cache holds the sums over the keys so far, of constant size.
 
     Args:
         width: hidden size.
         heads: number of heads; must divide ``width``.
         features: number of random features m.
         redraw_every: number of training steps between resamplings of W (0 = never).
-        one_way: causal attention.
+        causal: causal attention.
     """
 
     projection: Tensor
@@ -229,12 +231,12 @@ class PerformerAttention(nn.Module):
         features: int,
         redraw_every: int = 0,
         *,
-        one_way: bool = False,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         check_divides("heads", heads, width, "the width", "change heads or width")
         self.heads, self.head_width, self.features = heads, width // heads, features
-        self.redraw_every, self.one_way = redraw_every, one_way
+        self.redraw_every, self.causal = redraw_every, causal
         self.qkv = JointLinear(width, (width, width, width))
         self.output = nn.Linear(width, width)
         self.register_buffer("projection", orthogonal_features(features, self.head_width))
@@ -279,7 +281,7 @@ class PerformerAttention(nn.Module):
         (query, _), (key, max_exponent) = self.feature_map(query), self.feature_map(key)
         if real is not None:
             max_exponent = max_exponent.masked_fill(~real[..., None], -torch.inf)
-        if self.one_way:
+        if self.causal:
             state = cache.state(self) if cache is not None else None
             before = None if state is None else Sums(*state)
             out, sums = prefix_attention(query, key, max_exponent, value, before)
@@ -315,19 +317,19 @@ class PerformerLayer(nn.Module):
         return out
 
 
-class PerformerReader(nn.Module):
+class PerformerBackbone(nn.Module):
     """Stack of Performer layers over padded texts.
 
     Args:
         layers: layers called as ``layer(x, real, cache)``.
         norm: norm after the last layer.
-        one_way: the layers are causal, so that a cache can continue a text.
+        causal: the layers are causal, so that a cache can continue a text.
     """
 
-    def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, one_way: bool) -> None:
+    def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, causal: bool) -> None:
         super().__init__()
-        self.layers, self.norm, self.one_way = nn.ModuleList(layers), norm, one_way
-        self.caches = one_way
+        self.layers, self.norm, self.causal = nn.ModuleList(layers), norm, causal
+        self.caches = causal
 
     def forward(
         self,
@@ -347,7 +349,7 @@ class PerformerReader(nn.Module):
         """
         refuse_graph("performer", graph)
         sequences = sequences or SequenceBatch.of_features(x)
-        if not self.one_way or sequences.has_padding:
+        if not self.causal or sequences.has_padding:
             refuse_cache("performer", sequences, memory)
         refuse_memory("performer", memory)
         rows, real, back = sequences.right_padded(x)

@@ -27,12 +27,12 @@ class ImportancePooling(GraphLayer):
 
     Args:
         top: number of neighbours T, and of walks per node; see :func:`walk_neighbours`.
-        length: length of a walk in steps.
+        walk_length: length of a walk in steps.
     """
 
-    def __init__(self, top: int = 32, length: int = 3) -> None:
+    def __init__(self, top: int = 32, walk_length: int = 3) -> None:
         super().__init__()
-        self.top, self.length = top, length
+        self.top, self.length = top, walk_length
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return features ``[N, width]`` from x of the same shape; walks are cached per graph."""
@@ -41,7 +41,7 @@ class ImportancePooling(GraphLayer):
         return aggregate(x, near, weight=weight.to(x.dtype))
 
     def _walk(self, graph: Graph) -> tuple[Graph, Tensor]:
-        near, weight = walk_neighbours(graph, walks=self.top, length=self.length, top=self.top)
+        near, weight = walk_neighbours(graph, walks=self.top, walk_length=self.length, top=self.top)
         return near.to(graph.device), weight.to(graph.device)
 
 
@@ -107,7 +107,7 @@ def pinsage(
 
 
 def walk_neighbours(
-    graph: Graph, *, walks: int = 32, length: int = 3, top: int = 32, seed: int = 0
+    graph: Graph, *, walks: int = 32, walk_length: int = 3, top: int = 32, seed: int = 0
 ) -> tuple[Graph, Tensor]:
     r"""Return each node's neighbours by random walks, and their importance-pooling weights.
 
@@ -117,7 +117,7 @@ def walk_neighbours(
     Args:
         graph: graph with as many targets as sources.
         walks: number of walks per node.
-        length: length of a walk in steps.
+        walk_length: length of a walk in steps.
         top: max number of neighbours T; ties go to the lower node index.
         seed: random seed of the walks.
 
@@ -130,14 +130,14 @@ def walk_neighbours(
 
     Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
     """
-    for name, number in (("walks", walks), ("length", length), ("top", top)):
+    for name, number in (("walks", walks), ("length", walk_length), ("top", top)):
         check_least(name, number, 1, "choose for example 32")
     check_square(graph, "index both kinds of node together, with edges in both directions")
-    start, visited = _visits(graph, walks, length, Generator().manual_seed(seed))
+    start, visited = _visits(graph, walks, walk_length, Generator().manual_seed(seed))
     keys, counts = (start * max(graph.num_sources, 1) + visited).unique(return_counts=True)
     target = keys // max(graph.num_sources, 1)
     # Most visits first within a target. Keys are sorted, so a stable sort breaks ties by index.
-    order = (target * (walks * length + 1) - counts).sort(stable=True).indices
+    order = (target * (walks * walk_length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
     found = torch.bincount(target, minlength=graph.num_targets)
     kept = runs_and_positions(found)[1] < top
@@ -147,7 +147,9 @@ def walk_neighbours(
     return near, (counts / total[target]).float()
 
 
-def _visits(graph: Graph, walks: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+def _visits(
+    graph: Graph, walks: int, walk_length: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
     """Return the start node and the visited node of each visit, except visits to the start."""
     target, order = graph.target.cpu().sort(stable=True)
     source = graph.source.cpu()[order]
@@ -155,7 +157,7 @@ def _visits(graph: Graph, walks: int, length: int, generator: Generator) -> tupl
     first = starts(degree)
     start = torch.arange(graph.num_targets).repeat_interleave(walks)
     node, start_nodes, visited = start, [], []
-    for _ in range(length):
+    for _ in range(walk_length):
         continues = degree[node] > 0
         start, node = start[continues], node[continues]
         # In float64 the product stays below the degree, so the index is in range.

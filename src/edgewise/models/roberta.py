@@ -20,13 +20,13 @@ from edgewise.models.bert import bert
 
 @checked(padding=0, types=0, depth=0)
 def roberta(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
-    length: int = 514,
+    ffn_dim: int = 512,
+    max_length: int = 514,
     types: int = 0,
     act: str = "gelu",
     score: str = "dot",
@@ -43,12 +43,12 @@ def roberta(
     masked language model.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
-        length: number of rows of the position table; the first ``padding + 1`` are unused.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        max_length: number of rows of the position table; the first ``padding + 1`` are unused.
         types: number of token types (0 = none).
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
@@ -60,12 +60,12 @@ def roberta(
         graph: attention graph: which tokens each token attends to.
     """
     return bert(
-        vocabulary,
+        vocab_size,
         width=width,
         depth=depth,
         heads=heads,
-        feed_forward=feed_forward,
-        length=length,
+        ffn_dim=ffn_dim,
+        max_length=max_length,
         types=types,
         act=act,
         score=score,

@@ -1,16 +1,18 @@
-"""SAN: attention on the edges and on all other pairs, each with queries and keys of its own.
+"""SAN: attention with separate queries and keys for the edges and for all other pairs.
 
 Formula: near_i = Σ_j softmax_j(q_i·(k_j ∘ (1 + E e_ij)) / √D) v_j over the edges, far_i = Σ_j
 softmax_j(q'_i·k'_j / √D) v_j over other pairs; h_i' = FFN(norm(h_i + W (near + γ far)_i / (1 + γ)))
 Graph: the input graph; and the complete graph without its edges
-Score: Dot (scaled) for each of both graphs, the edge's features times the key
-Encoding: a small Transformer reads the eigenvalues and the node's entries of their eigenvectors
-Normalisation: softmax over each graph alone; batch norm after each part
+Score: Dot (scaled) for each of both graphs, keys of edges multiplied by a map of edge features
+Encoding: a small Transformer over the eigenvalues and the node's entries of their eigenvectors
+Normalisation: softmax over each graph separately; batch norm after each part
 Update: residuals around attention and the feed-forward network
 Paper: Kreuzer et al., Rethinking graph transformers with spectral attention, 2021
 """
 
 from __future__ import annotations
+
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,11 @@ from edgewise.arguments import check_divides, checked
 from edgewise.attention import attend
 from edgewise.encodings import laplacian_eigenpairs
 from edgewise.encodings.code import check_code
-from edgewise.encodings.laplacian import random_signs
+from edgewise.encodings.laplacian import (
+    RepeatedEigenvalueWarning,
+    has_repeated_eigenvalues,
+    random_signs,
+)
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Pattern, complete, empty, membership
 from edgewise.graphs import batch as batch_of
@@ -41,20 +47,26 @@ from edgewise.ragged import run_of_each
 
 
 class LearnedSpectrum(nn.Module):
-    r"""Add what a Transformer makes of a graph's spectrum and of the node's place in it.
+    r"""Add a learned encoding of the Laplacian spectrum to node features.
 
     .. math:: x_i + \tfrac{1}{m} P \sum_l \mathrm{Transformer}([A (λ_1, u_{1i}), …])_l
 
-    The tokens of a node are the m lowest eigenvalues but 0, each with the node's entry of its
-    eigenvector; fewer where its graph has fewer. The paper puts the sum beside the other features,
-    which adding its projection can do, too. Signs are drawn anew in every step of training.
+    A node has one token for each of the m lowest nonzero eigenvalues (fewer in smaller graphs),
+    which holds the eigenvalue and the node's entry of the eigenvector. The paper concatenates the
+    sum with the node features; adding its projection is as expressive.
+
+    Signs of eigenvectors are sampled in every training step. In evaluation the encoding depends on
+    the
+    node order: the sign and the basis of a repeated eigenvalue are arbitrary, and symmetric graphs,
+    among them most molecules, have no canonical choice (measured in
+    :mod:`edgewise.encodings.laplacian`). Outputs for small graphs change by about 3e-3.
+    :meth:`code` warns once if a graph has a repeated eigenvalue.
 
     Args:
-        width: of x.
-        k: m, how many eigenvectors.
-        hidden: width of a token.
-        depth, heads: of the Transformer.
-
+        width: feature size of x.
+        k: maximum number of eigenvectors m.
+        hidden: feature size of a token.
+        depth, heads: number of layers and heads of the Transformer.
     """
 
     compares_graphs = False
@@ -62,7 +74,7 @@ class LearnedSpectrum(nn.Module):
 
     def __init__(self, width: int, k: int, *, hidden: int, depth: int, heads: int) -> None:
         super().__init__()
-        self.k = k
+        self.k, self._has_warned = k, False
         self.embed = nn.Linear(2, hidden)
         self.layers = nn.ModuleList(
             TransformerLayer(hidden, heads, 2 * hidden) for _ in range(depth)
@@ -72,20 +84,39 @@ class LearnedSpectrum(nn.Module):
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
+        """Parameters, besides the graph, that the code depends on."""
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[N, k, 2]``: λ and the node's entry of its eigenvector; 0 where there is no other."""
+        """Return eigenvalue and eigenvector entry of each node, ``[N, k, 2]``, padded with 0.
+
+        Warns:
+            RepeatedEigenvalueWarning: a graph has a repeated eigenvalue; at most once for each
+                instance.
+        """
         values, vectors = laplacian_eigenpairs(graph, self.k)
+        repeated = has_repeated_eigenvalues(values)
+        if not self._has_warned and bool(repeated.any()):
+            self._has_warned = True
+            which = repeated.nonzero()[:, 0].tolist()
+            shown = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
+            warnings.warn(
+                f"{len(which)} of {len(values)} graphs have repeated Laplacian eigenvalues (graphs "
+                f"{shown}): their eigenvectors are not unique, so the outputs of SAN for these "
+                "graphs change when the nodes are renumbered. Remedy: keep the order of the nodes, "
+                "or use an encoding without eigenvectors, such as RandomWalk",
+                RepeatedEigenvalueWarning,
+                stacklevel=2,
+            )
         member = run_of_each(member_sizes(graph), graph.num_targets)
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """``[N, width]`` from x of that shape and a code ``[N, k, 2]``.
+        """Return features ``[N, width]`` from x of that shape and a code ``[N, k, 2]``.
 
         Raises:
-            ArgumentError: a code of other nodes, or of another k, which would be read all the same.
+            ArgumentError: the code is of other nodes or of another k, which could broadcast
+                silently.
         """
         check_code(code, x.shape[-2], self.k, 2)
         there = code[..., 0] > 0
@@ -97,21 +128,20 @@ class LearnedSpectrum(nn.Module):
         graph = batch_of(complete(), count).to(x.device)
         for layer in self.layers:
             tokens = layer(tokens, graph)
-        # Without the division, places move faster with P than a batch norm's running means follow.
+        # Without the division, encodings change faster than running means of batch norm follow.
         read = self.sum(tokens, membership(count).to(x.device)) / self.k
         out: Tensor = x + self.project(read)
         return out
 
 
 class SpectralAttention(GraphLayer):
-    """Attention over two graphs that share no edge, the second worth ``gamma`` of the first.
+    r"""Attention over two disjoint graphs, :math:`W (\mathrm{near} + γ\,\mathrm{far}) / (1 + γ)`.
 
     Args:
-        width: of nodes.
-        heads: a divisor of the width.
-        edge_width: of features of the first graph's edges; 0 for none.
-        gamma: from 0.
-
+        width: feature size of nodes.
+        heads: number of heads, a divisor of ``width``.
+        edge_width: feature size of the edges of the first graph; 0 for none.
+        gamma: weight γ of the second graph, at least 0.
     """
 
     reads_edge_attr = True
@@ -127,7 +157,7 @@ class SpectralAttention(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape and edges ``[E, edge_width]`` of ``graph``."""
+        """Return ``[..., N, width]`` from x of that shape and edges ``[E, edge_width]``."""
         parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
         query, key, far_query, far_key, value = parts
         edge_key = None
@@ -164,7 +194,7 @@ class SANLayer(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """``[..., N, width]`` from x of that shape; see :class:`SpectralAttention`."""
+        """Return ``[..., N, width]`` from x of that shape; see :class:`SpectralAttention`."""
         out: Tensor = self.feed_forward(self.attention(x, graph, others, edge_attr))
         return out
 
@@ -226,15 +256,14 @@ class SAN(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """``[B, out_width]`` from x ``[N, in_width]`` and edges ``[E, edge_width]``.
+        """Return outputs ``[B, out_width]``.
 
         Args:
-            x: features of nodes.
-            graph: who reads whom; undirected.
-            edge_attr: features of its edges; keys are as they are where not given.
-            batch: which nodes make up each of the B graphs; see :mod:`edgewise.models`.
-            positions: what ``model.position.code(graph)`` gives, where it was computed before.
-
+            x: node features ``[N, in_width]``.
+            graph: the input graph, undirected.
+            edge_attr: edge features ``[E, edge_width]``; without them keys are not scaled.
+            batch: the nodes of each of the B graphs; see :mod:`edgewise.models`.
+            positions: ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -247,9 +276,9 @@ class SAN(GraphLayer):
         return out
 
     def others(self, graph: Graph) -> Graph:
-        """Who does not read whom in a member, each node itself too where it has no loop.
+        """Return the pairs of each member that are not edges, including missing self-loops.
 
-        Nobody where they weigh nothing, so that γ = 0 costs no more than the edges.
+        The result is empty if γ = 0, so that only the edges cost time.
         """
         pairs = complete() if self.gamma else empty()
 
@@ -277,18 +306,19 @@ def san(
     pool: Pooling = "sum",
     dropout: float = 0.0,
 ) -> SAN:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build SAN for graph-level outputs.
 
-    ``gamma`` is how much the pairs without an edge weigh, beside 1 for the edges; 0 leaves them
-    out. Otherwise attention costs n² in each graph. The other sizes are the paper's for ZINC, where
-    γ is 1e-5. ``position_size`` eigenvectors are read by a Transformer of ``position_depth`` layers
-    of ``position_width``.
+    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. ``gamma`` is the
+    weight of the pairs without an edge, relative to 1 for edges; with 0 they are left out,
+    otherwise attention costs n² for each graph. Other defaults are those of the paper for ZINC,
+    where γ is 1e-5. ``position_size`` eigenvectors are encoded by a Transformer of
+    ``position_depth`` layers of size ``position_width``. Outputs depend on the node order; see
+    :class:`LearnedSpectrum`.
 
-    As in the paper's formula there is a softmax over each graph; its code has one over both, which
-    weighs the exponentials. Otherwise than there, keys of edges are multiplied by 1 + E e and not
-    by E e, a node without a loop is among those that it reads without an edge, and eigenvalue 0 is
-    left out. So is the vector that all pairs without an edge have in common there, as q' can be
-    that already.
+    As in the paper's formula, each graph has a softmax of its own; the authors' code has a joint
+    softmax with weighted exponentials. Differences from the paper: keys of edges are multiplied by
+    1 + E e, not E e; a missing self-loop is one of the pairs without an edge; eigenvalue 0 is left
+    out; and pairs without an edge have no common learned vector, as q' can represent it.
     """
     return SAN(
         in_width,

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from edgewise.arguments import check_count, check_divides, checked
 from edgewise.biases import OffsetBias, Offsets
+from edgewise.dispatch_modes import disable_modes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
-from edgewise.modes import outside_modes
 
 
 @checked()
@@ -37,7 +37,7 @@ def swin(
     depths: tuple[int, ...] = (2, 2),
     heads: int | tuple[int, ...] = 2,
     window: int = 4,
-    feed_forward_ratio: int = 4,
+    ffn_ratio: int = 4,
     act: str = "gelu",
     epsilon: float = 1e-5,
     dropout: float = 0.0,
@@ -55,7 +55,7 @@ def swin(
         depths: number of layers of each stage.
         heads: number of heads per stage, or of the first stage if each further one doubles it.
         window: side of a window in patches; a smaller grid is one window.
-        feed_forward_ratio: FFN dimension divided by the hidden size.
+        ffn_ratio: FFN dimension divided by the hidden size.
         act: activation function of the feed-forward networks, by name.
         epsilon: epsilon of the layer norms in the layers and after the last layer (others use
             1e-5).
@@ -90,7 +90,7 @@ def swin(
                 WindowedLayer(
                     width,
                     num_heads,
-                    feed_forward_ratio * width,
+                    ffn_ratio * width,
                     windows,
                     act=act,
                     norm=norm,
@@ -125,7 +125,7 @@ class ShiftedWindows:
         for count, what in ((rows, "the rows of patches"), (columns, "the columns of patches")):
             check_divides("window", side, count, what, "choose another window or image size")
         shift = side // 2 if shifted and side < min(rows, columns) else 0
-        with outside_modes():  # the indices need real values even if the model is on meta
+        with disable_modes():  # the indices need real values even if the model is on meta
             row = torch.arange(rows)[:, None] + side - shift
             column = torch.arange(columns) + side - shift
             windows_per_row = columns // side + 1  # at most; the shift adds one
@@ -154,7 +154,7 @@ class WindowedLayer(nn.Module):
     Args:
         width: hidden size.
         heads: number of attention heads.
-        feed_forward: FFN dimension.
+        ffn_dim: FFN dimension.
         windows: partition of the patches.
         act: activation function of the feed-forward network, by name.
         norm: kind of norm.
@@ -168,7 +168,7 @@ class WindowedLayer(nn.Module):
         self,
         width: int,
         heads: int,
-        feed_forward: int,
+        ffn_dim: int,
         windows: ShiftedWindows,
         *,
         act: str = "gelu",
@@ -177,7 +177,7 @@ class WindowedLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.layer = TransformerLayer(
-            width, heads, feed_forward, act=act, order="pre", norm=norm, dropout=dropout
+            width, heads, ffn_dim, act=act, order="pre", norm=norm, dropout=dropout
         )
         self.table = nn.Parameter(torch.empty((2 * windows.side - 1) ** 2, heads))
         nn.init.trunc_normal_(self.table, std=0.02)

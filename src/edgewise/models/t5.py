@@ -20,6 +20,7 @@ from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
     AttentionBlock,
+    Backbone,
     CrossBlock,
     EncoderDecoder,
     EncoderDecoderModel,
@@ -27,7 +28,6 @@ from edgewise.layers import (
     GatedFeedForward,
     LanguageModelHead,
     MultiHeadAttention,
-    Reader,
     TextEmbedding,
     TransformerStack,
 )
@@ -36,17 +36,17 @@ from edgewise.scores import Dot
 
 @checked(depth=0, decoder_depth=0)
 def t5(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     decoder_depth: int | None = None,
     heads: int = 4,
     head_width: int = 32,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     gated: bool = False,
-    buckets: int = 32,
-    most_distant: int = 128,
+    num_buckets: int = 32,
+    max_distance: int = 128,
     tied: bool = True,
     epsilon: float = 1e-6,
     dropout: float = 0.1,
@@ -57,16 +57,16 @@ def t5(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers (None = as many as in the encoder).
         heads: number of attention heads per layer.
         head_width: size of each head.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         gated: use feed-forward networks with a GELU gate in place of ReLU (T5 1.1).
-        buckets: number of buckets of relative positions.
-        most_distant: max distance: all larger distances share the last bucket.
+        num_buckets: number of buckets of relative positions.
+        max_distance: all larger distances share the last bucket.
         tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
         dropout: dropout probability.
@@ -85,8 +85,8 @@ def t5(
 
     def network() -> nn.Module:
         if gated:
-            return GatedFeedForward(width, feed_forward, act="gelu_tanh", dropout=dropout)
-        return FeedForward(width, feed_forward, act="relu", bias=False, dropout=dropout)
+            return GatedFeedForward(width, ffn_dim, act="gelu_tanh", dropout=dropout)
+        return FeedForward(width, ffn_dim, act="relu", bias=False, dropout=dropout)
 
     def last_norm() -> nn.Module:
         return nn.Sequential(norm(width), nn.Dropout(dropout))
@@ -95,9 +95,9 @@ def t5(
         AttentionBlock(attention(), network(), width, order="pre", norm=norm, dropout=dropout)
         for _ in range(depth)
     ]
-    encoder = Reader(
+    encoder = Backbone(
         TransformerStack(encoder_layers, last_norm(), graph),
-        relative=Buckets(heads, buckets, most_distant, both_ways=True),
+        relative=Buckets(heads, num_buckets, max_distance, bidirectional=True),
     )
     decoder_layers = [
         CrossBlock(
@@ -111,10 +111,10 @@ def t5(
         )
         for _ in range(decoder_depth or depth)
     ]
-    decoder = Reader(
+    decoder = Backbone(
         TransformerStack(decoder_layers, last_norm(), causal()),
-        relative=Buckets(heads, buckets, most_distant, both_ways=False),
+        relative=Buckets(heads, num_buckets, max_distance, bidirectional=False),
     )
-    head = LanguageModelHead(vocabulary, width, tied=tied, scale=width**-0.5 if tied else 1.0)
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    head = LanguageModelHead(vocab_size, width, tied=tied, scale=width**-0.5 if tied else 1.0)
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     return EncoderDecoderModel(embedding, EncoderDecoder(encoder, decoder), head)

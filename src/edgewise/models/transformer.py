@@ -19,11 +19,11 @@ from edgewise.arguments import checked
 from edgewise.encodings import Sinusoidal
 from edgewise.graphs import Pattern, causal, check_graph, complete
 from edgewise.layers import (
+    Backbone,
     DecoderLayer,
     EncoderDecoder,
     EncoderDecoderModel,
     LanguageModelHead,
-    Reader,
     TextEmbedding,
     TransformerLayer,
     TransformerStack,
@@ -35,13 +35,13 @@ from edgewise.layers.transformer import Order
 
 @checked(depth=0)
 def transformer(
-    vocabulary: int,
+    vocab_size: int,
     *,
-    target_vocabulary: int | None = None,
+    target_vocab_size: int | None = None,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     dropout: float = 0.1,
     last_norm: bool | None = None,
     graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
@@ -57,12 +57,12 @@ def transformer(
     ``model.logits(states)`` gives the logits of the next token at each position.
 
     Args:
-        vocabulary: vocab size: number of token ids.
-        target_vocabulary: vocab size of the target text (None = one vocabulary for both texts).
+        vocab_size: vocab size: number of token ids.
+        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
         width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         dropout: dropout probability.
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
         graph: attention graph of the encoder: which tokens each token attends to.
@@ -80,7 +80,7 @@ def transformer(
         TransformerLayer,
         width,
         heads,
-        feed_forward,
+        ffn_dim,
         act=act,
         score=score,
         normaliser=normaliser,
@@ -95,12 +95,12 @@ def transformer(
 
     encoder = TransformerStack([encoder_layer() for _ in range(depth)], norm(), graph)
     decoder = TransformerStack([decoder_layer() for _ in range(depth)], norm(), decoder_graph)
-    core = init_xavier(EncoderDecoder(Reader(encoder), Reader(decoder)))
+    core = init_xavier(EncoderDecoder(Backbone(encoder), Backbone(decoder)))
 
     embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
-    source = embedding(vocabulary, positions=Sinusoidal(width))
+    source = embedding(vocab_size, positions=Sinusoidal(width))
     target = None
-    if target_vocabulary is not None:
-        target = embedding(target_vocabulary, positions=Sinusoidal(width))
-    head = LanguageModelHead(target_vocabulary or vocabulary, width)
+    if target_vocab_size is not None:
+        target = embedding(target_vocab_size, positions=Sinusoidal(width))
+    head = LanguageModelHead(target_vocab_size or vocab_size, width)
     return EncoderDecoderModel(source, core, head, target_embedding=target)

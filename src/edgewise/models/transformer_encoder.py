@@ -25,7 +25,7 @@ def transformer_encoder(
     *,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 128,
+    ffn_dim: int = 128,
     act: str = "relu",
     score: str = "dot",
     normaliser: str = "softmax",
@@ -43,7 +43,7 @@ def transformer_encoder(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         act: activation function of the feed-forward networks, by name.
         score: attention score: "dot", "bilinear", "tanh" or "concatenation".
         normaliser: normaliser of the scores, such as "softmax"; "learned" is entmax with learned α.
@@ -57,7 +57,7 @@ def transformer_encoder(
         TransformerLayer(
             width,
             heads,
-            feed_forward,
+            ffn_dim,
             act=act,
             score=score,
             normaliser=normaliser,

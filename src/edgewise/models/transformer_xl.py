@@ -42,12 +42,12 @@ from edgewise.layers.transformer import Order
 
 @checked(depth=0, memory=0)
 def transformer_xl(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     memory: int = 128,
     act: str = "relu",
     order: Order = "post",
@@ -62,11 +62,11 @@ def transformer_xl(
     attention.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         memory: number of past inputs that each layer keeps (0 = none).
         act: activation function of the feed-forward networks, by name.
         order: position of the norms: "post" after each sublayer, "pre" before it.
@@ -74,11 +74,11 @@ def transformer_xl(
         graph: attention graph: which tokens each token attends to.
     """
     check_even(width)
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
             RelativeAttention(width, heads, dropout=dropout),
-            FeedForward(width, feed_forward, act=act, dropout=dropout),
+            FeedForward(width, ffn_dim, act=act, dropout=dropout),
             width,
             order=order,
             dropout=dropout,
@@ -87,8 +87,10 @@ def transformer_xl(
     ]
     last = nn.LayerNorm(width) if order == "pre" else nn.Identity()
     stack = TransformerStack(layers, last, graph)
-    reader = SegmentReader("transformer_xl", stack, Preferences(heads, width), Recent(memory))
-    return init_normal(TextModel(embedding, reader, LanguageModelHead(vocabulary, width)))
+    backbone = SegmentBackbone(
+        "transformer_xl", stack, GlobalRelativeBias(heads, width), Recent(memory)
+    )
+    return init_normal(TextModel(embedding, backbone, LanguageModelHead(vocab_size, width)))
 
 
 def check_even(width: int) -> None:
@@ -102,7 +104,7 @@ def check_even(width: int) -> None:
         )
 
 
-class Preferences(nn.Module):
+class GlobalRelativeBias(nn.Module):
     """Query-independent biases u (content) and v (distance), ``[H, D]`` each.
 
     Args:
@@ -147,7 +149,7 @@ class RelativeAttention(GraphLayer):
         x: Tensor,
         graph: Graph,
         *,
-        preferences: Preferences,
+        preferences: GlobalRelativeBias,
         memory: Recent | None = None,
         cache: Cache | None = None,
         bias: EdgeTerm | None = None,
@@ -243,7 +245,7 @@ class Recent:
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
-class SegmentReader(nn.Module):
+class SegmentBackbone(nn.Module):
     """Stack of layers that attend to a segment and to memories of earlier segments.
 
     Args:
@@ -258,7 +260,7 @@ class SegmentReader(nn.Module):
     """The cache has bounded size, so a text of any length can be processed in segments."""
 
     def __init__(
-        self, name: str, stack: TransformerStack, preferences: Preferences, memory: Recent
+        self, name: str, stack: TransformerStack, preferences: GlobalRelativeBias, memory: Recent
     ) -> None:
         super().__init__()
         self.name, self.stack, self.preferences, self.memory = name, stack, preferences, memory

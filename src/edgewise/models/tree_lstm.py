@@ -1,11 +1,11 @@
-"""Tree-LSTM: each node is made of its children's states, from the leaves up.
+"""Tree-LSTM: the state of a node is computed from the states of its children, from the leaves up.
 
 Formula: i, o, u from W x_j + U Σ_k h_k; f_jk = σ(W_f x_j + U_f h_k); c_j = i u + Σ_k f_jk c_k;
 bidirectional: then the same from the roots down, with [x_j; h_j] for x_j and the parent for k
-Graph: a forest in which nodes read their children, a level at a time
+Graph: a forest in which nodes read their children, processed level by level
 Score: none; a gate for each child
 Normalisation: none (sum)
-Update: h_j = o tanh(c_j); in the binary form each child has matrices of its own
+Update: h_j = o tanh(c_j); the N-ary form has separate matrices for each child
 Paper: Tai, Socher and Manning, Improved semantic representations from tree-structured LSTMs, 2015
 """
 
@@ -27,13 +27,12 @@ from edgewise.ragged import starts
 
 
 class Level(NamedTuple):
-    """Nodes all of whose children are on lower levels.
+    """Nodes whose children are all on lower levels.
 
     Attributes:
-        nodes: ``[L]``.
-        graph: from all nodes to these, who reads which child.
-        place: ``[E']``, which child of its parent each is, by their numbers from 0.
-
+        nodes: node indices ``[L]``.
+        graph: edges from all nodes to these L nodes.
+        place: rank of each child among the children of its parent, by node index, ``[E']``.
     """
 
     nodes: Tensor
@@ -42,25 +41,24 @@ class Level(NamedTuple):
 
 
 def upwards(graph: Graph) -> list[Level]:
-    """The nodes from the leaves up.
+    """Return the levels from the leaves up.
 
     Raises:
         ArgumentError: a node has two parents, or is among its own descendants.
-
     """
     check_parents(graph)
     return levels(graph)
 
 
 def downwards(graph: Graph) -> list[Level]:
-    """The nodes from the roots down: each reads its parent as if that were its only child."""
+    """Return the levels from the roots down, in which each node reads its parent."""
     return levels(graph.transpose())
 
 
 def levels(graph: Graph) -> list[Level]:
-    """The nodes, each after those that it reads; an error where it is among them itself."""
+    """Sort nodes topologically into levels; raise an error if there is a cycle."""
     waiting = graph.in_degree()
-    order = (graph.target * graph.num_sources + graph.source).argsort()  # children by number
+    order = (graph.target * graph.num_sources + graph.source).argsort()  # sort children by index
     source, target = graph.source[order], graph.target[order]
     first = starts(waiting)
     place = torch.arange(len(order), device=order.device) - first[target]
@@ -82,14 +80,14 @@ def levels(graph: Graph) -> list[Level]:
 
 
 def check_parents(graph: Graph) -> None:
-    """Refuse a node that two others read."""
+    """Raise ArgumentError if a node has two parents."""
     parents = torch.bincount(graph.source, minlength=1)
     if int(parents.max()) > 1:
         raise no_forest(f"node {int(parents.argmax())} with {int(parents.max())} parents")
 
 
 def no_forest(got: str) -> ArgumentError:
-    """The error of a graph in which nodes do not read their children alone."""
+    """Create the error for a graph that is not a forest of nodes that read their children."""
     return ArgumentError(
         "graph",
         expected="a forest, in which nodes read their children",
@@ -99,12 +97,11 @@ def no_forest(got: str) -> ArgumentError:
 
 
 class ChildSum(nn.Module):
-    """The cell that adds its children's states; children have no order.
+    r"""Child-sum cell, :math:`c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k`; children are unordered.
 
     Args:
-        in_width: of x.
-        width: of the states.
-
+        in_width: size of x.
+        width: size of the states.
     """
 
     def __init__(self, in_width: int, width: int) -> None:
@@ -115,7 +112,7 @@ class ChildSum(nn.Module):
         self.forget = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """States and cells ``[L, width]`` of a level's nodes x, from those ``[N, ...]`` of all."""
+        """Return states and cells ``[L, width]`` of a level from x and all nodes' h and c."""
         own, own_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
         i, o, u = (own + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
         asked = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(own_forget)
@@ -125,13 +122,12 @@ class ChildSum(nn.Module):
 
 
 class NAry(nn.Module):
-    """The cell of trees of at most K children, each of which has matrices of its own.
+    """N-ary cell for at most K children, with :math:`U_{kl} h_l` in place of :math:`U_f h_k`.
 
     Args:
-        in_width: of x.
-        width: of the states.
+        in_width: size of x.
+        width: size of the states.
         children: K; 2 for binary trees.
-
     """
 
     def __init__(self, in_width: int, width: int, children: int) -> None:
@@ -141,7 +137,7 @@ class NAry(nn.Module):
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """States and cells ``[L, width]`` of a level's nodes x, from those ``[N, ...]`` of all."""
+        """Return states and cells ``[L, width]`` of a level from x and all nodes' h and c."""
         if level.place.numel() and int(level.place.max()) >= self.places:
             raise ArgumentError(
                 "graph",
@@ -161,7 +157,7 @@ class NAry(nn.Module):
 
     @staticmethod
     def _slot(state: Tensor, level: Level, k: int) -> Tensor:
-        """``[L, width]``, the k-th child's; 0 where there is none."""
+        """Return the state of the k-th child of each node, ``[L, width]``; 0 if there is none."""
         mine = level.place == k
         target, source = level.graph.target[mine], level.graph.source[mine]
         return state.new_zeros(len(level.nodes), state.shape[-1]).index_copy(
@@ -199,18 +195,17 @@ class TreeLSTM(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """``[N, out_width]`` from x ``[N, in_width]``.
+        """Return outputs ``[N, out_width]``.
 
         Args:
-            x: features of nodes.
-            graph: who reads which children; a forest, such as all sentences of a batch.
-            edge_attr: refused.
+            x: node features ``[N, in_width]``.
+            graph: forest in which nodes read their children, such as all sentences of a batch.
+            edge_attr: must be ``None``.
             batch: see :mod:`edgewise.models`.
 
         Raises:
-            ArgumentError: the graph has a cycle, a node more children than the cell has places, or
-                an edge joins two trees of the batch.
-
+            ArgumentError: the graph has a cycle, a node has too many children for the cell, or an
+                edge joins two trees of the batch.
         """
         refuse_edge_attr(edge_attr)
         if batch is not None:
@@ -219,7 +214,7 @@ class TreeLSTM(GraphLayer):
         return out
 
     def states(self, x: Tensor, graph: Pattern) -> Tensor:
-        """``[N, width]``, h of every node; that of a root knows its whole tree."""
+        """Return the state h of every node, ``[N, width]``; a root covers its whole tree."""
         graph = bind_graph(graph, len(x), len(x), x.device)
         x = self.embed(self.dropout(x))
         h = read(self.cell, x, graph.derived(upwards))
@@ -230,7 +225,7 @@ class TreeLSTM(GraphLayer):
 
 
 def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
-    """``[N, width]``, the states of all nodes, a level at a time."""
+    """Compute the states of all nodes level by level, ``[N, width]``."""
     h = c = x.new_zeros(len(x), cell.width)
     for level in order:
         state, own = cell(x[level.nodes], h, c, level)
@@ -248,13 +243,14 @@ def tree_lstm(
     bidirectional: bool = False,
     dropout: float = 0.0,
 ) -> TreeLSTM:
-    """Called ``model(x [N, in_width], graph)``, in which nodes read their children.
+    """Build a Tree-LSTM for node-level outputs.
 
-    ``children`` 0 adds them up, as many as there are and in no order; 2 is the binary form, in
-    which the child of lower number is the left one. With ``bidirectional`` half of each state
-    comes from the root down, where a node reads its parent and what was found below itself: every
-    node then knows its whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017,
-    without their head words).
+    Called ``model(x [N, in_width], graph)``, in which nodes read their children. With
+    ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
+    binary form, in which the child of lower index is the left one. With ``bidirectional``, half of
+    each state is computed from the root down, from the parent and the upward state, so every state
+    covers the whole tree (Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, without
+    head words).
     """
     return TreeLSTM(
         in_width,

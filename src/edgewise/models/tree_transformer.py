@@ -1,6 +1,6 @@
-"""Tree Transformer: all words read each other, with how they are related in the tree as a bias.
+"""Tree Transformer: attention between all words, biased by their relation in the tree.
 
-Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, steps to the lowest common ancestor and back
+Formula: s_ij = q_i·k_j / √D + b_(up, down) + r_label, with the steps to the lowest common ancestor
 Graph: the complete graph of each tree
 Score: Dot (scaled)
 Normalisation: softmax; layer norm before each sublayer
@@ -34,17 +34,16 @@ NONE = -1
 
 
 def tree_relations(graph: Graph) -> Tensor:
-    """``[P, 2]``, the steps up from each pair's target to the lowest common ancestor, and down.
+    """Return steps up from target i to the lowest common ancestor and down to source j, ``[P, 2]``.
 
-    Pairs are those of ``graphs.batch(graphs.complete(), sizes)``, in its order: a parent is (1, 0),
-    a child (0, 1), a sibling (1, 1). Two trees have no common ancestor: -1.
+    Pairs are those of ``graphs.batch(graphs.complete(), sizes)``, in its order. A parent is (1, 0),
+    a child (0, 1), a sibling (1, 1). Nodes of different trees have -1.
 
     Args:
-        graph: a forest in which nodes read their children.
+        graph: forest in which nodes read their children.
 
     Raises:
-        ArgumentError: a node is read by two, or is among its own descendants.
-
+        ArgumentError: a node has two parents, or is among its own descendants.
     """
     check_parents(graph)
     found = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
@@ -65,50 +64,52 @@ def tree_relations(graph: Graph) -> Tensor:
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
-    """``[B, n, n]``, from node i to its ancestor a; ``far`` where a is none."""
+    """Return the steps from node i up to its ancestor a, ``[B, n, n]``; ``far`` if a is none."""
     n = adjacency.shape[1]
     at = torch.eye(n, dtype=adjacency.dtype, device=adjacency.device).expand_as(adjacency)
     up = torch.full(adjacency.shape, far, device=adjacency.device)
     for step in range(max(n, 1)):
         up = torch.where((at > 0) & (up == far), step, up)
-        at = at @ adjacency.mT  # parents read their children
+        at = at @ adjacency.mT  # targets are parents, sources are children
         if not bool((at > 0).any()):
             return up
     raise no_forest("a cycle")
 
 
 class TreeRelation(nn.Module):
-    """A learned number a head for the steps up and down between two nodes.
+    """Learned bias of the clipped steps up and down, :math:`b_{ij} = T[up_{ij}, down_{ij}]`.
 
     Args:
-        heads: H.
-        longest: steps beyond it count as it; nodes of two trees have a class of their own.
-
+        heads: number of heads H.
+        max_distance: larger numbers of steps are clipped. Nodes of different trees have a bias of
+            their own.
     """
 
     of_pairs = True
     compares_graphs = False
 
-    def __init__(self, heads: int, longest: int = 4) -> None:
+    def __init__(self, heads: int, max_distance: int = 4) -> None:
         super().__init__()
-        check_least("longest", longest, 1, "choose for example 4")
-        self.longest = longest
-        self.table = nn.Parameter(torch.empty((longest + 1) ** 2 + 1, heads))
+        check_least("max_distance", max_distance, 1, "choose for example 4")
+        self.max_distance = max_distance
+        self.table = nn.Parameter(torch.empty((max_distance + 1) ** 2 + 1, heads))
         nn.init.normal_(self.table, std=0.02)
 
     @property
     def settings(self) -> tuple[int, ...]:
-        """What the code depends on besides the graph."""
-        return (self.longest,)
+        """Parameters, besides the graph, that the code depends on."""
+        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """``[P]``, the class of each pair: to be computed once for a data set."""
+        """Return the class of each pair, ``[P]``. Compute it once per data set."""
         steps = tree_relations(graph)
-        up, down = steps.clamp(max=self.longest).unbind(1)
-        return torch.where(up == NONE, (self.longest + 1) ** 2, up * (self.longest + 1) + down)
+        up, down = steps.clamp(max=self.max_distance).unbind(1)
+        return torch.where(
+            up == NONE, (self.max_distance + 1) ** 2, up * (self.max_distance + 1) + down
+        )
 
     def forward(self, code: Tensor) -> TableBias:
-        """The bias of the pairs' edges."""
+        """Return the bias of the edges of all pairs."""
         return TableBias(code, self.table)
 
 
@@ -126,13 +127,13 @@ class TreeTransformer(GraphLayer):
         width: int,
         depth: int,
         heads: int,
-        longest: int,
+        max_distance: int,
         dropout: float,
     ) -> None:
         super().__init__()
         self.edge_width = edge_width
         self.embed, self.dropout = Linear(in_width, width), nn.Dropout(dropout)
-        self.relation = TreeRelation(heads, longest)
+        self.relation = TreeRelation(heads, max_distance)
         self.labels = nn.Linear(edge_width, 2 * heads, bias=False) if edge_width else None
         self.layers = nn.ModuleList(
             TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
@@ -152,15 +153,14 @@ class TreeTransformer(GraphLayer):
         batch: Membership = None,
         relations: Tensor | None = None,
     ) -> Tensor:
-        """``[N, out_width]`` from x ``[N, in_width]``.
+        """Return outputs ``[N, out_width]``.
 
         Args:
-            x: features of nodes.
-            graph: who reads which children.
-            edge_attr: ``[E, edge_width]``, what relation a child has to its parent, say one-hot.
-            batch: which nodes make up each tree; see :mod:`edgewise.models`.
-            relations: what ``model.relation.code(graph)`` gives, where it was computed before.
-
+            x: node features ``[N, in_width]``.
+            graph: forest in which nodes read their children.
+            edge_attr: edge features ``[E, edge_width]``, such as one-hot dependency labels.
+            batch: the nodes of each tree; see :mod:`edgewise.models`.
+            relations: ``model.relation.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -177,7 +177,7 @@ class TreeTransformer(GraphLayer):
         return out
 
     def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:
-        """``[P, H]``: of each link for the parent that reads the child, and for the child."""
+        """Return the bias ``[P, H]`` of edge labels, for the parent and the child of each edge."""
         assert self.labels is not None
         sizes = member_sizes(graph)
         member = run_of_each(sizes, graph.num_targets)
@@ -199,12 +199,13 @@ def tree_transformer(
     width: int = 64,
     depth: int = 3,
     heads: int = 4,
-    longest: int = 4,
+    max_distance: int = 4,
     dropout: float = 0.0,
 ) -> TreeTransformer:
-    """Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``.
+    """Build a tree Transformer for node-level outputs.
 
-    In the graph nodes read their children. Steps up and down beyond ``longest`` count as it.
+    Called ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. In the graph,
+    nodes read their children. Steps up or down above ``max_distance`` are clipped.
     """
     return TreeTransformer(
         in_width,
@@ -213,6 +214,6 @@ def tree_transformer(
         width=width,
         depth=depth,
         heads=heads,
-        longest=longest,
+        max_distance=max_distance,
         dropout=dropout,
     )

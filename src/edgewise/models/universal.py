@@ -22,9 +22,9 @@ from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern, check_graph, complete
 from edgewise.layers import (
+    Backbone,
     Cache,
     LanguageModelHead,
-    Reader,
     TextEmbedding,
     TextModel,
     TransformerLayer,
@@ -35,12 +35,12 @@ from edgewise.layers import (
 
 @checked()
 def universal(
-    vocabulary: int,
+    vocab_size: int,
     *,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 512,
+    ffn_dim: int = 512,
     halting: bool = False,
     threshold: float = 0.99,
     act: str = "relu",
@@ -54,11 +54,11 @@ def universal(
     values, and no step is skipped.
 
     Args:
-        vocabulary: vocab size: number of token ids.
+        vocab_size: vocab size: number of token ids.
         width: hidden size.
         depth: number of steps, or their maximum with ``halting``.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         halting: let each token stop early (adaptive computation time).
         threshold: cumulative halting probability at which a token stops.
         act: activation function of the feed-forward networks, by name.
@@ -72,12 +72,12 @@ def universal(
             got=repr(threshold),
             remedy="choose for example 0.99",
         )
-    layer = TransformerLayer(width, heads, feed_forward, act=act, dropout=dropout)
+    layer = TransformerLayer(width, heads, ffn_dim, act=act, dropout=dropout)
     halt = nn.Linear(width, 1) if halting else None
     stack = UniversalStack(layer, depth, graph, halt, threshold)
-    embedding = TextEmbedding(vocabulary, width, dropout=dropout)
-    head = LanguageModelHead(vocabulary, width)  # shares the embedding matrix
-    model = init_normal(TextModel(embedding, Reader(stack), head))
+    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    head = LanguageModelHead(vocab_size, width)  # shares the embedding matrix
+    model = init_normal(TextModel(embedding, Backbone(stack), head))
     if halt is not None:
         nn.init.ones_(halt.bias)  # starts with few steps
     return model

@@ -33,7 +33,7 @@ def vit(
     width: int = 64,
     depth: int = 4,
     heads: int = 4,
-    feed_forward: int = 128,
+    ffn_dim: int = 128,
     act: str = "gelu",
     projections: Projections = "full",
     norm: Norm = "layer",
@@ -55,7 +55,7 @@ def vit(
         width: hidden size.
         depth: number of layers.
         heads: number of attention heads per layer.
-        feed_forward: FFN dimension: hidden size of the feed-forward networks.
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
         act: activation function of the feed-forward networks, by name.
         projections: "full" projects all features for each head; "split" only the head's own slice.
         norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
@@ -70,7 +70,7 @@ def vit(
         width,
         depth=depth,
         heads=heads,
-        feed_forward=feed_forward,
+        ffn_dim=ffn_dim,
         act=act,
         projections=projections,
         order="pre",

@@ -1,10 +1,10 @@
-"""Recipes: a model, data, a task and the numbers to train it with. One file a data set."""
+"""Recipes: a model, a data set, a task and hyper-parameters. One file per data set."""
 
 from __future__ import annotations
 
 from edgewise.arguments import check_choice
+from edgewise.plugins import Registry
 from edgewise.recipes.bert import bert_wikitext, roberta_wikitext, unidirectional_wikitext
-from edgewise.recipes.caption_digits import caption_digits
 from edgewise.recipes.cifar10 import swin_cifar10, vit_cifar10
 from edgewise.recipes.cora import (
     exphormer_cora,
@@ -15,9 +15,7 @@ from edgewise.recipes.cora import (
     graph_bert_cora,
     magna_cora,
 )
-from edgewise.recipes.csl import gin_csl, gnn_csl, gps_csl, graphormer_csl, laplacian_csl
-from edgewise.recipes.dictionary_lookup import gat_dictionary, gatv2_dictionary
-from edgewise.recipes.digits import digit_rows, digits
+from edgewise.recipes.digits import digits
 from edgewise.recipes.ego_facebook import sage_facebook
 from edgewise.recipes.esol import attentive_esol, gin_esol, gps_esol
 from edgewise.recipes.ewt import gru_ewt, lstm_ewt, rnn_ewt, tag_ewt
@@ -27,7 +25,6 @@ from edgewise.recipes.images import images
 from edgewise.recipes.interactions import interactions
 from edgewise.recipes.ionic_liquids import ionic_liquids_co2
 from edgewise.recipes.links import links
-from edgewise.recipes.long_texts import duplication, recall, recall_lsh
 from edgewise.recipes.masked_molecules import masked_molecules
 from edgewise.recipes.mnist import swin_mnist, vit_mnist
 from edgewise.recipes.molecules import molecules
@@ -36,10 +33,8 @@ from edgewise.recipes.multi30k import (
     light_conv_multi30k,
     transformer_multi30k,
 )
-from edgewise.recipes.neighbors_match import gat_match, gcn_match, gin_match, gps_match
 from edgewise.recipes.nodes import nodes
 from edgewise.recipes.pairs import pairs
-from edgewise.recipes.quickdraw import sketches
 from edgewise.recipes.recipe import Protocol, Recipe
 from edgewise.recipes.series import series
 from edgewise.recipes.shakespeare import (
@@ -49,109 +44,91 @@ from edgewise.recipes.shakespeare import (
     lstm_shakespeare,
 )
 from edgewise.recipes.sst2 import gru_sst2, lstm_sst2, rnn_sst2, sst2
-from edgewise.recipes.summaries import summarise_wikitext
 from edgewise.recipes.tags import tags
 from edgewise.recipes.texts import texts
-from edgewise.recipes.trees import tree_lstm_ewt, tree_transformer_ewt
 from edgewise.recipes.tu import gat_enzymes, gin_mutag
 from edgewise.recipes.war_and_peace import long_war_and_peace, xl_war_and_peace
 from edgewise.recipes.writing import writing
 from edgewise.recipes.zinc import gat_zinc, gin_zinc, gps_zinc, graphormer_zinc, laplacian_zinc
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        attentive_esol,
-        caption_digits,
-        bert_wikitext,
-        digit_rows,
-        digits,
-        vit_mnist,
-        swin_mnist,
-        vit_cifar10,
-        swin_cifar10,
-        duplication,
-        exphormer_cora,
-        forecast,
-        gat_cora,
-        gat_dictionary,
-        gat_enzymes,
-        gat_match,
-        gat_zinc,
-        gatv2_dictionary,
-        gcn_cora,
-        gcn_match,
-        gin_csl,
-        gin_esol,
-        gin_match,
-        gin_mutag,
-        gin_zinc,
-        gnn_csl,
-        gps_cora,
-        gps_csl,
-        gps_esol,
-        gps_match,
-        gps_zinc,
-        graphormer_csl,
-        graphormer_zinc,
-        laplacian_csl,
-        laplacian_zinc,
-        gpt_shakespeare,
-        gpt_shakespeare_best,
-        gpt_shakespeare_long,
-        lstm_shakespeare,
-        grand_cora,
-        graph_bert_cora,
-        images,
-        interactions,
-        ionic_liquids_co2,
-        lightgcn_gowalla,
-        links,
-        magna_cora,
-        masked_molecules,
-        nodes,
-        molecules,
-        pinsage_gowalla,
-        recall,
-        recall_lsh,
-        sage_facebook,
-        series,
-        roberta_wikitext,
-        unidirectional_wikitext,
-        sketches,
-        transformer_multi30k,
-        light_conv_multi30k,
-        dynamic_conv_multi30k,
-        sst2,
-        lstm_sst2,
-        gru_sst2,
-        rnn_sst2,
-        summarise_wikitext,
-        tag_ewt,
-        lstm_ewt,
-        gru_ewt,
-        rnn_ewt,
-        pairs,
-        tags,
-        texts,
-        tree_lstm_ewt,
-        tree_transformer_ewt,
-        xl_war_and_peace,
-        long_war_and_peace,
-        writing,
-    )
-}
-"""Every recipe by name."""
+RECIPES: Registry[Recipe] = Registry(
+    "RECIPES",
+    {
+        recipe.name: recipe
+        for recipe in (
+            attentive_esol,
+            bert_wikitext,
+            digits,
+            vit_mnist,
+            swin_mnist,
+            vit_cifar10,
+            swin_cifar10,
+            exphormer_cora,
+            forecast,
+            gat_cora,
+            gat_enzymes,
+            gat_zinc,
+            gcn_cora,
+            gin_esol,
+            gin_mutag,
+            gin_zinc,
+            gps_cora,
+            gps_esol,
+            gps_zinc,
+            graphormer_zinc,
+            laplacian_zinc,
+            gpt_shakespeare,
+            gpt_shakespeare_best,
+            gpt_shakespeare_long,
+            lstm_shakespeare,
+            grand_cora,
+            graph_bert_cora,
+            images,
+            interactions,
+            ionic_liquids_co2,
+            lightgcn_gowalla,
+            links,
+            magna_cora,
+            masked_molecules,
+            nodes,
+            molecules,
+            pinsage_gowalla,
+            sage_facebook,
+            series,
+            roberta_wikitext,
+            unidirectional_wikitext,
+            transformer_multi30k,
+            light_conv_multi30k,
+            dynamic_conv_multi30k,
+            sst2,
+            lstm_sst2,
+            gru_sst2,
+            rnn_sst2,
+            tag_ewt,
+            lstm_ewt,
+            gru_ewt,
+            rnn_ewt,
+            pairs,
+            tags,
+            texts,
+            xl_war_and_peace,
+            long_war_and_peace,
+            writing,
+        )
+    },
+)
+"""Recipes by name, with those of installed packages."""
 
 
 def find(name: str) -> Recipe:
-    """The recipe of this name.
+    """Return the recipe of this name.
 
     Raises:
-        ArgumentError: there is none; suggests the nearest.
+        ArgumentError: unknown name; the error suggests the nearest one.
 
     """
-    check_choice("recipe", name, RECIPES)
+    if name not in RECIPES.own:
+        check_choice("recipe", name, RECIPES)
     return RECIPES[name]
 
 

@@ -1,4 +1,4 @@
-"""Recipes of BERT: hidden words, found by reading both ways and one way."""
+"""Recipes of BERT: masked language modelling with bidirectional and causal attention."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ from functools import partial
 from edgewise import data, graphs, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
-# One trunk for all recipes of texts, so that `--from` can carry its weights over.
-trunk = partial(models.bert, width=128, depth=2, heads=4, feed_forward=512, length=384, types=0)
+# One backbone for all recipes on texts, so that `--from` can transfer its weights.
+trunk = partial(models.bert, width=128, depth=2, heads=4, ffn_dim=512, max_length=384, types=0)
 
 HIDDEN_WORDS = Protocol(
     ("test/accuracy",),
     "none",
-    "hidden tokens found, of two in five in WikiText-2's test file; epoch by validation loss",
+    "masked tokens predicted, 40 % of WikiText-2's test file; best epoch by validation loss",
 )
 
 bert_wikitext = Recipe(
     name="bert-wikitext",
-    summary="BERT, small, pre-trained on hidden words of WikiText-2 and the other texts at hand",
-    # 6,400 steps are few for BERT: a narrow window is learned sooner than the complete graph, and
-    # 40 % of masked tokens give more to learn from in a step than 15 %.
+    summary="Small BERT, masked language modelling on WikiText-2 and other texts",
+    # 6,400 steps are few for BERT: a narrow window converges faster than the complete graph, and
+    # 40 % masked tokens give more training signal per step than 15 %.
     model=partial(trunk, dropout=0.1, graph=graphs.window(4)),
-    data=data.masked_text(context=64, masked=0.4, batch_size=32, windows=32 * 400),
+    data=data.masked_text(context=64, mask_fraction=0.4, batch_size=32, windows=32 * 400),
     task=tasks.MaskedLanguageModeling(),
     optimizer=training.OptimizerSettings(lr=2e-3, weight_decay=0.01, beta2=0.98),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=16, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=HIDDEN_WORDS,
 )
 
 roberta_wikitext = replace(
     bert_wikitext,
     name="roberta-wikitext",
-    summary="As bert-wikitext for 3 epochs, its rate falling in a straight line as RoBERTa's does",
-    # Otherwise, too, what RoBERTa leaves of BERT: no pairs of texts, and other tokens hidden
-    # whenever a text is seen again.
+    summary="As bert-wikitext for 3 epochs, with the linear schedule of RoBERTa",
+    # As in RoBERTa there is no next-sentence prediction, and masks are sampled in every epoch.
     schedule=training.LinearSchedule(warmup=0.1),
     trainer=replace(bert_wikitext.trainer, epochs=3),
 )
@@ -44,7 +43,7 @@ roberta_wikitext = replace(
 unidirectional_wikitext = replace(
     roberta_wikitext,
     name="unidirectional-wikitext",
-    summary="As roberta-wikitext, but each token reads only those before it, and as many of them",
+    summary="As roberta-wikitext, with causal attention to the same number of tokens",
     model=partial(roberta_wikitext.model, graph=graphs.causal() & graphs.window(8)),
     protocol=replace(HIDDEN_WORDS, reference="`roberta-wikitext` reads 4 tokens on each side"),
 )

@@ -9,7 +9,7 @@ from edgewise import data, models, tasks, training
 from edgewise.recipes.recipe import Protocol, Recipe
 
 # The best epoch is chosen by loss: many epochs have the same accuracy on the 500 papers.
-BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", better="lower")
+BY_LOSS = training.TrainerSettings(epochs=200, monitor="val/loss", mode="min")
 
 
 def _ten_seeds(reference: str) -> Protocol:
@@ -21,7 +21,7 @@ def _ten_seeds(reference: str) -> Protocol:
 gcn_cora = Recipe(
     name="gcn-cora",
     summary="Graph convolutional network on Cora: 82 % over ten seeds",
-    model=partial(models.gcn, hidden=16, depth=2, dropout=0.5),
+    model=partial(models.gcn, width=16, depth=2, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     # Only the first convolution decays; layer 0 is the dropout before it.
@@ -36,7 +36,7 @@ gcn_cora = Recipe(
 gat_cora = Recipe(
     name="gat-cora",
     summary="Graph attention network on Cora: 83 % over ten seeds",
-    model=partial(models.gat, hidden=8, heads=8, output_heads=1, dropout=0.6),
+    model=partial(models.gat, head_width=8, heads=8, output_heads=1, dropout=0.6),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=0.005, weight_decay=5e-4),
@@ -47,8 +47,8 @@ gat_cora = Recipe(
 
 magna_cora = Recipe(
     name="magna-cora",
-    summary="Attention over several hops by diffusion, on Cora",
-    model=partial(models.magna, hidden=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
+    summary="MAGNA on Cora, multi-hop attention by diffusion",
+    model=partial(models.magna, width=64, depth=2, hops=6, alpha=0.1, dropout=0.5),
     data=data.planetoid(name="Cora"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=2e-3, weight_decay=5e-4),
@@ -64,8 +64,8 @@ magna_cora = Recipe(
 
 grand_cora = Recipe(
     name="grand-cora",
-    summary="Random diffusions that must agree, on Cora: 84.5 % over ten seeds",
-    model=partial(models.grand, hidden=32, hops=8, views=4),
+    summary="GRAND on Cora, with consistency of random augmentations: 84.5 % over ten seeds",
+    model=partial(models.grand, width=32, hops=8, views=4),
     data=data.planetoid(name="Cora", unlabelled=True),
     task=tasks.Consistency(weight=1.0, temperature=0.5),
     optimizer=training.OptimizerSettings("adam", lr=0.02, weight_decay=5e-4),
@@ -76,7 +76,7 @@ grand_cora = Recipe(
 
 gps_cora = Recipe(
     name="gps-cora",
-    summary="GPS on Cora: citations, and attention of every paper to every other",
+    summary="GPS on Cora: message passing on citations and attention to all papers",
     model=partial(
         models.gps,
         local="gcn",
@@ -110,9 +110,9 @@ exphormer_cora = replace(
 
 graph_bert_cora = Recipe(
     name="graph-bert-cora",
-    summary="Graph-BERT on Cora: each paper reads the 7 that a walk from it is most often at",
+    summary="Graph-BERT on Cora: each paper attends to the 7 nearest by personalised PageRank",
     model=partial(models.graph_bert, dropout=0.7),
-    # Shares of a text's words are so small that beside them nothing but the codes would be read.
+    # Normalised word counts are too small beside the encodings, which would dominate.
     data=data.planetoid(name="Cora", normalize=False),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),

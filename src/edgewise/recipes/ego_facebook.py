@@ -9,7 +9,7 @@ from edgewise.recipes.recipe import Protocol, Recipe
 
 sage_facebook = Recipe(
     name="sage-facebook",
-    summary="GraphSAGE predicts friendships held out of ego-Facebook: AUC above 0.98",
+    summary="GraphSAGE, link prediction on ego-Facebook: AUC above 0.98",
     model=partial(models.link_predictor, width=64, depth=2),
     data=data.ego_facebook(),
     task=tasks.LinkPrediction(),

@@ -1,4 +1,4 @@
-"""Recipes on English web texts: the part of speech of each word, and the recurrent baselines."""
+"""Recipes on English web texts: part-of-speech tagging with BERT and recurrent baselines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TAGS = Protocol(("test/accuracy",), "none", "universal tags, the published test 
 
 tag_ewt = Recipe(
     name="tag-ewt",
-    summary="BERT, small, on English web texts: the part of speech of each word",
+    summary="Small BERT, part-of-speech tagging of English web texts",
     model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
-    data=data.ewt(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
+    data=data.ewt(vocab_size=6000, word_dropout=0.1, batch_size=32),
     task=tasks.Tagging(dropout=0.2),
     optimizer=training.OptimizerSettings(lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
@@ -26,14 +26,15 @@ tag_ewt = Recipe(
 
 
 def _recurrent(name: str, model: Any) -> Recipe:
-    """A baseline, both ways, with the better of two settings for the LSTM in validation.
+    """Return a bidirectional baseline, with the better of two settings of the LSTM in validation.
 
-    After two epochs 91.5 % of the tags were right; with a rate of 1e-3 and a dropout of 0.5, 88.0.
+    Its validation accuracy after two epochs is 91.5 %, and 88.0 % with a learning rate of 1e-3 and
+    dropout of 0.5.
     """
     return replace(
         tag_ewt,
         name=f"{name}-ewt",
-        summary=f"{name.upper()}, bidirectional, on English web texts: the baseline of tag-ewt",
+        summary=f"{name.upper()}, bidirectional, on English web texts: a baseline of tag-ewt",
         model=partial(model, width=128, depth=1, bidirectional=True, dropout=0.3),
         optimizer=replace(tag_ewt.optimizer, lr=3e-3),
         protocol=replace(TAGS, reference="`tag-ewt`, a Transformer"),

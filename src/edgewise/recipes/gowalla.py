@@ -1,4 +1,4 @@
-"""Recipes on Gowalla's check-ins, LightGCN's split: published recall@20 0.183 (LightGCN)."""
+"""Recipes on check-ins of Gowalla with LightGCN's split: published recall@20 is 0.183."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANKED = Protocol(
 
 lightgcn_gowalla = Recipe(
     name="lightgcn-gowalla",
-    summary="LightGCN recommends places on Gowalla, with a softmax over all of them for each user",
+    summary="LightGCN recommends places on Gowalla, softmax loss over all places",
     model=partial(models.lightgcn, width=64, hops=2),
     data=data.gowalla(val=0.003, val_users=0, negatives=0, batch_size=256),
     task=tasks.Recommendation(temperature=0.1),
@@ -32,7 +32,7 @@ lightgcn_gowalla = Recipe(
 
 pinsage_gowalla = Recipe(
     name="pinsage-gowalla",
-    summary="PinSage recommends places on Gowalla from the nodes that random walks visit most",
+    summary="PinSage recommends places on Gowalla, neighbours by random walks",
     model=partial(models.pinsage, width=64, depth=1, top=32, steps=3),
     data=data.gowalla(val=0.05, val_users=2000, negatives=1024, batch_size=8192),
     task=tasks.Recommendation(temperature=0.15),

@@ -1,4 +1,4 @@
-"""The recipe on your own images."""
+"""Recipe on images of the user."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from edgewise.recipes.recipe import Recipe
 
 images = Recipe(
     name="images",
-    summary="Vision Transformer on images in a folder for each class: --data.path images/",
-    # Patches of 8: in a small folder those of 4 learned more slowly, at four times the cost.
-    model=partial(models.vit, patch=8, width=128, depth=6, heads=4, feed_forward=256, dropout=0.1),
+    summary="Vision Transformer on your images, one folder per class: --data.path images/",
+    # Patches of 4 pixels learned more slowly on a small folder, at four times the cost.
+    model=partial(models.vit, patch=8, width=128, depth=6, heads=4, ffn_dim=256, dropout=0.1),
     data=data.image_folder(flip=True, warp=0.1),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),

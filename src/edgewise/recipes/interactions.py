@@ -1,4 +1,4 @@
-"""The recipe on your own users and items."""
+"""Recipe on users and items of the user's own data."""
 
 from __future__ import annotations
 

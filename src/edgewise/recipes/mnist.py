@@ -1,4 +1,4 @@
-"""Recipes on MNIST: sizes for a few minutes on one core."""
+"""Recipes on MNIST: models that train in a few minutes on one core."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SPLIT = "55,000 images to train, 5,000 to validate, 10,000 to test; epoch by val
 vit_mnist = Recipe(
     name="vit-mnist",
     summary="Vision Transformer on MNIST, 49 patches each",
-    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, feed_forward=128),
+    model=partial(models.vit, patch=4, width=64, depth=4, heads=4, ffn_dim=128),
     data=data.mnist(warp=0.1),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings(name="adamw", lr=1e-3, weight_decay=0.05),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=2, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
         "`convolutions-vit-mnist`: six convolutions, as many epochs",
@@ -29,7 +29,7 @@ vit_mnist = Recipe(
 swin_mnist = replace(
     vit_mnist,
     name="swin-mnist",
-    summary="Swin on MNIST: windows of 7 × 7 of 196 patches, then of 49",
+    summary="Swin on MNIST, windows of 7 × 7 patches",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     protocol=Protocol(
         ("test/accuracy",),

@@ -1,4 +1,4 @@
-"""The recipe on a table of your own of molecules and a property."""
+"""Recipe on a table of molecules and a property."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from edgewise.recipes.recipe import Recipe
 
 molecules = Recipe(
     name="molecules",
-    summary="Molecule transformer on your own table of SMILES and a number: --data.path mine.csv",
+    summary="Molecule transformer on your table of SMILES and a property: --data.path mine.csv",
     model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.1),
-    # A molecule that was measured twice is in one part alone. Files of any size train for about as
-    # long: small ones take many short epochs, of large ones each epoch draws another part.
+    # All measurements of a molecule are in the same split. The training time hardly depends on the
+    # size of the file: epochs of small files are short, and those of large files sample rows.
     data=data.molecule_table(split="molecule", descriptors=True, batch_size=32, epoch_rows=10_000),
     task=tasks.Regression(),
     optimizer=training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.05),
     trainer=training.TrainerSettings(
-        epochs=60, monitor="val/rmse", better="lower", average=0.99, clip_norm=5.0
+        epochs=60, monitor="val/rmse", mode="min", ema_decay=0.99, clip_norm=5.0
     ),
 )

@@ -1,4 +1,4 @@
-"""The recipe on pairs of texts of your own, of which one is written from the other."""
+"""Recipe of sequence-to-sequence learning on pairs of texts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from edgewise.recipes.multi30k import transformer_multi30k
 pairs = replace(
     transformer_multi30k,
     name="pairs",
-    summary="Your own pairs of texts, the second written from the first: --data.path mine.csv",
-    data=data.pair_table(vocabulary_size=8000, batch_size=1024),
+    summary="Transformer generates the second text of your pairs: --data.path mine.csv",
+    data=data.pair_table(vocab_size=8000, batch_size=1024),
     trainer=replace(transformer_multi30k.trainer, epochs=20),
     protocol=None,
 )

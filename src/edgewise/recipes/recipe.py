@@ -1,4 +1,4 @@
-"""What a recipe is, and how it is measured."""
+"""Classes of recipes and of their measurement protocols."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from edgewise.training import OptimizerSettings, Schedule, TrainerSettings
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a recipe is measured, and what its number stands beside in ``docs/results.md``.
+    """Protocol by which ``docs/results.md`` measures a recipe.
 
     Attributes:
-        metrics: what is reported, such as ``test/accuracy``.
-        reference: the published or measured figure, and whose it is.
-        says: the split and how the epoch is chosen, in words.
-        seeds: how many; 0 trains once, with the recipe's own.
-        folds: whether each fold is tested in turn.
+        metrics: names of the reported metrics, such as ``test/accuracy``.
+        reference: published figure to compare with, and its source.
+        says: the data split and the choice of the epoch, in words.
+        seeds: number of random seeds; 0 trains once, with the seed of the recipe.
+        folds: whether to cross-validate.
 
     """
 
@@ -33,23 +33,27 @@ class Protocol:
 
     @property
     def options(self) -> str:
-        """Of ``edgewise train``."""
+        """Options of ``edgewise train`` that follow the protocol."""
         return "--folds" if self.folds else f"--seeds {self.seeds}" if self.seeds else ""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a run.
+    """Everything that determines a training run.
 
     Attributes:
-        name: as ``edgewise train`` knows it.
-        summary: one line: model, data, and what to expect.
-        model: one of ``models.MODELS`` with some of its arguments; the data add theirs.
-        data, task, optimizer, schedule, trainer: the parts, with their numbers.
-        seed: of the weights, the dropout and the order of the examples.
-        start: the folder of a run whose weights training starts from, "" for none; ``--from`` on
-            the command line, ``from`` among the fields.
-        protocol: how it is measured. Decides nothing about a run, and is not recorded with it.
+        name: name for ``edgewise train``.
+        summary: model, data and expected result on one line.
+        model: function of ``models.MODELS`` with its arguments, except those of the data set.
+        data: data set.
+        task: loss, metrics and output head.
+        optimizer: optimizer settings.
+        schedule: learning rate schedule.
+        trainer: settings of the training loop.
+        seed: random seed for initialisation, dropout and shuffling.
+        start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
+            random weights. The option is ``--from`` and the field ``from``.
+        protocol: measurement protocol; it does not affect the run and is not recorded.
 
     """
 

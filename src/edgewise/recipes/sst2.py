@@ -1,4 +1,4 @@
-"""Recipes on film reviews: BERT, and the recurrent baselines."""
+"""Recipes on film reviews: BERT and recurrent baselines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SENTENCES = Protocol(
 
 sst2 = Recipe(
     name="sst2",
-    summary="BERT, small, on film reviews: praise or not; --from a run of bert-wikitext fine-tunes",
+    summary="Small BERT, sentiment of film reviews; fine-tunes with --from a run of bert-wikitext",
     model=partial(trunk, dropout=0.3),
-    data=data.sst2(lowercase=True, vocabulary_size=8000, word_dropout=0.2, batch_size=32),
+    data=data.sst2(lowercase=True, vocab_size=8000, word_dropout=0.2, batch_size=32),
     task=tasks.TextClassification(pool="mean", dropout=0.3),
     optimizer=training.OptimizerSettings(lr=5e-4, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
@@ -31,11 +31,11 @@ sst2 = Recipe(
 
 
 def _recurrent(name: str, model: Any) -> Recipe:
-    """A baseline, both ways, with the settings that were best for the LSTM in validation."""
+    """Return a bidirectional baseline, with the best settings of the LSTM in validation."""
     return replace(
         sst2,
         name=f"{name}-sst2",
-        summary=f"{name.upper()}, bidirectional, on film reviews: the baseline of sst2",
+        summary=f"{name.upper()}, bidirectional, on film reviews: a baseline of sst2",
         model=partial(model, width=128, depth=1, bidirectional=True, dropout=0.5),
         task=tasks.TextClassification(pool="max", dropout=0.5),
         optimizer=replace(sst2.optimizer, lr=1e-3),

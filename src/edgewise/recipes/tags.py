@@ -1,4 +1,4 @@
-"""The recipe on words of your own and their tags."""
+"""Recipe of tagging on words of the user."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edgewise.recipes.recipe import Recipe
 
 tags = Recipe(
     name="tags",
-    summary="Your own words and tags: --data.path mine.conllu, or lines of a word and its tag",
+    summary="Small BERT tags your words: --data.path mine.conllu, or lines of a word and its tag",
     model=partial(trunk, dropout=0.2, graph=graphs.window(4)),
-    data=data.tag_file(vocabulary_size=6000, word_dropout=0.1, batch_size=32),
+    data=data.tag_file(vocab_size=6000, word_dropout=0.1, batch_size=32),
     task=tasks.Tagging(dropout=0.2),
     optimizer=training.OptimizerSettings(lr=1e-3, weight_decay=0.01),
     schedule=training.CosineSchedule(warmup=0.1),
-    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", better="lower"),
+    trainer=training.TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", mode="min"),
 )

@@ -1,9 +1,9 @@
-"""Recipes on the graph classification sets of TU Dortmund, by stratified 10-fold cross-validation.
+"""Recipes on graph classification sets of TU Dortmund, with stratified 10-fold validation.
 
-The test fold is looked at once, after the epoch has been chosen: for ENZYMES on a tenth of the
-other folds, for MUTAG, where such a tenth has 17 molecules, by the training loss. (Results that
-choose the epoch on the test folds, as Xu et al. 2019 report theirs, are several points higher and
-not comparable.)
+The test fold is evaluated once, after the epoch has been chosen: for ENZYMES on a tenth of the
+other folds; for MUTAG, where a tenth is only 17 molecules, by the training loss. Results that
+choose the epoch on the test folds, such as those of Xu et al. (2019), are several points higher and
+not comparable.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edgewise.recipes.recipe import Protocol, Recipe
 gin_mutag = Recipe(
     name="gin-mutag",
     summary="Graph isomorphism network on MUTAG; --folds gives the accuracy over 10 folds",
-    model=partial(models.graph_gin, hidden=32, depth=3, dropout=0.5, pool="mean"),
+    model=partial(models.graph_gin, width=32, depth=3, dropout=0.5, pool="mean"),
     data=data.tu(name="MUTAG"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adamw", lr=0.01, weight_decay=0.01),
     schedule=training.CosineSchedule(),
-    trainer=training.TrainerSettings(epochs=60, monitor="train/loss", better="lower", average=0.9),
+    trainer=training.TrainerSettings(epochs=60, monitor="train/loss", mode="min", ema_decay=0.9),
     protocol=Protocol(
         ("test/accuracy",),
         "89.4 ± 5.6 % (Xu et al., 2019; epoch chosen on the test folds)",
@@ -33,7 +33,7 @@ gin_mutag = Recipe(
 gat_enzymes = Recipe(
     name="gat-enzymes",
     summary="Graph attention network on ENZYMES; --folds gives the accuracy over 10 folds",
-    model=partial(models.graph_gat, hidden=8, heads=8, depth=3, dropout=0.2),
+    model=partial(models.graph_gat, head_width=8, heads=8, depth=3, dropout=0.2),
     data=data.tu(name="ENZYMES"),
     task=tasks.Classification(),
     optimizer=training.OptimizerSettings("adamw", lr=2e-3, weight_decay=0.01),

@@ -1,4 +1,4 @@
-"""Recipes on War and Peace, character by character; the test split is its whole last twentieth."""
+"""Recipes on the characters of War and Peace; the test set is the last twentieth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_64 = tuple(range(63, LENGTH, 64))
 xl_war_and_peace = replace(
     gpt_shakespeare_best,
     name="xl-war-and-peace",
-    summary="Transformer-XL reads 8 characters and remembers the 8 before, 96 rows side by side",
+    summary="Transformer-XL with segments of 8 characters and a memory of 8, batch size 96",
     model=partial(models.transformer_xl, memory=8, order="pre", dropout=0.0),
     data=data.war_and_peace(
         context=8, consecutive=True, batch_size=96, windows=96 * 1000, **SPLITS
@@ -34,7 +34,7 @@ xl_war_and_peace = replace(
 long_war_and_peace = replace(
     gpt_shakespeare_best,
     name="long-war-and-peace",
-    summary="2,048 characters at once: each reads 128 before it, and every 64th is a hub",
+    summary="Causal window of 128 and hubs at every 64th of 2,048 characters",
     model=partial(
         gpt_shakespeare_best.model,
         graph=graphs.causal() & (graphs.window(128) | graphs.hubs(EVERY_64)),

@@ -1,8 +1,8 @@
 """Recipes on ZINC, penalised logP of 12,000 molecules: five models of under 500,000 parameters.
 
-All five are trained alike and for few epochs, Graphormer for more, as it learns slowest: minutes of
-a core each. Published runs take hundreds, and reach lower errors. GIN and GAT do not see the kinds
-of bonds, as in the benchmark.
+All five have the same training settings and train for minutes on one core; Graphormer, which
+converges most slowly, has more epochs. Published runs take hundreds of epochs and reach lower
+errors. GIN and GAT do not use bond types, as in the benchmark.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SMALL = "on ZINC-12k with 100,000 weights (Tailor et al., 2022)"
 _LARGE = "with 500,000 in 16 layers (Dwivedi et al., 2020)"
 _OPTIMIZER = training.OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01)
 _SCHEDULE = training.CosineSchedule(warmup=0.05)
-_TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", better="lower", clip_norm=5.0)
+_TRAINER = training.TrainerSettings(epochs=32, monitor="val/mae", mode="min", clip_norm=5.0)
 
 gin_zinc = Recipe(
     name="gin-zinc",
-    summary="Graph isomorphism network on ZINC, without kinds of bonds",
-    model=partial(models.graph_gin, hidden=144, depth=5, pool="sum"),
+    summary="Graph isomorphism network on ZINC, without bond types",
+    model=partial(models.graph_gin, width=144, depth=5, pool="sum"),
     data=data.zinc(bonds=False),
     task=tasks.Regression(kind="mae"),
     optimizer=_OPTIMIZER,
@@ -34,8 +34,8 @@ gin_zinc = Recipe(
 
 gat_zinc = Recipe(
     name="gat-zinc",
-    summary="Graph attention network on ZINC, without kinds of bonds",
-    model=partial(models.graph_gat, hidden=16, heads=8, depth=5, dropout=0.0),
+    summary="Graph attention network on ZINC, without bond types",
+    model=partial(models.graph_gat, head_width=16, heads=8, depth=5, dropout=0.0),
     data=data.zinc(bonds=False),
     task=tasks.Regression(kind="mae"),
     optimizer=_OPTIMIZER,
@@ -46,7 +46,7 @@ gat_zinc = Recipe(
 
 laplacian_zinc = Recipe(
     name="laplacian-zinc",
-    summary="Graph Transformer with Laplacian codes and bonds' vectors on ZINC",
+    summary="Graph Transformer on ZINC, with Laplacian eigenvectors and bond types",
     model=partial(models.laplacian_transformer, width=64, depth=4),
     data=data.zinc(),
     task=tasks.Regression(kind="mae"),
@@ -58,7 +58,7 @@ laplacian_zinc = Recipe(
 
 graphormer_zinc = Recipe(
     name="graphormer-zinc",
-    summary="Graphormer, half of the 12 layers of slim, on ZINC",
+    summary="Graphormer on ZINC, with 6 of the 12 layers of Graphormer-slim",
     model=partial(models.graphormer, width=80, depth=6, heads=8, dropout=0.0),
     data=data.zinc(),
     task=tasks.Regression(kind="mae"),
@@ -72,7 +72,7 @@ graphormer_zinc = Recipe(
 
 gps_zinc = Recipe(
     name="gps-zinc",
-    summary="GPS on ZINC: bonds and attention to all in each layer, 20-step random walks",
+    summary="GPS on ZINC: message passing and global attention, 20-step random walks",
     model=partial(models.gps, width=64, depth=7, attention_dropout=0.1),
     data=data.zinc(),
     task=tasks.Regression(kind="mae"),

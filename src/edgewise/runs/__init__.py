@@ -1,4 +1,4 @@
-"""What happens to a recipe: trained, resumed, repeated, compared, recorded."""
+"""Train, resume, evaluate, compare and record recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare values of one field: the recipe is trained once with each of them."""
+"""Comparison of several values of one recipe field."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from edgewise.training.folder import RECIPE
 
 @dataclass(frozen=True)
 class Outcome:
-    """One value and what became of it.
+    """Runs with one value of the compared field.
 
     Attributes:
-        value: of the field.
-        runs: the folder of each seed's run, or of the one there is.
-        metrics: of each of them.
-        logs: of each of them, a row for each epoch.
-        graph: over the patches of an image model, where the value is one.
+        value: value of the field.
+        runs: run folders, one for each seed.
+        metrics: final metrics of each run.
+        logs: metrics of each epoch, for each run.
+        graph: the value as a graph over image patches, if it is a pattern of an image model.
 
     """
 
@@ -46,31 +46,31 @@ class Outcome:
     graph: Graph | None = None
 
     def mean(self, name: str) -> float:
-        """Of a metric, over the seeds."""
+        """Return the mean of a metric over the seeds."""
         return mean_and_std(self.values(name))[0]
 
     def std(self, name: str) -> float:
-        """The sample's standard deviation of a metric over the seeds; 0 of one."""
+        """Return the sample standard deviation of a metric over the seeds; 0 for one seed."""
         return mean_and_std(self.values(name))[1]
 
     def values(self, name: str) -> list[float]:
-        """A metric of each seed."""
+        """Return the values of a metric, one for each seed."""
         return [one[name] for one in self.metrics]
 
     @property
     def label(self) -> str:
-        """The value in words."""
+        """Value as text."""
         return str(show_value(self.value))
 
     @property
     def edges_per_token(self) -> float | None:
-        """How many nodes a node reads on average, where the value is a graph."""
+        """Mean in-degree, if the value is a graph."""
         return None if self.graph is None else self.graph.num_edges / self.graph.num_targets
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found, in the order of the values."""
+    """Result of :func:`compare`, in the order of the values."""
 
     recipe: Recipe
     field: str
@@ -78,13 +78,13 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """The first of those with the best mean of the metric that chooses a run's epoch, too."""
+        """Outcome with the best mean of the monitored metric. Ties go to the first."""
         trainer = self.recipe.trainer
-        sign = 1 if trainer.better == "lower" else -1
+        sign = 1 if trainer.mode == "min" else -1
 
         def key(outcome: Outcome) -> float:
             mean = outcome.mean(trainer.monitor)
-            return math.inf if math.isnan(mean) else sign * mean  # NaN: one that diverged
+            return math.inf if math.isnan(mean) else sign * mean  # NaN: the training diverged
 
         return min(self.outcomes, key=key)
 
@@ -99,22 +99,22 @@ def compare(
     workers: int | None = None,
     resume: bool = False,
 ) -> Comparison:
-    """Train the recipe once for each value, with everything else the same.
+    """Train a recipe once for each value of a field.
 
     Args:
-        recipe: what to train.
-        field: a dotted name, such as ``model.graph``.
-        values: as typed on the command line.
-        path: gets a run folder for each value.
-        seeds: how many to train each value with; the recipe's own where it is ``None``.
-        workers: how many values are trained at once, each in a process of its own on one thread;
-            one after the other in this process where it is ``None``.
-        resume: go on where an earlier comparison into this folder stopped.
+        recipe: recipe to train.
+        field: dotted name of the field, such as ``model.graph``.
+        values: values as typed on the command line.
+        path: folder for the run folders of the values.
+        seeds: number of seeds for each value. ``None`` uses the recipe's seed.
+        workers: number of values trained at once, each in its own process on one thread. ``None``
+            trains one value after the other in this process.
+        resume: whether to resume an unfinished comparison in ``path``.
 
     Raises:
-        ArgumentError: no such field, a value that does not fit, or the same value twice; all are
-            checked before the first training.
-        RunExistsError: there is something in the folder, and ``resume`` is false.
+        ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
+            are checked before the first training.
+        RunExistsError: the folder is not empty, and ``resume`` is false.
 
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
@@ -159,7 +159,7 @@ def compare(
 
 
 def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train one value, in this process or, from what its record says, in another."""
+    """Train one value, in this process or another. The recipe is passed as a record."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
     title = f"{recipe.name} {value}"
     if seeds is None:
@@ -179,6 +179,6 @@ def _slug(text: str) -> str:
 
 
 def _bind(value: Any, model: nn.Module) -> Graph | None:
-    """The graph over the patches of an image model, where the value is one."""
+    """Return the graph over the patches of an image model, if the value is a pattern."""
     patches = [layer.num_patches for layer in model.modules() if isinstance(layer, PatchEmbedding)]
     return value.bind(patches[0]) if isinstance(value, Pattern) and patches else None

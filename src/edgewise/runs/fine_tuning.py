@@ -1,4 +1,4 @@
-"""Fine-tuning: a training that starts from the weights of another run."""
+"""Fine-tuning from the weights of another run."""
 
 from __future__ import annotations
 
@@ -17,64 +17,63 @@ from edgewise.training.folder import RECIPE
 from edgewise.training.trunk import trunk_names
 
 OWN = "head."
-"""Scores of tokens below a text model's trunk, which a model for labels does without."""
+"""Prefix of the language-model head in a text model's backbone, which classifiers do not use."""
 SHOWN = 3
-"""Weights that an error lists before it only counts them."""
+"""Maximum number of weights that an error lists."""
 
 
 def check_start(recipe: Recipe) -> None:
-    """Refuse, before any data are read, a run whose model reads something else.
+    """Check, before data are loaded, that the run to start from has a model of the same kind.
 
     Raises:
-        MissingDataError: there is no such run, or it has not finished.
-        ArgumentError: its model is of another kind, such as of texts where ours is of graphs.
+        MissingDataError: the run does not exist or has not finished.
+        ArgumentError: its model is of another kind, such as a text model instead of a graph model.
 
     """
     run = RunFolder(Path(recipe.start))
     if not run.weights.is_file():
         run.refuse_several()
         raise MissingDataError(
-            f"{run.weights}: no such file. Remedy: name the folder of a run that has finished."
+            f"{run.weights}: no such file. Remedy: name the folder of a finished run."
         )
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     reads, read = _kind_of(ours), _kind_of(theirs)
-    if reads and read and reads != read:  # of somebody's own model the weights will tell
+    if reads and read and reads != read:  # for unlisted models, load_trunk compares weights
         raise ArgumentError(
             "--from",
             expected=f"a run of a model for {reads}, as the recipe {recipe.name} has in {ours}",
             got=f"{_about(run)}, which is for {read}",
-            remedy="name a run of that kind, or leave --from out",
+            remedy="name a run of that kind, or omit --from",
         )
 
 
 def load_trunk(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
-    """Take the weights of a trunk, by name, from a finished run; its task may be another.
+    """Load the backbone weights of a finished run, whose task may differ.
 
     Args:
-        model: what is to be trained.
-        recipe: which it is of; :func:`check_start` has passed it.
-        run: where the weights are.
+        model: model to train.
+        recipe: recipe of the model, checked by :func:`check_start`.
+        run: folder of the finished run.
 
     Raises:
-        ArgumentError: it is another model or one of other sizes, which are named, or its weights
-            were trained as another number of heads.
+        ArgumentError: the run has another model, other sizes or another number of heads.
 
     """
-    found, wanted = _trunk(run.read_weights()), _trunk(model.state_dict())
+    state = model.state_dict()
+    found, wanted = _trunk(run.read_weights(state)), _trunk(state)
     if not found or not wanted:
         raise ArgumentError(
             "--from",
-            expected="a run and a recipe of models of one kind with a head, of texts or graphs",
+            expected="a run and a recipe with text models, or with graph models that have a head",
             got=f"{_about(run)}, and {recipe.model.func.__name__} in the recipe {recipe.name}: "
-            f"{'the recipe' if found else 'the run'} has no head apart from what carries over",
-            remedy="leave it out, or name another run",
+            f"{'the recipe' if found else 'the run'} has no backbone separate from a head",
+            remedy="omit --from, or name another run",
         )
     wrong = _disagreements(found, wanted)
     if wrong:
         raise _other_model(recipe, run, wrong)
     _check_heads(model, run)
-    own = trunk_names(model.state_dict())
-    weights = {name: found[short] for name, short in own.items()}
+    weights = {name: found[short] for name, short in trunk_names(state).items()}
     model.load_state_dict(weights, strict=False)
 
 
@@ -87,12 +86,12 @@ def _model_of(run: RunFolder) -> str:
 
 
 def _kind_of(name: str) -> str:
-    """What a model is for, in words; nothing of one that is not listed."""
+    """Return the kind of a model as text; empty for an unlisted model."""
     return next((kind for kind, known in KINDS.items() if name in known), "")
 
 
 def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentError:
-    """By its name, by the fields that differ, or, where none does, by the weights themselves."""
+    """Build the error for different models, different fields, or else different weights."""
     ours, theirs = recipe.model.func.__name__, _model_of(run)
     fields = _differing_fields(recipe, run.read_json(RECIPE).get("model", {}))
     if ours != theirs:
@@ -102,18 +101,18 @@ def _other_model(recipe: Recipe, run: RunFolder, wrong: list[str]) -> ArgumentEr
         remedy = f"choose {' '.join(f'--model.{name} {one}' for name, (one, _) in fields.items())}"
     else:
         got = differing(wrong)
-        remedy = "bring data of the sizes that it was trained on"
+        remedy = "use data with the sizes of its training data"
     return ArgumentError("--from", expected=f"the model of {_about(run)}", got=got, remedy=remedy)
 
 
 def differing(wrong: list[str]) -> str:
-    """The first few of the weights that differ, and how many there are."""
+    """Describe the number of differing weights, and list the first of them."""
     more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
     return f"{len(wrong)} weights that differ: {'; '.join(wrong[:SHOWN])}{more}"
 
 
 def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Its value and ours of each whole number, by name: widths and depths, not dropout or pool."""
+    """Return recorded and present values of integer fields that differ, such as width and depth."""
     fields = model_fields(recipe.model, recipe.data.provides)
     pairs = {name: (recorded.get(name), field.value) for name, field in fields.items()}
     return {
@@ -124,7 +123,7 @@ def _differing_fields(recipe: Recipe, recorded: dict[str, Any]) -> dict[str, tup
 
 
 def _check_heads(model: nn.Module, run: RunFolder) -> None:
-    """The weights of eight heads have the shapes of those of two, and mean something else."""
+    """Check the number of heads, because weights of two and eight heads have equal shapes."""
     heads = run.read_json(RECIPE).get("model", {}).get("heads")
     found = {layer.heads for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
     others = sorted(found - {heads})

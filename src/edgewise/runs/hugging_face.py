@@ -1,4 +1,4 @@
-"""A start from a folder of Hugging Face's transformers: its model, tokenizer and weights."""
+"""Fine-tuning from a folder of Hugging Face transformers: model, tokenizer and weights."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from edgewise.training.folder import RECIPE
 
 CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
-"""Models of texts that are fine-tuned for labels and tags; theirs and ours have one name."""
+"""Families of text models for fine-tuning, with equal names in transformers and Edgewise."""
 NUMBERS = {
     "width": "hidden_size",
     "depth": "num_hidden_layers",
     "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
+    "ffn_dim": "intermediate_size",
     "length": "max_position_embeddings",
     "types": "type_vocab_size",
     "epsilon": "layer_norm_eps",
 }
-"""What we and their configuration call the same."""
+"""Names of model fields in the configuration of transformers."""
 TRUNK, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
 OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Weights with a row for each token."""
 OF_LABELS = ("head.output.weight", "head.output.bias", "head.1.weight", "head.1.bias")
-"""Weights with a row for each label, of texts and of words."""
+"""Weights with a row for each label, of text and token classifiers."""
 NEXT_SENTENCE = ("cls.seq_relationship",)
-"""BERT's other head, which nothing here is trained with."""
+"""Prefix of BERT's next-sentence head, which is not loaded."""
 
 
 def is_hugging_face(start: str) -> bool:
-    """Whether this is a folder as ``save_pretrained`` writes it, and not a run's."""
+    """Return whether a path is a folder of ``save_pretrained``, and not a run folder."""
     folder = Path(start)
     return bool(start) and (folder / CONFIG).is_file() and not (folder / RECIPE).exists()
 
 
 def with_their_model(recipe: Recipe) -> Recipe:
-    """The recipe with the model that its ``start`` is of; the graph and the dropout stay.
+    """Return the recipe with the model of the Hugging Face folder in its field ``start``.
 
-    Where that has a head for labels of texts, they are told from the class token, as there.
+    The recipe's graph and dropout are kept. If the folder has a text classification head, texts
+    are classified from the class token, as its head was trained.
 
     Raises:
-        ArgumentError: that is no model of texts of a family that we have, or the recipe's is none.
+        ArgumentError: the folder's model is not of a supported family, or the recipe has no text
+            model.
 
     """
     if not is_hugging_face(recipe.start):
@@ -78,19 +80,19 @@ def with_their_model(recipe: Recipe) -> Recipe:
 
 
 def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None:
-    """Take the weights of a folder; of tokens that its tokenizer does not have there are none.
+    """Load the weights of a Hugging Face folder.
 
-    A head for labels is kept where it is of the same ones, in whatever order. What is not kept is
-    named in a warning.
+    Rows of token tables beyond the vocabulary are cut off. A classification head is loaded if it
+    has the same labels in any order. A warning names the weights that are not loaded.
 
     Args:
-        model: what is to be trained.
+        model: model to train.
         start: the folder.
-        labels: of the data, in the order of the model's outputs.
+        labels: labels of the data, in the order of the model's outputs.
 
     Raises:
-        ArgumentError: weights are missing or have another shape; the first are listed.
-        MissingDataError: there are no safetensors in the folder.
+        ArgumentError: weights are missing or have another shape.
+        MissingDataError: the folder contains no safetensors file.
 
     """
     from edgewise.interop import huggingface
@@ -104,9 +106,9 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
     if not wanted:
         raise ArgumentError(
             "--from",
-            expected="a recipe of a text model, such as texts, whose weights carry over",
+            expected="a recipe with a text model, such as the recipe texts",
             got=f"a {type(model).__name__}",
-            remedy="leave it out, or choose another recipe",
+            remedy="omit --from, or choose another recipe",
         )
     order = _same_labels(theirs.labels, labels) if classifies else None
     if order is not None and type(theirs) is type(model):
@@ -126,23 +128,27 @@ def load_their_weights(model: nn.Module, start: str, labels: Sequence[str]) -> N
             "--from",
             expected=f"the model of {start}",
             got=differing(wrong),
-            remedy="use the tokenizer.json that was saved with it, and a recipe that wants no head "
-            "where it has none",
+            remedy="use the tokenizer.json that was saved with it, and a recipe without a "
+            "head that the folder lacks",
         )
     left = sorted(name.removeprefix(TRUNK) for name in found if name not in wanted)
     if left:
-        why = "this model has no place for them"
+        why = "this model has no such weights"
         if classifies:
             theirs_are, ours_are = (", ".join(names) or "none" for names in (theirs.labels, labels))
-            why = f"its head tells the labels {theirs_are} of {_told(theirs)}, and the data have "
-            why += f"{ours_are} of {_told(model)}: the head begins anew"
+            why = (
+                f"its head predicts the labels {theirs_are} of {_told(theirs)}, and the data have "
+            )
+            why += f"{ours_are} of {_told(model)}: the head is initialised at random"
         warnings.warn(f"not loaded from {start}, as {why}: {', '.join(left)}", stacklevel=2)
     model.load_state_dict(ready, strict=False)
 
 
 def _same_labels(theirs: Sequence[str], ours: Sequence[str]) -> list[int] | None:
-    """Where each label of ours is among theirs; ``None`` where they are others."""
-    named = [label.removeprefix("LABEL_") for label in theirs]  # which is what it is without a name
+    """Return the index of each of our labels among theirs; ``None`` if the labels differ."""
+    named = [
+        label.removeprefix("LABEL_") for label in theirs
+    ]  # transformers' default name of a label
     if sorted(named) != sorted(ours):
         return None
     return [named.index(label) for label in ours]
@@ -152,18 +158,18 @@ def _told(model: nn.Module) -> str:
     return "words" if isinstance(model, TokenClassifier) else "texts"
 
 
-def _rows(name: str, weight: Tensor | None, vocabulary: int) -> Tensor | None:
-    """Tables are often longer than the vocabulary, for the sake of speed."""
+def _rows(name: str, weight: Tensor | None, vocab_size: int) -> Tensor | None:
+    """Cut off rows beyond the vocabulary, with which tables are often padded for speed."""
     if weight is None or name not in OF_TOKENS:
         return weight
-    return weight[:vocabulary]
+    return weight[:vocab_size]
 
 
 def their_tokenizer(start: str) -> str:
-    """The path of a folder's tokenizer.
+    """Return the path of a folder's ``tokenizer.json``.
 
     Raises:
-        MissingDataError: there is none in the form that Hugging Face's libraries share.
+        MissingDataError: the file does not exist.
 
     """
     path = Path(start) / TOKENIZER

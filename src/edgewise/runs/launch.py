@@ -1,9 +1,9 @@
-"""Starts the processes that train one recipe together, and ends them together.
+"""Launcher of the processes that train one recipe together.
 
-Each finds its rank in the environment, as under torchrun, which serves scripts of one's own as
-well. Not torchrun's own launcher: when it is killed its workers go on alone, and of the one that
-failed it gives an exit code and not what it said. Not Lightning's: it starts the program of the
-first process again, which in a notebook or a test is another one.
+The processes find their rank in the environment variables of torchrun, which can launch a user's
+own scripts. PyTorch's launcher (``torch.distributed.elastic``) replaces our handlers of Ctrl-C, so
+no common checkpoint is saved, and its workers survive if it is killed. Lightning's launcher starts
+the script of the first process again, which fails in a notebook or a test.
 """
 
 from __future__ import annotations
@@ -25,16 +25,21 @@ import torch
 from edgewise.errors import EdgewiseError
 from edgewise.training.interrupt import Interrupted, interruptible
 
-PATIENCE = 10.0  # seconds that the others have to end when one has
+PATIENCE = 10.0  # seconds until the remaining processes are killed after one has ended
 Worker = subprocess.Popen[bytes]
 
 
 def launch(path: Path, devices: int, title: str) -> None:
-    """Train the recipe in a folder in so many processes, of which the first writes.
+    """Train the recipe of a run folder in several processes, of which rank 0 writes.
+
+    Args:
+        path: run folder with ``recipe.json``.
+        devices: number of processes.
+        title: title of the progress display.
 
     Raises:
-        Interrupted: Ctrl-C or SIGTERM; a checkpoint has been left.
-        EdgewiseError: a process has failed; with what it said.
+        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
+        EdgewiseError: a process failed, with its error message.
 
     """
     with ExitStack() as files, interruptible() as request:
@@ -47,10 +52,10 @@ def launch(path: Path, devices: int, title: str) -> None:
             while any(code is None for code in _codes(workers)) and not any(_codes(workers)):
                 if request.signal is not None and stop_signal is None:
                     stop_signal = request.signal
-                    # The processes agree on the step after which they stop.
+                    # One signal is enough: the processes stop after the same step.
                     workers[0].send_signal(stop_signal)
                 time.sleep(0.05)
-            # The cause: the others fail after it, as nobody answers them.
+            # The first failed process is the cause. The others fail because it does not answer.
             first = next((rank for rank, code in enumerate(_codes(workers)) if code), 0)
         finally:
             _end(workers)
@@ -81,9 +86,9 @@ def _start(
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(devices),
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # unused parameters are asked for, and may be none
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # hides warnings on find_unused_parameters
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),  # as the command's
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),  # default of the command
     }
     return [
         subprocess.Popen(
@@ -91,8 +96,8 @@ def _start(
             env={**os.environ, **common, "LOCAL_RANK": str(rank), "RANK": str(rank)},
             stdin=subprocess.PIPE,
             stdout=outputs[rank],
-            stderr=errors[rank] if rank else None,  # the first one shows how far they are
-            start_new_session=True,  # Ctrl-C comes to this process alone, which passes it on
+            stderr=errors[rank] if rank else None,  # rank 0 shows the progress
+            start_new_session=True,  # Ctrl-C must reach the launcher only
         )
         for rank in range(devices)
     ]
@@ -103,7 +108,7 @@ def _codes(workers: Sequence[Worker]) -> list[int | None]:
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Wait for those that are about to end by themselves, and end the others."""
+    """Wait until the processes have ended, and kill the remaining ones after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while None in _codes(workers) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,8 +1,9 @@
-"""One value of a field, from text or JSON to the type that its annotation names, and back."""
+"""Conversion of field values between text, JSON and the type of the field's annotation."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from edgewise import graphs
 from edgewise.arguments import check_choice
+from edgewise.data.tables.frames import as_source, is_frame
 from edgewise.errors import ArgumentError
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -19,16 +21,17 @@ OF_FIELDS = "`edgewise show RECIPE` lists the fields and their values"
 
 
 def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any:
-    """The value as ``kind``: number, bool, text, texts, a ``Literal``, a graph, or an optional one.
+    """Convert a value to the type ``kind``.
 
     Args:
-        name: the field, for the error.
-        value: text as typed, or a value that JSON has.
-        kind: the annotation.
-        remedy: what the error proposes.
+        name: name of the field, for the error.
+        value: text as typed, or a JSON value.
+        kind: annotation: a number type, bool, str, a tuple of str or int, a ``Literal``, a graph
+            pattern, or a union of these.
+        remedy: remedy in the error.
 
     Raises:
-        ArgumentError: it cannot be read so.
+        ArgumentError: the value cannot be converted.
 
     """
     if get_origin(kind) in (UnionType, Union):
@@ -46,8 +49,8 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
         return WORDS[str(value).lower()]
-    if kind is str and isinstance(value, str):
-        return value
+    if kind is str and (isinstance(value, (str, Path)) or is_frame(value)):
+        return as_source(value)
     if kind in (int, float) and not isinstance(value, bool):
         try:
             number = kind(value)
@@ -72,14 +75,14 @@ def _read_optional(name: str, value: Any, kind: Any, remedy: str) -> Any:
 
 
 def show_value(value: Any) -> Any:
-    """The value as JSON has it; a graph becomes the text that ``graphs.parse`` reads."""
+    """Convert a value to JSON. A graph becomes text for ``graphs.parse``."""
     if isinstance(value, tuple):
         return list(value)
     return repr(value) if isinstance(value, graphs.Pattern) else value
 
 
 def as_typed(value: Any) -> str:
-    """The value as one types it on the command line: ``none``, ``true``, ``a,b``."""
+    """Convert a value to text for the command line, such as ``none``, ``true``, ``a,b``."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
@@ -88,7 +91,7 @@ def as_typed(value: Any) -> str:
 
 
 def describe(kind: Any) -> str:
-    """The type in words: "a whole number", "one of mean, sum"."""
+    """Describe a type, such as "a whole number" or "one of mean, sum"."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) in (UnionType, Union):
@@ -105,6 +108,6 @@ def describe(kind: Any) -> str:
         float: "a number",
         bool: "true or false",
         str: "text",
-        Tensor: "numbers, from Python alone",
+        Tensor: "a tensor, which only Python code can pass",
     }
     return words.get(kind, str(kind))

@@ -1,4 +1,4 @@
-"""The fields of a recipe by dotted names, such as ``model.heads``, and how to change them."""
+"""Fields of a recipe by dotted name, such as ``model.heads``, and functions to change them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from edgewise import models
 from edgewise.arguments import check_choice
 from edgewise.errors import ArgumentError
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import check_not_renamed
+from edgewise.runs.field_docs import field_meanings
 from edgewise.runs.parsing import read_value
 
 PARTS = ("data", "task", "optimizer", "schedule", "trainer")
@@ -19,46 +21,63 @@ PARTS = ("data", "task", "optimizer", "schedule", "trainer")
 
 @dataclass(frozen=True)
 class Field:
-    """The value of a field and the type that another value must have."""
+    """Value of a field.
+
+    Attributes:
+        value: current value.
+        kind: annotated type, which any other value must have.
+        meaning: description of the field.
+
+    """
 
     value: Any
     kind: Any
+    meaning: str = ""
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
-    """Every field that can be chosen, by dotted name, in the order of the recipe."""
-    found = {"model": Field(recipe.model.func.__name__, str)}
+    """Return all fields that can be changed, by dotted name, in the order of the recipe."""
+    found = {"model": Field(recipe.model.func.__name__, str, "Name of the model")}
     own = model_fields(recipe.model, recipe.data.provides)
     found |= {f"model.{name}": field for name, field in own.items()}
     for part in PARTS:
         found |= {f"{part}.{n}": f for n, f in part_fields(getattr(recipe, part)).items()}
-    return found | {"seed": Field(recipe.seed, int), "from": Field(recipe.start, str)}
+    meanings = field_meanings(Recipe)
+    return found | {
+        "seed": Field(recipe.seed, int, meanings["seed"]),
+        "from": Field(recipe.start, str, meanings["start"]),
+    }
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """The arguments of a model but those that the data decide."""
-    hints = get_type_hints(model.func)
+    """Return the arguments of a model, without those that the data determine."""
+    hints, meanings = get_type_hints(model.func), field_meanings(model.func)
     return {
-        name: Field(model.keywords.get(name, parameter.default), hints[name])
+        name: Field(
+            model.keywords.get(name, parameter.default), hints[name], meanings.get(name, "")
+        )
         for name, parameter in inspect.signature(model.func).parameters.items()
         if name not in provided and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 
 def part_fields(part: Any) -> dict[str, Field]:
-    """The fields of a dataclass."""
-    hints = get_type_hints(type(part))
-    return {f.name: Field(getattr(part, f.name), hints[f.name]) for f in fields(part)}
+    """Return the fields of a dataclass."""
+    hints, meanings = get_type_hints(type(part)), field_meanings(type(part))
+    return {
+        f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
+        for f in fields(part)
+    }
 
 
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-    """The recipe with other values, given as text or as JSON has them.
+    """Return the recipe with other values, given as text or as JSON values.
 
-    Another ``model`` keeps the values of the fields that both have.
+    If ``model`` changes, the fields that both models have keep their values.
 
     Raises:
-        ArgumentError: no such field (suggests the nearest), a value that does not fit, or a model
-            of another kind.
+        ArgumentError: unknown field (the error suggests the nearest), a value of the wrong type,
+            or a model of another kind.
 
     """
     if "model" in values:
@@ -67,6 +86,7 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     known = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
+        check_not_renamed(name, known)
         check_choice("field", name, known)
         part, _, field = name.rpartition(".")
         changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)
@@ -77,13 +97,13 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with another architecture of the same kind."""
+    """Return the recipe with another model of the same kind."""
     own = recipe.model.func.__name__
     kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
     if name in models.MODELS and name not in kind:
         raise ArgumentError(
             "model",
-            expected=f"one of {', '.join(kind)}, which can stand in the place of {own}",
+            expected=f"one of {', '.join(kind)}, which can replace {own}",
             got=f"{name}, a model of another kind",
             remedy="choose one of them, or another recipe",
         )

@@ -1,4 +1,4 @@
-"""``recipe.json``: all of a recipe, resolved, from which alone it can be rebuilt."""
+"""Conversion of a recipe to and from ``recipe.json``, which has the values of all its fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from edgewise.arguments import check_choice
 from edgewise.data import DATA
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.models import MODELS
+from edgewise.plugins import provider
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import with_new_names
 from edgewise.runs.parsing import describe, read_value, show_value
 from edgewise.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
 from edgewise.tasks import TASKS
@@ -25,15 +27,16 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""The classes that each part may be of, by the name in the record; ``use`` says which."""
+"""Classes of each part by the name in the record, where ``use`` is the name."""
+TABLES = {"data": "DATA", "task": "TASKS"}
+"""Parts whose classes installed packages may add."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as JSON has it; every field is in it, whether it is a default or not.
+    """Return a recipe as JSON values, with all of its fields.
 
     Raises:
-        ArgumentError: a part or a value that a record cannot have, so that the recipe could not be
-            rebuilt from it.
+        ArgumentError: a class that no table lists, or a value that JSON cannot represent.
 
     """
     _check_model(recipe)
@@ -42,64 +45,77 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
     for part in PARTS:
         use = _use(part, getattr(recipe, part))
         record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
+    packages = {
+        provider(table, record[part]["use"])
+        for part, table in TABLES.items()
+        if record[part]["use"] not in KINDS[part].own  # type: ignore[attr-defined]
+    }
+    if packages:
+        record["packages"] = sorted(map(str, packages))
     for name, field in fields_of(recipe).items():
         part, _, key = name.rpartition(".")
-        if name != "model":  # its name is there already
+        if name != "model":  # recorded above as `use`
             (record[part] if part else record)[key] = _shown(name, field)
     return record
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Refuse arguments of the model that are no fields: the record would be without them."""
+    """Check that all arguments of the model are fields, so that the record has them.
+
+    Raises:
+        ArgumentError: an argument that the model collects in ``**kwargs``.
+
+    """
     known = model_fields(recipe.model, recipe.data.provides)
     for name in recipe.model.keywords:
         if name not in known and name not in recipe.data.provides:
             use = recipe.model.func.__name__
             raise ArgumentError(
                 f"model.{name}",
-                expected=f"an argument that {use} has by name, as recipe.json records no other",
+                expected=f"a named parameter of {use}; recipe.json records no other",
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
 
 
 def _use(part: str, value: Any) -> str:
-    """The name in the record of the class that this part is of."""
-    for name, kind in KINDS[part].items():
-        if type(value) is kind:
-            return name
+    """Return the name in the record of the class of a part."""
+    # The classes of Edgewise come first, so that other packages are imported only if needed.
+    for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
+        for name, kind in table.items():
+            if type(value) is kind:
+                return name
     raise ArgumentError(
         part,
-        expected=f"one of {', '.join(sorted(KINDS[part]))}, which a record can name",
+        expected=f"one of {', '.join(sorted(KINDS[part]))}",
         got=type(value).__name__,
-        remedy="a class of your own cannot be rebuilt from recipe.json; use one that is listed, or "
-        "training.fit with your own",
+        remedy="add the class to a package, as docs/own_recipes.md shows, or use training.fit",
     )
 
 
 def _shown(name: str, field: Field) -> Any:
-    """The value as JSON has it, which must be read back as the same."""
+    """Return a value as JSON, and check that it is read back unchanged."""
     shown = show_value(field.value)
     if read_value(name, shown, field.kind) != field.value:
         raise ArgumentError(
             name,
-            expected=f"{describe(field.kind)}, which a record can hold",
+            expected=f"{describe(field.kind)} that JSON can represent",
             got=repr(field.value),
-            remedy="choose a value that recipe.json can have",
+            remedy="choose another value",
         )
     return shown
 
 
 def from_record(record: Mapping[str, Any]) -> Recipe:
-    """The recipe of a record.
+    """Rebuild a recipe from its record.
 
     Raises:
-        ArgumentError: a part or a field that this version does not have, or a value that does not
-            fit.
+        ArgumentError: a field or class that this version and the installed packages do not have,
+            or a value of the wrong type.
 
     """
     try:
-        parts = {part: _default(part, record[part]) for part in PARTS}
+        parts = {part: _default(part, record) for part in PARTS}
         use = record["model"]["use"]
         check_choice("model", use, MODELS)
         bare = Recipe(record["recipe"], record["summary"], partial(MODELS[use]), **parts)
@@ -109,26 +125,48 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
             RECIPE,
-            expected="a recipe as `edgewise train` records it",
-            got=f"one without {error}",
+            expected="a recipe that `edgewise train` wrote",
+            got=f"a recipe without {error}",
             remedy="train again with this version",
         ) from error
-    return with_values(bare, values)
+    return with_values(bare, with_new_names(values, fields_of(bare)))
 
 
 def _default(part: str, record: Mapping[str, Any]) -> Any:
-    use = record.get("use", part)
+    """Return a part of a record with default values.
+
+    Raises:
+        ArgumentError: no table has its class, as the package of the class is not installed.
+
+    """
+    use = record[part].get("use", part)
+    if part in TABLES and use not in KINDS[part]:
+        packages = record.get("packages", [])
+        raise ArgumentError(
+            part,
+            expected=f"a {part} of Edgewise or of an installed package",
+            got=f"{use}, in a run of the recipe {record['recipe']}",
+            remedy=f"install {' and '.join(packages)}"
+            if packages
+            else "install the package that adds it; the folder examples of Edgewise is one",
+        )
     check_choice(part, use, KINDS[part])
     return KINDS[part][use]()
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
-    """The recipe of a run folder."""
+    """Return the recipe of a run folder."""
     return from_record(folder.read_json(RECIPE))
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Refuse a run that has not kept its best weights yet, and several in one folder."""
+    """Check that a folder has one finished run.
+
+    Raises:
+        MissingDataError: the run has not saved its best weights.
+        ArgumentError: the folder has several runs.
+
+    """
     if not folder.weights.is_file():
         folder.refuse_several()
         raise MissingDataError(
@@ -138,11 +176,11 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
 
 
 DECIDES_NOTHING = ("trainer.save_every",)
-"""Fields that no number of a run depends on."""
+"""Fields that do not affect the results of a run."""
 
 
 def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """The fields that matter in which two recipes differ, as ``model.heads 8 and 4``."""
+    """List the fields in which two recipes differ, such as ``model.heads 8 and 4``."""
     if recipe.name != other.name:
         return [f"recipe {recipe.name} and {other.name}"]
     theirs = fields_of(other)

@@ -1,4 +1,4 @@
-"""The same recipe with several seeds or on every fold: mean and deviation of its metrics."""
+"""Training with several seeds or folds, with mean and standard deviation of the metrics."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Summary = dict[str, dict[str, float | list[float]]]
 def train_seeds(
     recipe: Recipe, seeds: int, path: Path, *, resume: bool = False, title: str | None = None
 ) -> Summary:
-    """Train with ``seeds`` seeds from the recipe's on, each into a folder of its own.
+    """Train with several seeds, starting from the recipe's, each in its own run folder.
 
-    Finished seeds are not trained again on ``resume``.
+    With ``resume``, finished seeds are not trained again.
 
     Returns:
-        ``{"mean", "std", "values"}`` by metric, as in ``metrics.json``; ``std`` is the sample's
-        (n - 1), and 0 for one seed.
+        ``{"mean", "std", "values"}`` by metric, as in ``metrics.json``. ``std`` is the sample
+        standard deviation (n - 1), 0 for one seed.
 
     Raises:
-        As :func:`edgewise.runs.train`.
+        See :func:`edgewise.runs.train`.
 
     """
     check_least("--seeds", seeds, 1, "choose for example 10")
@@ -42,20 +42,20 @@ def train_seeds(
 
 
 def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
-    """Cross-validation: train once with each fold of the data as the test split.
+    """Cross-validate: train ``data.folds`` times, with each fold as the test split.
 
-    Takes ``data.folds`` trainings, and else what :func:`train_seeds` takes and gives.
+    Arguments and result are those of :func:`train_seeds`.
 
     Raises:
-        ArgumentError: the recipe's data are not dealt into folds.
+        ArgumentError: the recipe's data have no folds.
 
     """
     folds = fields_of(recipe).get("data.folds")
     if folds is None:
         raise ArgumentError(
             "--folds",
-            expected="data that are dealt into folds (the field data.folds)",
-            got=f"the recipe {recipe.name}, whose data have one split",
+            expected="data with folds (the field data.folds)",
+            got=f"the recipe {recipe.name}, whose data have a fixed split",
             remedy="use --seeds",
         )
     runs = {f"fold-{k}": with_values(recipe, {"data.fold": k}) for k in range(folds.value)}
@@ -63,10 +63,10 @@ def train_folds(recipe: Recipe, path: Path, *, resume: bool = False) -> Summary:
 
 
 def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:
-    """Train as the recipe's protocol says: once, with its seeds, or on each fold.
+    """Train by the recipe's protocol: once, with several seeds, or on each fold.
 
     Raises:
-        As :func:`edgewise.runs.train`.
+        See :func:`edgewise.runs.train`.
 
     """
     protocol = recipe.protocol
@@ -92,7 +92,7 @@ def _train_each(
         refuse_other_kind(folder, kind)
     else:
         folder.refuse_existing()
-        prepare(recipe)  # refuses before anything is written, as does the next line
+        prepare(recipe)  # raises errors before the folder is created
     with folder.claimed(RECIPE, to_record(recipe), resume=resume):
         metrics = []
         for name, one in runs.items():
@@ -105,7 +105,7 @@ def _train_each(
 
 
 def summarise(runs: list[dict[str, float]]) -> Summary:
-    """Mean, standard deviation and values of each metric that all runs have."""
+    """Return mean, standard deviation and values of each metric that all runs have."""
     names = [name for name in runs[0] if all(name in run for run in runs)]
     summary: Summary = {}
     for name in names:
@@ -116,19 +116,19 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the sample's standard deviation, 0 of one; NaN where a value is not finite."""
+    """Return mean and sample standard deviation; NaN if a value is not finite."""
     if not all(map(math.isfinite, values)):
         return math.nan, math.nan
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def evaluate_run(path: Path) -> dict[str, float] | Summary:
-    """Metrics of a finished run's weights, or of each seed or fold in a folder of several.
+    """Evaluate the weights of a finished run, or of all runs in a folder of seeds or folds.
 
-    ``recipe.json`` and ``model.safetensors`` are all that is read of it.
+    Only ``recipe.json``, ``model.safetensors`` and ``tokenizer.json`` are read.
 
     Raises:
-        MissingDataError: there is no such run, or it has not finished.
+        MissingDataError: the run does not exist, or has not finished.
 
     """
     for kind in ("seed", "fold"):

@@ -1,7 +1,8 @@
-"""Several trainings at once, each in a process of its own and on one thread.
+"""Parallel trainings, each in its own process on one thread.
 
-Small models gain little from a second thread, and much from another training beside them; and
-what one thread computes does not depend on how many the machine has.
+Small models gain little from a second thread. Results on one thread do not depend on the number of
+cores. ``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send
+SIGTERM to its workers, and one killed worker fails the jobs of all others.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from edgewise.errors import EdgewiseError, in_one_line
 from edgewise.training.interrupt import Interrupted, interruptible
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function, by name of a module, and arguments that can be pickled."""
-ASK_EVERY = 0.2  # seconds between looks whether someone wants an end
+"""A function of a module and its arguments, which must be picklable."""
+ASK_EVERY = 0.2  # seconds between two checks for Ctrl-C
 PRELOADED = ["lightning.pytorch", "sklearn.datasets", "torchmetrics", "edgewise.runs"]
 
 
 def side_by_side(jobs: Sequence[Job], workers: int) -> None:
-    """Run all jobs, ``workers`` at a time.
+    """Run all jobs, at most ``workers`` at a time.
 
     Raises:
-        Interrupted: Ctrl-C or SIGTERM; those that were running have been asked to stop.
-        EdgewiseError: a job has failed; with what it said. The others have been asked to stop.
+        Interrupted: Ctrl-C or SIGTERM, after the running jobs were asked to stop.
+        EdgewiseError: a job failed, with its error message, after the others were asked to stop.
 
     """
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:
-        context.set_forkserver_preload(PRELOADED)  # so that each begins with everything imported
+        context.set_forkserver_preload(PRELOADED)  # imports are shared by all workers
     waiting, running, failed = list(jobs), dict[Connection, BaseProcess](), ""
     with interruptible() as request:
         try:
@@ -47,10 +48,10 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
                 while waiting and len(running) < workers and not failed and not request.signal:
                     answer, process = _start(context, *waiting.pop(0))
                     running[answer] = process
-                told: list[Any] = connection.wait(list(running), ASK_EVERY)
-                for answer in told:
+                ended: list[Any] = connection.wait(list(running), ASK_EVERY)
+                for answer in ended:
                     said = _ended(answer, running.pop(answer))
-                    failed = failed or said  # the first: the others are asked to stop for it
+                    failed = failed or said  # keep the first error
                 if failed or request.signal:
                     _stop(running.values())
         except BaseException:
@@ -74,18 +75,18 @@ def _start(
 
 
 def _ended(answer: Connection, process: BaseProcess) -> str:
-    """What a process said that has failed; nothing of one that has done its work."""
+    """Return the error message of an ended process; empty if it succeeded."""
     try:
         said: str = answer.recv()
     except EOFError:
-        said = "a training was ended by someone else"
+        said = "a training process was killed"
     answer.close()
     process.join()
     return said
 
 
 def _stop(processes: Any) -> None:
-    """Ask each once: a second request would end it in the middle of a step."""
+    """Send SIGTERM once to each process; a second one would stop it within a step."""
     for process in processes:
         if not getattr(process, "asked_to_stop", False) and process.pid is not None:
             process.asked_to_stop = True
@@ -94,10 +95,10 @@ def _stop(processes: Any) -> None:
 
 def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C comes to the parent alone, which passes it on
+        os.setsid()  # Ctrl-C must reach the parent only
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    # Lines in place of bars, several of which would overwrite each other.
+    # Print lines, because progress bars of several processes would overwrite each other.
     sys.stderr = _Lines(sys.stderr)
     try:
         function(*arguments)
@@ -110,7 +111,7 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
 
 
 class _Lines:
-    """A stream that is no terminal."""
+    """Stream that does not claim to be a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

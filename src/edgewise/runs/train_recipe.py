@@ -1,4 +1,4 @@
-"""Train a recipe into a folder."""
+"""Training a recipe in a run folder."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from torch import nn
 
 from edgewise.data import Splits, TextSplits
 from edgewise.errors import ArgumentError
-from edgewise.layers import GraphLayer, TargetScaling
+from edgewise.layers import GraphLayer, TargetScaling, shares_nodes
 from edgewise.recipes.recipe import Recipe
+from edgewise.renamed import with_new_names
 from edgewise.runs.fine_tuning import check_start, load_trunk
-from edgewise.runs.fitted import Fitted, fitted_of, keep_fitted
 from edgewise.runs.hugging_face import (
     is_hugging_face,
     load_their_weights,
     with_their_model,
 )
 from edgewise.runs.launch import launch
+from edgewise.runs.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
 from edgewise.runs.recipe_fields import model_fields
 from edgewise.runs.record import check_finished, differences, load_recipe, to_record
 from edgewise.runs.vocabulary import (
@@ -36,22 +37,28 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
-"""Of what data decide, the parts that a field of theirs leaves out."""
+"""Fields of data sets that disable a model argument which the data would determine."""
 
 
 def train(
     recipe: Recipe, path: Path, *, resume: bool = False, title: str | None = None
 ) -> dict[str, float]:
-    """Train, and give the final metrics. Everything is checked before the folder is made.
+    """Train a recipe, and return the final metrics.
 
-    With ``resume`` a run in the folder is continued to the numbers of an unbroken one, and one
-    that has finished gives its metrics again.
+    All values are checked before the folder is created.
+
+    Args:
+        recipe: recipe to train.
+        path: run folder.
+        resume: whether to resume the run in the folder, with the results of an uninterrupted run.
+            A finished run returns its metrics again.
+        title: title of the progress display. Defaults to the recipe's name.
 
     Raises:
-        RunExistsError: there is something in the folder, and ``resume`` is false.
+        RunExistsError: the folder is not empty, and ``resume`` is false.
         MissingDataError: there is no run to resume, or a data file is missing.
-        ArgumentError: the run in the folder is of another recipe, or a value does not fit.
-        Interrupted: Ctrl-C or SIGTERM; ``resume`` continues.
+        ArgumentError: the run in the folder has another recipe, or a value is invalid.
+        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved for ``resume``.
 
     """
     folder = RunFolder(path)
@@ -65,10 +72,12 @@ def train(
         folder.refuse_existing()
     model, splits = _started(recipe, folder)
     tokenizer = _tokenizer(splits)
-    record = to_record(recipe) | vocabulary_record(tokenizer)  # refuses what could not be resumed
+    record = to_record(recipe) | vocabulary_record(
+        tokenizer
+    )  # raises an error if the run could not be resumed
     with folder.claimed(RECIPE, record, resume=resume):
         keep_vocabulary(folder, tokenizer)
-        keep_fitted(folder, splits)
+        keep_preprocessing(folder, splits)
         title = title or recipe.name
         if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
             del model, splits
@@ -78,20 +87,20 @@ def train(
 
 
 def train_here(recipe: Recipe, folder: RunFolder, title: str) -> dict[str, float]:
-    """Train in this process, which may be one of several, into a folder that is there already."""
+    """Train in this process, as one of several, in an existing run folder."""
     model, splits = _started(recipe, folder)
     return _fit(recipe, model, splits, folder, title)
 
 
 def _started(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
-    """What :func:`prepare` gives, for a run in this folder."""
+    """Return model and data as :func:`prepare`, for a new or resumed run in a folder."""
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins and not is_hugging_face(recipe.start):
         check_start(recipe)
     model, splits = _prepared(with_vocabulary(recipe, folder))
     if begins:
         if is_hugging_face(recipe.start):
-            load_their_weights(model, recipe.start, splits.fitted.get("labels", ()))
+            load_their_weights(model, recipe.start, splits.preprocessing.get("labels", ()))
             return model, splits
         start = RunFolder(Path(recipe.start))
         check_vocabulary(start, _tokenizer(splits), "data.tokenizer")
@@ -107,7 +116,7 @@ def _fit(
     recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, title: str
 ) -> dict[str, float]:
     loaders = splits.loaders(recipe.seed)
-    seed_everything(recipe.seed + 1)  # not the numbers again that the weights were drawn from
+    seed_everything(recipe.seed + 1)  # other random numbers than for the weights
     return fit(
         model,
         recipe.task,
@@ -121,10 +130,11 @@ def _fit(
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
-    """The model as training starts with it, and the data, after one batch as a trial.
+    """Build the model and load the data for training, and test them on one batch.
 
     Raises:
-        EdgewiseError: anything in the recipe that cannot work, such as a graph that cannot bind.
+        EdgewiseError: a value of the recipe is invalid, such as a graph that cannot be bound to the
+            sizes of the data.
 
     """
     return _started(with_their_model(recipe), None)
@@ -134,11 +144,11 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
     recipe.trainer.check(recipe.task.metrics())
     splits = recipe.data.load()
     seed_everything(recipe.seed)
-    model = build_model(recipe, fitted_of(splits))
+    model = build_model(recipe, preprocessing_of(splits))
     if splits.codes is not None:
-        splits.codes.prepare(encodings_of(model))
+        splits.codes.prepare(encodings_of(model), shared=shares_nodes(model))
     recipe.trainer.check(recipe.task.metrics(), model)
-    recipe.optimizer.build(model)  # refuses an expression that matches no parameter
+    recipe.optimizer.build(model)  # checks decay_only and layer_decay
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():
         recipe.task.loss(batch.counted(model.eval()(*batch.inputs, **batch.keywords)), batch.target)
@@ -146,13 +156,13 @@ def _prepared(recipe: Recipe) -> tuple[nn.Module, Splits]:
 
 
 def encodings_of(model: nn.Module) -> dict[str, Any]:
-    """The encodings whose codes the model takes with a batch, by keyword."""
+    """Return the encodings that a model reads from batches, by keyword."""
     known = (part.encodings() for part in model.modules() if isinstance(part, GraphLayer))
     return next((encodings for encodings in known if encodings), {})
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
-    """Metrics of a finished run's weights."""
+    """Evaluate the weights of one finished run."""
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)
@@ -162,17 +172,17 @@ def evaluate_one(path: Path) -> dict[str, float]:
     return evaluate(model, recipe.task, loaders, accelerator=recipe.trainer.accelerator)
 
 
-def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
-    """The model, made with the sizes that the data decide.
+def build_model(recipe: Recipe, preprocessing: Preprocessing) -> nn.Module:
+    """Build the model with the sizes that the data determine.
 
     Raises:
-        ArgumentError: the model and the data do not fit.
+        ArgumentError: the model does not fit the data.
 
     """
-    arguments: dict[str, Any] = dict(fitted.model_arguments)
-    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
     wanted = model_fields(recipe.model, ())
-    # A width of 0 says that the data have none of it, which is no news to a model without it.
+    arguments = with_new_names(preprocessing.model_arguments, wanted)
+    data_sizes = {name: arguments.pop(name) for name in recipe.task.takes if name in arguments}
+    # A width of 0 means the feature is absent, so models without this argument ignore it.
     arguments = {n: size for n, size in arguments.items() if n in wanted or size != 0}
     strange = [name for name in arguments if name not in wanted]
     if strange:
@@ -181,11 +191,11 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
         switched = " ".join(f"--data.{field} false" for field in optional)
         raise ArgumentError(
             "model",
-            expected=f"a model with {', '.join(arguments)}, which the data decide",
+            expected=f"a model with the arguments {', '.join(arguments)}, which the data determine",
             got=f"{recipe.model.func.__name__}, which has no {', '.join(strange)}",
-            remedy=f"leave out what it does not read: {switched}"
+            remedy=f"disable these features: {switched}"
             if len(optional) == len(strange)
-            else "combine models and data of one kind",
+            else "combine a model and data of the same kind",
         )
     missing = [
         name
@@ -195,28 +205,30 @@ def build_model(recipe: Recipe, fitted: Fitted) -> nn.Module:
     if missing:
         raise ArgumentError(
             "model",
-            expected=f"data that decide {', '.join(missing)}, or values for them in the recipe",
-            got=f"data that decide {', '.join(arguments) or 'nothing'}",
-            remedy="combine models and data of one kind",
+            expected=f"data that determine {', '.join(missing)}, or values in the recipe",
+            got=f"data that determine {', '.join(arguments) or 'no argument'}",
+            remedy="combine a model and data of the same kind",
         )
     model = recipe.task.complete(recipe.model(**arguments), data_sizes)
-    return TargetScaling(model, *fitted.target_scale) if fitted.target_scale else model
+    return (
+        TargetScaling(model, *preprocessing.target_scale) if preprocessing.target_scale else model
+    )
 
 
 def check_same(recipe: Recipe, recorded: Recipe, path: Path) -> None:
-    """Refuse to continue a run as another one."""
+    """Raise an error if the recipe differs from that of the run to resume."""
     differing = differences(recorded, recipe)
     if differing:
         raise ArgumentError(
             "--resume",
-            expected=f"the fields that the run in {path} was started with",
+            expected=f"the fields with which the run in {path} was started",
             got=f"other values ({'; '.join(differing)})",
-            remedy="repeat its fields, or start a new run with --out",
+            remedy="repeat these fields, or start a new run with --out",
         )
 
 
 def refuse_other_kind(folder: RunFolder, kind: str) -> None:
-    """Refuse to continue seeds as folds, one run as several, or the other way round."""
+    """Raise an error if a run is resumed with a different use of ``--seeds`` and ``--folds``."""
     ways = {"one": "neither --seeds nor --folds", "seed": "--seeds N", "fold": "--folds"}
     begun = [several for several in ("seed", "fold") if any(folder.path.glob(f"{several}-*"))]
     if not begun and (folder.checkpoint.exists() or folder.weights.exists()):

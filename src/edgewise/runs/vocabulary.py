@@ -1,4 +1,4 @@
-"""The tokenizer of a run: kept in its folder, and checked by hash before weights are used."""
+"""Tokenizer of a run, saved in its folder and verified by hash before weights are loaded."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
-    """The recipe with the tokenizer of its run folder, or of the run that it starts from.
+    """Return the recipe with the tokenizer of its run folder, or of the run that it starts from.
 
     Args:
-        recipe: what is going to be trained or tested.
-        folder: of a run that has been started already, if it has.
+        recipe: recipe to train or test.
+        folder: run folder, if the run was started before.
 
     Raises:
-        ArgumentError: the file is not the tokenizer that the run was trained with, or
-            ``data.tokenizer`` is not that of the run to start from, or that is several runs.
+        ArgumentError: the tokenizer file or ``data.tokenizer`` differs from the tokenizer of the
+            run, or the folder to start from contains several runs.
     """
     if not isinstance(recipe.data, TextData):
         return recipe
@@ -53,30 +53,29 @@ def _with_own(recipe: Recipe, run: RunFolder) -> Recipe:
 
 
 def vocabulary_record(tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """What ``recipe.json`` says of the tokenizer."""
+    """Return the entry of ``recipe.json`` with the tokenizer's hash."""
     return {} if tokenizer is None else {"vocabulary": vocabulary_hash(tokenizer)}
 
 
 def keep_vocabulary(folder: RunFolder, tokenizer: Tokenizer | None) -> None:
-    """Write ``tokenizer.json``, where there is one."""
+    """Write ``tokenizer.json``, if the data have a tokenizer."""
     if tokenizer is not None:
         text = tokenizer.to_str(pretty=True)
         folder.write(TOKENIZER, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:
-    """Check that this is the tokenizer that a run was trained with.
+    """Check that a run was trained with this tokenizer.
 
     Raises:
-        ArgumentError: it is another one.
+        ArgumentError: the hashes differ.
     """
     known = run.read_json(RECIPE).get("vocabulary")
     found = None if tokenizer is None else vocabulary_hash(tokenizer)
     if known != found:
         raise ArgumentError(
             argument,
-            expected=f"the vocabulary {known} that the run in {run.path} was trained with",
+            expected=f"the vocabulary {known}, with which the run in {run.path} was trained",
             got=f"the vocabulary {found}",
-            remedy=f"use the {TOKENIZER} of that run, which is what data.tokenizer is without a "
-            "value",
+            remedy=f"use the {TOKENIZER} of that run, the default of data.tokenizer",
         )

@@ -1,6 +1,6 @@
-"""One of several processes that train a recipe together: ``python -m edgewise.runs.worker DIR``.
+"""Worker process of a distributed training: ``python -m edgewise.runs.worker DIR TITLE``.
 
-It is told which one it is by the environment, as torchrun does, and ends when its parent does.
+The environment variables of torchrun contain its rank. It exits when its parent process ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FAILED = 2
 
 
 def main(path: str, title: str) -> int:
-    """Train the recipe of a folder; gives the exit code."""
+    """Train the recipe of a run folder, and return the exit code."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     folder = RunFolder(Path(path))
     try:
@@ -33,7 +33,7 @@ def main(path: str, title: str) -> int:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.read()  # nothing is ever written there: it ends when the parent does
+    sys.stdin.read()  # blocks until the parent ends, which never writes
     os._exit(1)
 
 

@@ -1,12 +1,11 @@
-"""Tasks: the loss to train on and the metrics to report."""
+"""Tasks: training losses and evaluation metrics."""
 
 from __future__ import annotations
 
 from edgewise.base_task import Task
-from edgewise.tasks.captioning import Captioning
+from edgewise.plugins import Registry
 from edgewise.tasks.classification import Classification
 from edgewise.tasks.consistency import Consistency
-from edgewise.tasks.extraction import Extraction
 from edgewise.tasks.forecast import Forecast
 from edgewise.tasks.language_modeling import LanguageModeling
 from edgewise.tasks.link_prediction import LinkPrediction
@@ -16,29 +15,28 @@ from edgewise.tasks.regression import Regression
 from edgewise.tasks.text_classification import Tagging, TextClassification
 from edgewise.tasks.translation import Translation
 
-TASKS: dict[str, type[Task]] = {
-    "captioning": Captioning,
-    "classification": Classification,
-    "consistency": Consistency,
-    "extraction": Extraction,
-    "forecast": Forecast,
-    "language_modeling": LanguageModeling,
-    "link_prediction": LinkPrediction,
-    "masked_language_modeling": MaskedLanguageModeling,
-    "recommendation": Recommendation,
-    "regression": Regression,
-    "tagging": Tagging,
-    "text_classification": TextClassification,
-    "translation": Translation,
-}
-"""Every task by the name that run folders use."""
+TASKS: Registry[type[Task]] = Registry(
+    "TASKS",
+    {
+        "classification": Classification,
+        "consistency": Consistency,
+        "forecast": Forecast,
+        "language_modeling": LanguageModeling,
+        "link_prediction": LinkPrediction,
+        "masked_language_modeling": MaskedLanguageModeling,
+        "recommendation": Recommendation,
+        "regression": Regression,
+        "tagging": Tagging,
+        "text_classification": TextClassification,
+        "translation": Translation,
+    },
+)
+"""Tasks by the name that run folders use, with those of installed packages."""
 
 __all__ = [
     "TASKS",
-    "Captioning",
     "Classification",
     "Consistency",
-    "Extraction",
     "Forecast",
     "LanguageModeling",
     "LinkPrediction",

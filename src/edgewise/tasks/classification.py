@@ -1,4 +1,4 @@
-"""Classification, one class of several for each output: cross-entropy and accuracy."""
+"""Single-label classification: cross-entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Classification(Task):
-    """Outputs are scores ``[M, classes]`` and targets class numbers ``[M]``.
+    """Single-label classification, with logits ``[M, classes]`` and class indices ``[M]``.
+
+    The loss raises an ``ArgumentError`` if a target has several rows of logits.
 
     Attributes:
-        label_smoothing: the share of a target's weight that is spread over all classes.
-
-    Its loss raises an ``ArgumentError`` where a target has several rows of scores.
+        label_smoothing: Fraction of the target probability that is spread over all classes.
 
     """
 
@@ -38,8 +38,8 @@ class Classification(Task):
                 "model",
                 expected="one row of scores for each target, [M, classes]",
                 got=f"shape {list(outputs.shape)} for targets {list(target.shape)}",
-                remedy="pool what is more; several views of a node, as grand has in training, are "
-                "for tasks.Consistency, as in the recipe grand-cora",
+                remedy="pool the outputs; for several views of a node, as grand has in training, "
+                "use tasks.Consistency, as in the recipe grand-cora",
             )
         return F.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
@@ -47,5 +47,5 @@ class Classification(Task):
         require("torchmetrics", extra="train", purpose="accuracy")
         from torchmetrics.classification import MulticlassAccuracy
 
-        # Labels were checked when the data were loaded; micro is the share of right answers.
+        # Labels were checked when the data were loaded.
         return {"accuracy": MulticlassAccuracy(average="micro", validate_args=False)}

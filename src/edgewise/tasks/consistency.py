@@ -1,4 +1,4 @@
-"""Consistency regularisation for few labels: several random views of a node have to agree."""
+"""Semi-supervised consistency regularisation over several random views of a node."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Consistency(Task):
-    r"""Cross-entropy where there is a label, and agreement of the views at every node.
+    r"""Cross-entropy of labelled nodes, plus a consistency loss over the views of all nodes.
 
     .. math::
         L = \frac1S \sum_s \mathrm{CE}(Z_s, Y)
             + \lambda \frac1{SN} \sum_s \sum_i \lVert \bar p_i' - p_{s,i} \rVert^2, \qquad
         \bar p_i' \propto \Bigl(\frac1S \sum_s p_{s,i}\Bigr)^{1/T}
 
-    Outputs are scores ``[N, S, classes]`` of S views in training and ``[N, classes]`` elsewhere;
-    targets are class numbers ``[N]``, -100 where the class is not known. The sharpened mean is a
-    target, and has no gradient.
+    Outputs are logits ``[N, S, classes]`` of S views in training, and ``[N, classes]`` in
+    evaluation. Targets are class indices ``[N]``, -100 for unlabelled nodes. The sharpened mean is
+    detached.
 
     Paper: Feng et al., Graph random neural network for semi-supervised learning, 2020
 
     Attributes:
-        weight: λ.
-        temperature: T; the lower, the more certain the common answer has to be.
+        weight: Weight λ of the consistency loss.
+        temperature: Sharpening temperature T. Lower values give sharper targets.
 
     """
 
@@ -68,6 +68,6 @@ class Consistency(Task):
 
 
 def _mean_view(outputs: Tensor) -> Tensor:
-    """Probabilities ``[N, classes]``, where outputs are of one view or of several."""
+    """Return probabilities ``[N, classes]``, averaged over views if there are several."""
     probability = outputs.softmax(-1)
     return probability.mean(1) if outputs.dim() == 3 else probability

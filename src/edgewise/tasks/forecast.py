@@ -1,4 +1,4 @@
-"""Time-series forecasting: Huber's loss, absolute errors, and these beside the last season's."""
+"""Time-series forecasting: Huber loss, mean absolute error, and error relative to a baseline."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forecast(Task):
-    """Outputs are ``[B, H]``, and targets ``[B, H, 2]``: the value, and the last season's.
+    """Forecasting, with outputs ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive.
 
-    ``mae`` is in the unit of the series; ``seasonal_ratio`` is the error as a multiple of that of a
-    forecast which repeats the last season, so that below 1 is better than that (after Hyndman and
+    ``mae`` is in the unit of the series. ``seasonal_ratio`` is the error divided by that of the
+    seasonal naive forecast, which repeats the last season; below 1 is better (after Hyndman and
     Koehler, Another look at measures of forecast accuracy, 2006).
 
     Attributes:
-        delta: errors count squared up to this and absolute beyond, in the unit of the series; at 0
-            all are absolute, which suits every unit.
+        delta: Threshold of the Huber loss, in the unit of the series: smaller errors are squared.
+            0 gives the absolute error, which suits any unit.
 
     """
 
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_from_zero("task.delta", self.delta, "choose about the error that is still welcome")
+        check_from_zero("task.delta", self.delta, "choose about the error that is acceptable")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if not self.delta:

@@ -1,4 +1,4 @@
-"""Mean absolute error of forecasts, as it is and beside that of the last season repeated."""
+"""Mean absolute error of forecasts, and its ratio to the seasonal naive forecast."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from torchmetrics.regression import MeanAbsoluteError
 
 
 class ForecastError(MeanAbsoluteError):
-    """The mean of |forecast - value|, in float64."""
+    """Mean absolute error in float64."""
 
     def __init__(self) -> None:
         super().__init__()
         self.set_dtype(torch.double)
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: the value, and the last season's."""
+        """Add forecasts ``[B, H]`` and targets ``[B, H, 2]``: value and seasonal naive."""
         super().update(outputs.double(), target[..., 0].double())
 
 
 class SeasonalError(ForecastError):
-    """The same of the last season repeated."""
+    """Mean absolute error of the seasonal naive forecast."""
 
-    def update(self, outputs: Tensor, target: Tensor) -> None:  # noqa: ARG002 - of the target alone
+    def update(self, outputs: Tensor, target: Tensor) -> None:  # noqa: ARG002
         super().update(target[..., 1], target)
 
 
 def seasonal_ratio() -> Metric:
-    """The error as a multiple of the last season's."""
+    """Return the metric of the error relative to the seasonal naive forecast."""
     return ForecastError() / SeasonalError()

@@ -1,4 +1,4 @@
-"""Causal language modelling: cross-entropy of the next token in nats, perplexity and bits."""
+"""Causal language modelling: cross-entropy of the next token, perplexity and bits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LanguageModeling(Task):
-    r"""Outputs are scores ``[M, vocabulary]`` of the next token, targets its number ``[M]``.
+    r"""Next-token prediction, with logits ``[M, vocabulary]`` and token ids ``[M]``.
 
     .. math:: L = -\frac1M \sum_t \log p(x_{t+1} \mid x_{\le t})
 
-    The loss is in nats a token (of a character where these are the tokens); bits are
-    :math:`L / \ln 2` and the perplexity :math:`e^L`.
+    The loss is in nats per token; ``bits`` is :math:`L / \ln 2` and ``perplexity`` :math:`e^L`.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("longest",)
@@ -37,10 +36,10 @@ class LanguageModeling(Task):
         return LanguageModel(text_model(model, data_sizes))
 
     def check(self, model: nn.Module, batch: Batch) -> None:
-        """Refuse a model that is shown the answer: one in which a token reads a later one.
+        """Check that the model is causal, with the longest text of the batch.
 
-        It looks at the longest text of the batch; see :func:`read_ahead`. What is no
-        :class:`edgewise.layers.LanguageModel` of :class:`edgewise.layers.Tokens` is trusted.
+        See :func:`read_ahead`. Models other than :class:`edgewise.layers.LanguageModel` on
+        :class:`edgewise.layers.Tokens` are not checked.
 
         Raises:
             ArgumentError: a state depends on a later token.
@@ -59,11 +58,11 @@ class LanguageModeling(Task):
             first = "state of the first token depends" if border == 1 else several
             raise ArgumentError(
                 "model",
-                expected="one in which no token reads a later one, which is what it is to say",
+                expected="a causal model, as it has to predict the later tokens",
                 got=f"one whose {first} on token {late + 1}",
-                remedy="choose one that reads backwards alone, such as gpt, a graph such as "
-                '"causal()", or one_way=True of those that have it; to read both ways, hide '
-                "words: tasks.MaskedLanguageModeling",
+                remedy="choose a causal model such as gpt, a graph such as "
+                '"causal()", or causal=True if the model has it; for bidirectional models, mask '
+                "tokens with tasks.MaskedLanguageModeling",
             )
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -77,19 +76,19 @@ class LanguageModeling(Task):
 
 
 def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
-    """A border that is read over, and the first token beyond it that is read; ``None`` if none is.
+    """Find a dependence of a state on a later token; return ``None`` if there is none.
 
-    What a state does not depend on has a gradient of exactly zero in it, however it is computed, so
-    that this needs to know nothing of the model. Three borders are looked at: after the first
-    token, in the middle and before the last. A window, blocks, a hub or a recurrence from the end
-    reaches over one of them.
+    The gradient of a state with respect to a token that it does not depend on is exactly zero, for
+    any model. The states before three borders are tested: after the first token, in the middle,
+    and before the last token. Any window, block, hub token or backward recurrence crosses one of
+    them.
 
     Args:
-        model: in any mode, which it keeps.
-        ids: ``[T]``, of one text.
+        model: The model; its training mode is restored.
+        ids: Token ids of one text, ``[T]``.
 
     Returns:
-        how many tokens are before the border, and the place of the later one, from 0.
+        The number of tokens before the border, and the position of the later token, from 0.
 
     """
     count, training = len(ids), model.training
@@ -98,8 +97,8 @@ def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
         model.eval()
         with torch.enable_grad():
             x = model.embedding(ids[None]).detach().requires_grad_()
-            states: Tensor = model.reader(x)
-        # Not their sum, which a norm makes the same whatever they are.
+            states: Tensor = model.backbone(x)
+        # Random weights, as the plain sum of the outputs of a LayerNorm is constant.
         mixed = (states * torch.randn(states.shape, generator=draw).to(states)).sum(-1)[0]
         for border in sorted({1, count // 2, count - 1} - {0}):
             (gradient,) = torch.autograd.grad(mixed[:border].sum(), x, retain_graph=True)

@@ -1,15 +1,17 @@
-r"""AUC, hits@k and MRR of links: how well edges are told from other pairs, by their scores.
+r"""AUC, hits@k and MRR of link prediction.
 
-With r_e the number of non-edges that score above edge e, and half of those that score the same:
+Let r_e be the number of non-edges with a higher score than edge e, plus half of those with the same
+score:
 
-- area under the ROC curve, the mean of :math:`1 - r_e / M`: a random edge beats a random non-edge;
-- hits@k, the share of edges that score above the k-th best non-edge (Hu et al., Open Graph
-  Benchmark, 2020);
-- mean reciprocal rank, the mean of :math:`1 / (1 + r_e)`, against all M non-edges at once.
+- area under the ROC curve: the mean of :math:`1 - r_e / M`, the probability that a random edge
+  scores higher than a random non-edge;
+- hits@k: the fraction of edges with a higher score than the k-th best non-edge (Hu et al., Open
+  Graph Benchmark, 2020);
+- mean reciprocal rank: the mean of :math:`1 / (1 + r_e)`, against all M non-edges.
 
-Not torchmetrics': its BinaryAUROC squashes scores by a sigmoid, where float32 makes high ones equal
-(0.743 for 0.774 with scores around 30), and its retrieval metrics rank the items of one query, not
-every edge among all non-edges.
+torchmetrics is not used: its BinaryAUROC applies a sigmoid, which makes high scores equal in
+float32 (0.743 instead of 0.774 with scores around 30), and its retrieval metrics rank the items of
+one query, not each edge among all non-edges.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 
 class LinkMetric(Metric):
-    """Keeps the scores of edges and of non-edges until :meth:`compute`."""
+    """Base class that collects the scores of edges and non-edges."""
 
     full_state_update = False
     links: list[Tensor]
@@ -33,17 +35,17 @@ class LinkMetric(Metric):
         self.add_state("others", [], dist_reduce_fx="cat")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[M]`` and 1 for an edge, 0 for none."""
+        """Add scores ``[M]`` and targets: 1 for an edge, 0 for a non-edge."""
         link = target > 0.5
         self.links.append(outputs[link])
         self.others.append(outputs[~link])
 
     def _scores(self) -> tuple[Tensor, Tensor]:
-        """The edges' scores, and the others' sorted; both in float64, where no two run together."""
+        """Return the scores of edges, and the sorted scores of non-edges, in float64."""
         return dim_zero_cat(self.links).double(), dim_zero_cat(self.others).double().sort().values
 
     def _above(self) -> tuple[Tensor, int]:
-        """The r of each edge, and M."""
+        """Return r of each edge, and M."""
         links, others = self._scores()
         below = torch.searchsorted(others, links)
         not_above = torch.searchsorted(others, links, right=True)
@@ -51,7 +53,7 @@ class LinkMetric(Metric):
 
 
 class LinkAUC(LinkMetric):
-    """The area under the ROC curve; a half where scores tell nothing."""
+    """Area under the ROC curve; 0.5 for random scores."""
 
     def compute(self) -> Tensor:
         above, count = self._above()
@@ -59,7 +61,7 @@ class LinkAUC(LinkMetric):
 
 
 class LinkMRR(LinkMetric):
-    """The mean reciprocal rank."""
+    """Mean reciprocal rank."""
 
     def compute(self) -> Tensor:
         above, _ = self._above()
@@ -67,7 +69,7 @@ class LinkMRR(LinkMetric):
 
 
 class LinkHits(LinkMetric):
-    """The share of edges above the k-th best non-edge; of all of them where there are fewer."""
+    """Fraction of edges above the k-th best non-edge; 1 with fewer than k non-edges."""
 
     def __init__(self, k: int) -> None:
         super().__init__()

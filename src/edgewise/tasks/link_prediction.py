@@ -1,4 +1,4 @@
-"""Link prediction: binary cross-entropy, area under the curve, hits@k and mean reciprocal rank."""
+"""Link prediction: binary cross-entropy, AUC, hits@k and mean reciprocal rank."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkPrediction(Task):
-    """Outputs are scores ``[M]`` of pairs, and targets ``[M]`` 1 for an edge and 0 for none.
+    """Link prediction, with logits ``[M]`` of pairs and targets ``[M]``: 1 for an edge, else 0.
 
     Attributes:
-        hits: k of hits@k, the share of edges that score above the k-th best of the other pairs.
+        hits: k of hits@k, the fraction of edges that score above the k-th best non-edge.
 
     """
 

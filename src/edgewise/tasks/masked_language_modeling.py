@@ -1,4 +1,4 @@
-"""Masked language modelling: cross-entropy and accuracy at the masked places."""
+"""Masked language modelling: cross-entropy and accuracy of the masked tokens."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskedLanguageModeling(LanguageModeling):
-    r"""Outputs are scores ``[M, vocabulary]`` at the M places that were chosen, in the whole batch.
+    r"""Masked-token prediction, with logits ``[M, vocabulary]`` of the M selected tokens.
 
     .. math:: L = -\frac1M \sum_{t \in \mathrm{chosen}} \log p(x_t \mid \tilde x)
 
-    :func:`edgewise.data.text.masking.mask_tokens` chooses them.
+    :func:`edgewise.data.text.masking.mask_tokens` selects the tokens.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
     """
 
     def check(self, model: nn.Module, batch: Any) -> None:
-        """Nothing: what is hidden may be looked for on both sides."""
+        """Do nothing, as masked tokens may depend on later tokens."""
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="accuracy")

@@ -1,11 +1,11 @@
-r"""recall@k and nDCG@k of rankings: how good the k best items of each user are, on average.
+r"""recall@k and nDCG@k, averaged over users.
 
-- recall@k: the share of the user's items that are among them;
-- nDCG@k: :math:`\sum_r [\text{item at rank } r \text{ is the user's}] / \log_2(r + 1)`, over what
-  the best order would give (Järvelin and Kekäläinen, 2002).
+- recall@k: the fraction of the user's items among the k best;
+- nDCG@k: :math:`\sum_r [\text{item at rank } r \text{ is the user's}] / \log_2(r + 1)`, divided by
+  its maximum (Järvelin and Kekäläinen, 2002).
 
-Not torchmetrics' retrieval metrics: they keep every score, target and user until the end (24 GB on
-Gowalla), take 8 ms a user, and average an item's gain over those that score the same.
+The retrieval metrics of torchmetrics are not used: they store every score, target and user until
+the end (24 GB on Gowalla), take 8 ms per user, and average the gain over items with equal scores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchmetrics import Metric
 
 
 class RankingMetric(Metric):
-    """The mean over users with an item to find."""
+    """Base class of means over the users with at least one relevant item."""
 
     full_state_update = False
     total: Tensor
@@ -31,15 +31,15 @@ class RankingMetric(Metric):
         self.add_state("users", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, outputs: Tensor, target: Tensor) -> None:
-        """Add scores ``[B, M]`` and targets of that shape, or ``[B, K]``: places of the right ones.
+        """Add scores ``[B, M]`` and targets ``[B, M]`` or ``[B, K]``.
 
-        Targets of that shape are 1 for the user's items, 0 for others and -1 for those that do not
-        count. Of the places, filled up with -1, the first is to be found, and the others do not
-        count.
+        Targets ``[B, M]`` are 1 for the user's items, 0 for others and -1 for ignored items.
+        Targets ``[B, K]`` are columns of the user's items, padded with -1: the first is the
+        relevant item and the others are ignored.
         """
         if target.shape != outputs.shape:
             own = outputs.gather(1, target.clamp(min=0))
-            # A count is several times as fast as the k best; no item is its own rival.
+            # Counting higher scores is several times as fast as topk.
             rivals = (outputs > own[:, :1]).sum(1)
             rank = rivals - ((own > own[:, :1]) & (target >= 0)).sum(1)
             found = rank[:, None] == torch.arange(self.k, device=rank.device)
@@ -54,11 +54,11 @@ class RankingMetric(Metric):
 
     @abstractmethod
     def of(self, found: Tensor, items: Tensor) -> Tensor:
-        """The value ``[B]`` of each user.
+        """Return the metric of each user, ``[B]``.
 
         Args:
-            found: ``[B, k]``, 1 where the item of that rank is the user's.
-            items: ``[B]``, how many are.
+            found: 1 if the item at a rank is the user's, ``[B, k]``.
+            items: Number of items of each user, ``[B]``.
 
         """
 

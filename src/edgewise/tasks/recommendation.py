@@ -1,4 +1,4 @@
-"""Item recommendation: a sampled softmax over items, recall@k and nDCG@k."""
+"""Item recommendation: sampled softmax loss, recall@k and nDCG@k."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recommendation(Task):
-    r"""The user's item i among other items, with scores s over a temperature τ.
+    r"""Recommendation with a softmax over items, with scores s and temperature τ.
 
     .. math:: L = -\log \frac{e^{s_{ui}/τ}}{e^{s_{ui}/τ} + \sum_{j} e^{s_{uj}/τ}}
 
-    In training on drawn items outputs are ``[B, K + M]`` and targets ``[B, K]``, the places of the
-    user's own, filled up with -1; j runs over the M others. Where all items are ranked outputs are
-    ``[B, items]`` and targets of that shape: 1 for an item that the user is going to choose, 0 for
-    another, -1 for one that does not count; j runs over all others that count. The mean is over the
-    user's own items.
+    With sampled negatives, outputs are ``[B, K + M]`` and targets ``[B, K]``: the columns of the
+    user's positive items, padded with -1; j runs over the M negatives. If all items are ranked,
+    outputs and targets are ``[B, items]``: 1 for a positive item, 0 for another and -1 for an
+    ignored one; j runs over all other items that are not ignored. The loss is the mean over the
+    positive items.
 
     Paper: Wu et al., On the effectiveness of sampled softmax loss for item recommendation, 2022
 
     Attributes:
-        temperature: τ; the lower, the more the items count that score high by mistake.
-        k: how many items are recommended.
+        temperature: Temperature τ. Lower values give more weight to hard negatives.
+        k: Number of recommended items, for the metrics.
 
     """
 
@@ -50,9 +50,9 @@ class Recommendation(Task):
             total = outputs.masked_fill(target < 0, -torch.inf).logsumexp(-1)
             user, item = (target == 1).nonzero(as_tuple=True)
             return (total[user] - outputs[user, item]).mean()
-        if target.shape[1] == 1:  # the same, in half the time
+        if target.shape[1] == 1:  # the same result in half the time
             return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)
-        # What fills a row up stands for its first place, which is left out of the others anyway.
+        # Padding is replaced by the first column, which is excluded from the negatives anyway.
         place = target.where(target >= 0, target[:, :1]).clamp(min=0)
         own = outputs.gather(1, place)
         others = outputs.scatter(1, place, -torch.inf).logsumexp(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Regression, numbers for each output: squared, absolute or Huber's loss; MAE, RMSE and R²."""
+"""Regression: squared, absolute or Huber loss; MAE, RMSE and R²."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Loss = Literal["mse", "mae", "huber"]
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Outputs and targets are ``[M, numbers]``, all in the targets' own unit.
+    """Regression, with outputs and targets ``[M, numbers]`` in the unit of the targets.
 
-    Where the data state the spread of their targets, the network itself predicts standardised
-    values (:class:`edgewise.layers.TargetScaling`), so that one learning rate serves every unit.
+    If the data set gives the scale of its targets, the network predicts standardised values
+    (:class:`edgewise.layers.TargetScaling`), so that the learning rate does not depend on the unit.
 
     Attributes:
-        kind: ``mse``, ``mae``, or ``huber``, which is squared up to ``delta`` and absolute beyond.
-        delta: for Huber's loss, in the targets' unit.
+        kind: Loss: ``"mse"``, ``"mae"`` or ``"huber"``.
+        delta: Threshold of the Huber loss, in the unit of the targets.
 
     """
 
@@ -36,7 +36,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         check_choice("task.kind", self.kind, get_args(Loss))
-        check_positive("task.delta", self.delta, "choose about the error that is still welcome")
+        check_positive("task.delta", self.delta, "choose about the error that is acceptable")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         if self.kind == "huber":

@@ -1,4 +1,4 @@
-"""R² of any number of targets."""
+"""Coefficient of determination R²."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torchmetrics.regression import R2Score
 
 
 class R2(R2Score):
-    """torchmetrics' R², which fewer than two targets do not have: NaN, where theirs raises.
+    """R² of torchmetrics, but NaN instead of an error with fewer than two targets.
 
-    A validation split of a small table may be one molecule, whose other metrics are worth having.
+    The validation split of a small table may be a single row.
     """
 
     def compute(self) -> Tensor:
-        """R², or NaN."""
+        """Return R², or NaN with fewer than two targets."""
         return super().compute() if self.total > 1 else torch.tensor(torch.nan)

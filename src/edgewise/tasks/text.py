@@ -1,4 +1,4 @@
-"""The check of a text model that the tasks of texts share."""
+"""Check of the model for text tasks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from edgewise.layers import TextModel
 
 
 def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
-    """The model, if it is one of texts and reaches as far as the longest text.
+    """Return the model after checking that it is a text model with enough positions.
 
     Args:
-        model: what the recipe has made.
-        data_sizes: ``longest``, the most tokens of a text, and more.
+        model: Model of the recipe.
+        data_sizes: Sizes of the data, with ``longest``, the maximum number of tokens of a text.
 
     Raises:
-        ArgumentError: it is of another kind, or has learned fewer positions.
+        ArgumentError: the model is not a text model, or has too few learned positions.
     """
     if not isinstance(model, TextModel) or "longest" not in data_sizes:
         raise ArgumentError(
@@ -31,12 +31,12 @@ def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
     longest = data_sizes["longest"]
     positions, padding = model.embedding.positions, model.embedding.padding
     if isinstance(positions, Learned):
-        taken = 0 if padding is None else padding + 1  # rows that are no position
+        taken = 0 if padding is None else padding + 1  # rows reserved for padding
         if positions.table.shape[0] - taken < longest:
             raise ArgumentError(
-                "model.length",
+                "model.max_length",
                 expected=f"at least {longest + taken}, as the longest text has {longest} tokens",
                 got=str(positions.table.shape[0]),
-                remedy="raise it, or let the data cut longer texts",
+                remedy="raise it, or let the data truncate longer texts",
             )
     return model

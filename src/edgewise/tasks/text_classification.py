@@ -1,4 +1,4 @@
-"""Text classification and token tagging: a head, cross-entropy and accuracy."""
+"""Text classification and tagging: heads, cross-entropy and accuracy."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from edgewise.tasks.text import text_model
 
 @dataclass(frozen=True)
 class TextClassification(Classification):
-    """Outputs are logits ``[B, classes]`` of texts, by a :class:`edgewise.layers.TextClassifier`.
+    """Text classification with :class:`edgewise.layers.TextClassifier`: logits ``[B, classes]``.
 
     Attributes:
-        label_smoothing: see :class:`Classification`.
-        pool: which states of a text become one: ``class`` takes the first, or ``mean``, ``max``.
-        dropout: in the head.
+        label_smoothing: See :class:`Classification`.
+        pool: Pooling of the states of a text: ``"class"`` (the first state), ``"mean"`` or
+            ``"max"``.
+        dropout: Dropout of the head.
 
     """
 
@@ -49,11 +50,11 @@ class TextClassification(Classification):
 
 @dataclass(frozen=True)
 class Tagging(Classification):
-    """Outputs are logits ``[W, classes]`` of all words of a batch; so is the accuracy.
+    """Tagging of words: logits ``[W, classes]`` and accuracy over all words of a batch.
 
     Attributes:
-        label_smoothing: see :class:`Classification`.
-        dropout: in the head.
+        label_smoothing: See :class:`Classification`.
+        dropout: Dropout of the head.
 
     """
 

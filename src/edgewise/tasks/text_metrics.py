@@ -1,4 +1,4 @@
-"""BLEU and exact match of the texts that a model has written."""
+"""BLEU and exact match of generated texts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torchmetrics import MeanMetric, Metric
 from edgewise.batches import WritingBatch
 from edgewise.errors import require
 
-ORDER = 4  # BLEU counts runs of one to four words
+ORDER = 4  # BLEU counts n-grams of one to four words
 
 
 class BLEU(Metric):
-    """sacrebleu's BLEU of the whole split, from 0 to 100 (Papineni et al., 2002; Post, 2018).
+    """Corpus BLEU by sacrebleu, from 0 to 100 (Papineni et al., 2002; Post, 2018).
 
-    What is kept are sums over texts, so that processes can add them up. torchmetrics'
-    SacreBLEUScore gives 0 where no run of four words matches, which sacrebleu smooths, and has no
-    signature to report.
+    The state is a sum over texts, so that processes can be combined. torchmetrics' SacreBLEUScore
+    is not used: it gives 0 if no 4-gram matches, which sacrebleu smooths, and has no signature to
+    report.
     """
 
     full_state_update = False
@@ -28,12 +28,12 @@ class BLEU(Metric):
     def __init__(self) -> None:
         super().__init__()
         self.bleu = _sacrebleu().BLEU()
-        # Matches and runs of each length, then words written and words of the references.
+        # Matches and totals of each n-gram order, then lengths of outputs and references.
         zero = torch.zeros(2 * ORDER + 2, dtype=torch.long)
         self.add_state("counts", zero, dist_reduce_fx="sum")
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:
-        """Add what was written for a batch."""
+        """Add the generated texts of a batch."""
         for text, reference in zip(texts, batch.references, strict=True):
             one = self.bleu.corpus_score([text], [[reference]])
             row = [*one.counts, *one.totals, one.sys_len, one.ref_len]
@@ -47,18 +47,18 @@ class BLEU(Metric):
 
 
 class Exact(MeanMetric):
-    """The share of texts that are written to the last character as they were wanted."""
+    """Fraction of generated texts that equal their reference."""
 
     def update(self, texts: list[str], batch: WritingBatch) -> None:  # type: ignore[override]
-        """Add what was written for a batch."""
+        """Add the generated texts of a batch."""
         right = [float(a == b) for a, b in zip(texts, batch.references, strict=True)]
         super().update(torch.tensor(right))
 
 
 def bleu_signature() -> str:
-    """What decides a BLEU: words, case and smoothing, and the version of sacrebleu."""
+    """Return sacrebleu's signature: tokenisation, case, smoothing and version."""
     metric = _sacrebleu().BLEU()
-    metric.corpus_score(["a"], [["a"]])  # the number of references is part of it
+    metric.corpus_score(["a"], [["a"]])  # sets the number of references in the signature
     return str(metric.get_signature())
 
 

@@ -1,4 +1,4 @@
-"""Machine translation: cross-entropy of the next token; at the end, beam search and BLEU."""
+"""Machine translation: cross-entropy of the next token, and BLEU with beam search."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Translation(Classification):
-    """Outputs are scores ``[M, vocabulary]`` of the target's tokens, and targets these ``[M]``.
+    """Translation, with logits ``[M, vocabulary]`` and target token ids ``[M]``.
 
-    The test split is also translated by beam search, for BLEU as sacrebleu measures it.
+    The test split is translated with beam search and evaluated with BLEU by sacrebleu.
 
     Attributes:
-        label_smoothing: see :class:`Classification`.
-        beams: how many beginnings of a translation are kept.
-        length_penalty: see :func:`edgewise.decoding.beam_search`.
-        max_length_ratio: tokens that a translation has at most, for each token of the longest
-            source beside it.
+        label_smoothing: See :class:`Classification`.
+        num_beams: Beam size.
+        length_penalty: See :func:`edgewise.decoding.beam_search`.
+        max_length_ratio: Maximum length of a translation, as a multiple of the longest source in
+            the batch.
 
     """
 
     label_smoothing: float = 0.1
-    beams: int = 5
+    num_beams: int = 5
     length_penalty: float = 1.0
     max_length_ratio: float = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, usual in (("beams", 5), ("max_length_ratio", 2.0)):
+        for name, usual in (("num_beams", 5), ("max_length_ratio", 2.0)):
             check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
@@ -61,19 +61,20 @@ class Translation(Classification):
         return {"bleu": BLEU()}
 
     def generate(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
-        """The translations of a batch.
+        """Translate the sources of a batch.
 
         Args:
-            model: as :meth:`complete` makes it.
-            batch: whose source is translated.
-            tokens: the most of a translation; by default as ``max_length_ratio`` says.
+            model: Model returned by :meth:`complete`.
+            batch: The batch.
+            tokens: Maximum number of generated tokens. Defaults to ``max_length_ratio`` times the
+                length of the longest source.
         """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())
         found = beam_search(
             model.model,
             batch.prompt,
-            beams=self.beams,
+            beams=self.num_beams,
             max_new_tokens=round(self.max_length_ratio * longest) if tokens is None else tokens,
             length_penalty=self.length_penalty,
             end=batch.end,

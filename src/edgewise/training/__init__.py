@@ -1,4 +1,4 @@
-"""Training, on Lightning: how a model is fitted, stopped, continued and written down."""
+"""Training with Lightning: fitting, interrupting, resuming and run folders."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The LightningModule, on first use: Lightning is not installed everywhere."""
+    """Import TrainingModule on first use, because Lightning is an optional dependency."""
     if name == "TrainingModule":
         require("lightning", extra="train", purpose="training")
         from edgewise.training.lightning_module import TrainingModule

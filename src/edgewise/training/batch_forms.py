@@ -1,4 +1,4 @@
-"""What people give as loaders and batches: lists, tuples, dicts and PyG's graphs."""
+"""Conversion of the accepted forms of loaders and batches: lists, tuples, dicts, PyG graphs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from edgewise.errors import ArgumentError, EdgewiseError
 from edgewise.graphs import from_pyg
 
 TARGETS = ("labels", "label", "target", "y")
-"""What people, and Hugging Face's data sets, call that which is to be predicted."""
+"""Accepted names of the target column in a dict of tensors."""
 
 
 class Listed:
-    """Batches of a list as one loader: Lightning takes a list for several loaders."""
+    """Loader over a list of batches. Lightning would read a list as several loaders."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = batches
@@ -34,10 +34,10 @@ class Listed:
         return iter(self.batches)
 
     def share(self, _rank: int, world_size: int) -> None:
-        """Refuse to be read by several processes.
+        """Raise an error, because all processes would train on the same batches.
 
         Raises:
-            ArgumentError: they would all train on the same batches.
+            ArgumentError: always.
 
         """
         raise ArgumentError(
@@ -49,15 +49,15 @@ class Listed:
 
 
 def as_loaders(given: Mapping[str, Any], *splits: str) -> dict[str, Any]:
-    """A loader with a length for each of these splits.
+    """Return a loader with a length for each split.
 
     Args:
-        given: by split a loader, or a list of batches.
-        splits: of ``train``, ``val`` and ``test``.
+        given: a loader or a list of batches by split.
+        splits: required splits, out of ``train``, ``val`` and ``test``.
 
     Raises:
-        ArgumentError: a split is missing, or what is given for it is a data set without batches,
-            has no length, or no batch.
+        ArgumentError: a split is missing, or its loader is a data set without batches, has no
+            length, or has no batches.
 
     """
     return {split: _as_loader(split, given) for split in splits}
@@ -67,12 +67,12 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
     value = given.get(split)
     if value is None:
         names = ", ".join(map(repr, given)) or "nothing"
-        raise _no_loader(split, f"none, but {names}", f"one, or a list of batches, as {split!r}")
+        raise _no_loader(split, f"only {names}", f"a loader or a list of batches as {split!r}")
     if isinstance(value, (list, tuple)):
         if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
             raise _no_loader(split, "a list of graphs", "DataLoader(graphs, batch_size=32) of PyG")
         value = Listed(value)
-    if hasattr(value, "with_format"):  # Hugging Face's, whose rows are examples
+    if hasattr(value, "with_format"):  # a Hugging Face data set, whose rows are examples
         raise _no_loader(split, *_of_hugging_face(split, value))
     if isinstance(value, (Tensor, str, Mapping)):
         raise _no_loader(split, f"a {type(value).__name__}", "DataLoader(TensorDataset(x, y), 32)")
@@ -80,22 +80,22 @@ def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
     if hasattr(examples, "with_format") and isinstance(examples, Mapping):
         raise _no_loader(split, "a loader of all splits", _of_hugging_face(split, examples)[1])
     if isinstance(value, Dataset):
-        got = f"a {type(value).__name__}, whose parts are single examples"
+        got = f"a {type(value).__name__}, whose items are single examples"
         raise _no_loader(split, got, "DataLoader(dataset, batch_size=32)")
     try:
         count = len(value)
     except TypeError as error:
         of = f" of {type(examples).__name__}" if examples is not None else ""
-        got = f"{type(value).__name__}{of}, which has none"
-        remedy = "list(...) of it, which is a list of batches, or a DataLoader of a Dataset"
+        got = f"{type(value).__name__}{of}, which has no length"
+        remedy = "list(loader), a list of batches, or a DataLoader over a Dataset with a length"
         raise _no_loader(split, got, remedy) from error
     if not count:
-        raise _no_loader(split, "no batch", "more examples, or smaller batches with drop_last=True")
+        raise _no_loader(split, "no batch", "more examples, or smaller batches if drop_last=True")
     return value
 
 
 def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
-    """What one of their data sets is, and the line that makes a loader of it."""
+    """Describe a Hugging Face data set, and return the expression for a loader of it."""
     if isinstance(dataset, Mapping):
         names = ", ".join(map(repr, dataset))
         chosen = split if split in dataset else next(iter(dataset), split)
@@ -103,9 +103,9 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
         return f"a {type(dataset).__name__} of {names}", line
     what = "a data set of Hugging Face, without batches"
     if not hasattr(dataset, "__len__"):
-        line = "list(dataset.with_format('torch').iter(batch_size=32)), where that fits in memory"
+        line = "list(dataset.with_format('torch').iter(batch_size=32)), if it fits in memory"
         return f"{what} or a length", line
-    # A transform is a format, too, and another would take its place.
+    # A transform is a format, too, and with_format would replace it.
     own = (getattr(dataset, "format", None) or {}).get("type")
     tensors = "" if own else ".with_format('torch')"
     return what, f"DataLoader(dataset{tensors}, batch_size=32)"
@@ -114,8 +114,8 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
 def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
     return ArgumentError(
         f"loaders[{split!r}]",
-        expected="batches with a length, for train, val and test each: a list, or a loader such "
-        "as PyTorch's DataLoader",
+        expected="for each of train, val and test, a list of batches or a loader with a "
+        "length, such as PyTorch's DataLoader",
         got=got,
         remedy=f"give {remedy}",
     )
@@ -123,36 +123,36 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
 
 @contextmanager
 def explain_loader_errors() -> Iterator[None]:
-    """Say what to write where PyTorch cannot put examples into a batch.
+    """Explain errors of PyTorch's ``default_collate``. Other errors of a loader pass unchanged.
 
     Raises:
-        ArgumentError: in the place of what its ``default_collate`` says, of sizes that differ, of
-            images and of nothing. Other errors of a loader are those of its own parts.
+        ArgumentError: the examples cannot be stacked into a batch, because their sizes differ or
+            they are not tensors.
 
     """
     try:
         yield
     except (RuntimeError, TypeError) as error:
-        # Also in the text of what a worker process has raised.
+        # The traceback contains the text of an error of a worker process, too.
         if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
             raise
         said = str(error).strip().splitlines()[-1]
         raise ArgumentError(
             "loaders",
-            expected="tensors or numbers of one size, example by example",
+            expected="examples that are tensors of the same size, or numbers",
             got=said.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
-            remedy="for texts give it collate_fn=DataCollatorWithPadding(tokenizer) of "
-            "transformers; make tensors of one size of images, for example in the "
-            "with_transform of a data set; anything else is for a collate_fn of your own",
+            remedy="for texts, pass collate_fn=DataCollatorWithPadding(tokenizer) of transformers "
+            "to the DataLoader; convert images to tensors of the same size, for example in the "
+            "data set's with_transform; for anything else, write a collate_fn",
         ) from error
 
 
 @contextmanager
 def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
-    """Say what came, where the model or the task cannot compute with it.
+    """Explain errors that the model or the task raises for a batch.
 
     Raises:
-        ArgumentError: in the place of what PyTorch says of sizes and types.
+        ArgumentError: the shapes or types in the batch do not fit.
 
     """
     try:
@@ -164,18 +164,18 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
         strange = [name for name in batch.keywords if known and name not in known]
         raise ArgumentError(
             "loaders",
-            expected=f"batches that {type(model).__name__} and {type(task).__name__} take",
+            expected=f"batches that fit {type(model).__name__} and {type(task).__name__}",
             got=f"{_described(batch)} ({' '.join(str(error).split())[:200]})",
-            remedy=f"leave out {', '.join(strange)}, or rename to one of {', '.join(known)} (a "
-            "data set of Hugging Face has remove_columns and rename_column), or make an "
-            "edgewise.data.Batch in the loader's collate_fn"
+            remedy=f"remove {', '.join(strange)}, or rename to one of {', '.join(known)} (with "
+            "remove_columns and rename_column of a Hugging Face data set), or return an "
+            "edgewise.data.Batch from the loader's collate_fn"
             if strange
-            else "compare these with what the model reads, and its outputs with the target",
+            else "compare inputs and target with the model's inputs and outputs",
         ) from error
 
 
 def _arguments(model: nn.Module) -> list[str]:
-    """What it can be given by name; none where that is anything."""
+    """Return the names of the model's arguments; none if it takes ``**kwargs``."""
     arguments = inspect.signature(model.forward).parameters.values()
     if any(a.kind is a.VAR_KEYWORD for a in arguments):
         return []
@@ -189,22 +189,22 @@ def _described(batch: Batch) -> str:
 
 
 def _form(value: Any) -> str:
-    """Such as ``float32 [8, 4]``."""
+    """Describe dtype and shape, such as ``float32 [8, 4]``."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return type(value).__name__
 
 
 def as_batch(value: Any) -> Batch:
-    """What a loader gave, as a batch.
+    """Convert a batch of a loader to :class:`edgewise.data.Batch`.
 
     Args:
-        value: that; a tuple ``(input, ..., target)``; a dict of tensors with a target, for which
-            the model is called with the others by name; or PyTorch Geometric's ``Data`` or
-            ``Batch``, for which it is called ``model(x, graph, batch=, edge_attr=)``.
+        value: a batch; a tuple ``(input, ..., target)``; a dict of tensors that contains the
+            target, whose other tensors are passed to the model by name; or PyTorch Geometric's
+            ``Data`` or ``Batch``, for ``model(x, graph, batch=..., edge_attr=...)``.
 
     Raises:
-        ArgumentError: it is none of them.
+        ArgumentError: the batch has another form.
 
     """
     if isinstance(value, Batch):
@@ -218,11 +218,11 @@ def as_batch(value: Any) -> Batch:
     of = f" of {', '.join(map(_form, value[:4]))}" if isinstance(value, (tuple, list)) else ""
     raise ArgumentError(
         "loaders",
-        expected="batches: tuples (input, ..., target), dicts of tensors, PyG's graphs, or "
+        expected="batches that are tuples (input, ..., target), dicts of tensors, PyG graphs, or "
         "edgewise.data.Batch",
         got=_form(value) + of,
-        remedy="make them in the loader's collate_fn, or a PyG loader's transform: "
-        "Batch((x, graph), target)",
+        remedy="return Batch((x, graph), target) from the loader's collate_fn, or from the "
+        "transform of a PyG loader",
     )
 
 
@@ -233,7 +233,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Batch:
         kinds = (f"{name} ({_kind(value)})" for name, value in columns.items())
         raise ArgumentError(
             "loaders",
-            expected=f"dicts of tensors, one of them {', '.join(TARGETS[:-1])} or {TARGETS[-1]}",
+            expected=f"dicts of tensors with one of {', '.join(TARGETS[:-1])} and {TARGETS[-1]}",
             got=f"a dict of {', '.join(kinds)}",
             remedy=_remedy_of_columns(columns, targets, strange),
         )
@@ -242,7 +242,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Batch:
 
 
 def _kind(value: Any) -> str:
-    """Such as ``list of str``."""
+    """Describe a type, such as ``list of str``."""
     of = {type(one).__name__ for one in value} if isinstance(value, (list, tuple)) else set()
     return f"{type(value).__name__}{f' of {of.pop()}' if len(of) == 1 else ''}"
 
@@ -255,14 +255,14 @@ def _remedy_of_columns(
         return f"number the classes: dataset.class_encode_column({targets[0]!r})"
     if texts:
         return (
-            f"leave out what is text, dataset.remove_columns({texts}), once it is tokens, and give "
+            f"remove text columns after tokenization, dataset.remove_columns({texts}), and pass "
             "a DataLoader of dataset.with_format('torch')"
         )
     if strange:
-        return "give a DataLoader of dataset.with_format('torch')"
+        return "pass a DataLoader of dataset.with_format('torch')"
     if targets:
-        return f"leave out all but one of them, such as dataset.remove_columns({targets[1]!r})"
-    return "name the target so, such as dataset.rename_column('class', 'label')"
+        return f"keep one of them, for example dataset.remove_columns({targets[1]!r})"
+    return "rename the target, for example dataset.rename_column('class', 'label')"
 
 
 def _of_pyg(graphs: Any) -> Batch:
@@ -270,8 +270,8 @@ def _of_pyg(graphs: Any) -> Batch:
     if x is None or y is None:
         raise ArgumentError(
             "loaders",
-            expected="graphs of PyG with features x and a target y",
-            got=f"one without {'x' if x is None else 'y'}",
+            expected="PyG graphs with features x and a target y",
+            got=f"a graph without {'x' if x is None else 'y'}",
             remedy="set it, for example data.x = torch.ones(data.num_nodes, 1)"
             if x is None
             else "set it, for example data.y = torch.tensor([0])",

@@ -1,6 +1,6 @@
-"""Checkpoints to continue from exactly: by the clock, and when a run is asked to stop."""
+"""Checkpoints from which a run resumes exactly, saved at intervals and on interruption."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 import time
@@ -16,24 +16,23 @@ from edgewise.training.interrupt import Interrupted, Request
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.rng import restore_rng, rng_state
 
-LEAST_SHARE = 20  # training takes at least this many times as long as saving
-DUE = 1  # what a process wants where nobody has asked it to stop: less than any signal's number
+LEAST_SHARE = 20  # least ratio of the time for training to the time for saving
+DUE = 1  # request to save without stopping; smaller than the number of SIGINT and SIGTERM
 
 
 class ResumableCheckpoint(Checkpoint):
-    """Saves between two steps, so that a continued run repeats an unbroken one to the bit.
+    """Checkpoint callback after which a resumed run gives bit-identical results.
 
-    Lightning's ModelCheckpoint does not save random numbers or the metrics of a begun epoch, so its
-    runs continue with others; it stops at SIGTERM but not in order at Ctrl-C, and writes by way of
-    the system's temporary folder, from where a file that is moved to another disk can be torn.
+    Lightning's ModelCheckpoint does not save the state of random number generators or the metrics
+    of an unfinished epoch. On Ctrl-C it does not stop between steps, and a file that it moves from
+    the temporary folder to another disk can be incomplete.
 
-    Several processes save and stop at the same step; the first of them writes, for each, what is
-    its own: the random numbers, the metrics of the examples it has seen, and what the model carries
-    from batch to batch.
+    Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
+    random number generators, metrics of its examples, and the model state carried between batches.
 
-    Within an epoch only loaders that can tell and restore how far they are (``state_dict``, as
-    ``edgewise.data.Loader`` and torchdata's StatefulDataLoader) can be continued exactly. With
-    others, such as PyTorch's DataLoader, it saves when an epoch ends.
+    In the middle of an epoch, it saves only if the loader has ``state_dict``, such as
+    ``edgewise.data.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
+    PyTorch's DataLoader, it saves at the end of an epoch.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
@@ -45,7 +44,7 @@ class ResumableCheckpoint(Checkpoint):
 
     @property
     def begun(self) -> bool:
-        """Whether training has: all that a checkpoint holds has been restored."""
+        """Whether training has started, after the checkpoint was restored."""
         return self._module is not None
 
     def state_dict(self) -> dict[str, Any]:
@@ -69,8 +68,8 @@ class ResumableCheckpoint(Checkpoint):
         self._steps = trainer.global_step
         self._due = time.monotonic() + self.save_every
         if trainer.ckpt_path and self._saved is None:
-            raise KeyError("nothing of this run's callbacks")
-        if self._saved is not None:  # last, after all that might have drawn a number
+            raise KeyError("no state of this run's callbacks")
+        if self._saved is not None:  # last, because other hooks may use random numbers
             pl_module.train_metrics.load_state_dict(self._saved["metrics"])
             if self._saved["carried"] is not None:
                 carried = pl_module.carried["train"] = Cache()
@@ -78,7 +77,7 @@ class ResumableCheckpoint(Checkpoint):
             restore_rng(self._saved["rng"])
             fetcher = trainer.fit_loop._data_fetcher
             if fetcher is not None and not _tells_how_far(trainer):
-                iter(fetcher)  # Lightning did this before the numbers were restored
+                iter(fetcher)  # again, because Lightning shuffled before this
         self._module = pl_module
 
     def on_train_batch_end(
@@ -89,9 +88,9 @@ class ResumableCheckpoint(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        stepped = trainer.global_step > self._steps  # not between two batches of one step
+        stepped = trainer.global_step > self._steps  # not between accumulated batches
         self._steps = trainer.global_step
-        if stepped and not trainer.is_last_batch:  # the epoch's end follows, and is a better place
+        if stepped and not trainer.is_last_batch:  # else on_train_epoch_end saves
             self._save_or_stop(trainer, exactly=_tells_how_far(trainer))
 
     def on_train_epoch_end(
@@ -116,7 +115,7 @@ class ResumableCheckpoint(Checkpoint):
         if trainer.is_global_zero:
             self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
         else:
-            trainer.save_checkpoint(self.folder.checkpoint)  # takes part, and writes nothing
+            trainer.save_checkpoint(self.folder.checkpoint)  # collective call; only rank 0 writes
 
 
 def _tells_how_far(trainer: lightning.Trainer) -> bool:

@@ -1,4 +1,4 @@
-"""Learning curves of a run."""
+"""Plot of learning curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 
 def curves(rows: list[Row], best_epoch: int) -> Figure:
-    """One panel for each metric, training and validation over the epochs; the best is marked."""
+    """Plot training and validation metrics over epochs, one panel for each metric."""
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure
 
@@ -29,7 +29,7 @@ def curves(rows: list[Row], best_epoch: int) -> Figure:
         axes.axvline(best_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="best epoch")
         axes.set_title(name, fontsize=10, loc="left")
         axes.set_xlabel("epoch", fontsize=8)
-        axes.locator_params(axis="x", integer=True)  # there is no half of one
+        axes.locator_params(axis="x", integer=True)  # epochs are whole numbers
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)

@@ -1,4 +1,4 @@
-"""Rank, world size and collectives of the processes that train one model together."""
+"""Rank, world size and collective operations of distributed training."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from edgewise.errors import ArgumentError
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
 
-    from edgewise.training.settings import TrainerSettings
 
-
-@cache  # Lightning clears the environment when it is done
+@cache  # Lightning deletes the environment variables after a training
 def rank_and_world_size() -> tuple[int, int]:
-    """The rank of this process and how many there are, as torchrun and ``edgewise train`` say.
+    """Return the rank of this process and the world size, from the environment of torchrun.
 
-    Known before there is a Trainer, which Lightning's ``rank_zero_only.rank`` and
-    ``trainer.world_size`` are not.
+    ``edgewise train`` sets the same variables. Unlike Lightning's ``rank_zero_only.rank`` and
+    ``trainer.world_size``, the result is available before a Trainer exists.
     """
     if "LOCAL_RANK" not in os.environ:
         return 0, 1
@@ -29,38 +27,41 @@ def rank_and_world_size() -> tuple[int, int]:
     return rank, int(os.environ["WORLD_SIZE"])
 
 
-def check_world_size(settings: TrainerSettings) -> None:
-    """There is a process for each device.
+def check_world_size(devices: int) -> None:
+    """Check that each device has a process.
+
+    Args:
+        devices: the setting ``trainer.devices``.
 
     Raises:
-        ArgumentError: there is not.
+        ArgumentError: the number of processes differs from ``devices``.
     """
     _, world_size = rank_and_world_size()
-    if settings.devices != world_size:
+    if devices != world_size:
         raise ArgumentError(
             "trainer.devices",
-            expected=f"as many devices as there are processes, {world_size}",
-            got=repr(settings.devices),
-            remedy=f"start the script with `torchrun --nproc-per-node {settings.devices}`; "
+            expected=f"the number of running processes, {world_size}",
+            got=repr(devices),
+            remedy=f"start the script with `torchrun --nproc-per-node {devices}`; "
             "runs.train and `edgewise train` start the processes themselves",
         )
 
 
 def trainer_arguments() -> dict[str, Any]:
-    """``devices``, ``num_nodes`` and ``strategy`` of Lightning's Trainer, for this world size."""
+    """Return ``devices``, ``num_nodes`` and ``strategy`` for Lightning's Trainer."""
     from lightning.pytorch.strategies import DDPStrategy
 
     _, world_size = rank_and_world_size()
     if world_size == 1:
         return {"devices": 1}
     nodes = world_size // int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
-    # Not every model uses all its weights in every step.
+    # Some models do not use every weight in every step.
     strategy = DDPStrategy(find_unused_parameters=True)
     return {"devices": world_size // nodes, "num_nodes": nodes, "strategy": strategy}
 
 
 def all_reduce(trainer: lightning.Trainer, number: int, op: str) -> int:
-    """The ``sum`` or ``max`` of every process's number."""
+    """Return the ``sum`` or ``max`` of a number over all processes."""
     if trainer.world_size == 1:
         return number
     value = torch.tensor(number, device=trainer.strategy.root_device)
@@ -68,7 +69,7 @@ def all_reduce(trainer: lightning.Trainer, number: int, op: str) -> int:
 
 
 def all_gather(own: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every process's own, by rank."""
+    """Return the dictionaries of all processes, ordered by rank."""
     _, world_size = rank_and_world_size()
     if world_size == 1 or not torch.distributed.is_initialized():
         return [own]

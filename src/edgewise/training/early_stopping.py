@@ -1,4 +1,4 @@
-"""Early stopping: Lightning's, for runs that may be killed."""
+"""Early stopping for runs that are resumed."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from edgewise.training.settings import TrainerSettings
 
 
 class ResumableEarlyStopping(EarlyStopping):
-    """Lightning's EarlyStopping, which stops again where a run was killed after it had stopped.
+    """Lightning's EarlyStopping, for a run that is resumed after it decided to stop.
 
-    The Trainer's ``should_stop`` is in no checkpoint: continued from the last epoch's, Lightning's
-    own trains one epoch more than an unbroken run.
+    A checkpoint does not contain the Trainer's ``should_stop``, so with Lightning's own class such
+    a run trains one epoch more than an uninterrupted run.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
         super().__init__(
             settings.monitor,
             patience=settings.patience,
-            mode="max" if settings.better == "higher" else "min",
-            check_finite=False,  # a metric that is NaN is worse than any; a loss ends the run
+            mode=settings.mode,
+            check_finite=False,  # NaN counts as no improvement; a NaN loss ends the run
         )
 
     def on_train_start(
         self,
         trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,  # noqa: ARG002 - Lightning passes it
+        pl_module: lightning.LightningModule,  # noqa: ARG002 - part of the hook
     ) -> None:
         trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
 
 
 def early_stopping(settings: TrainerSettings) -> list[EarlyStopping]:
-    """Early stopping as these settings ask for it, if they do."""
+    """Return the early stopping callback, or nothing if ``patience`` is 0."""
     return [ResumableEarlyStopping(settings)] if settings.patience else []

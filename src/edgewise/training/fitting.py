@@ -1,4 +1,4 @@
-"""Fit a model and evaluate it, with Lightning's Trainer, which is imported when they are called."""
+"""Fitting and evaluating models with Lightning's Trainer, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def fit(
     callbacks: Sequence[lightning.Callback] = (),
     title: str = "training",
 ) -> dict[str, float]:
-    """Train on Lightning's Trainer, restore the best epoch's weights, test, and write the folder.
+    """Train a model, restore the weights of the best epoch, test it, and write the run folder.
 
-    It continues from ``folder.checkpoint`` where that is, to the numbers of an unbroken run::
+    If ``folder.checkpoint`` exists, training resumes from it, with the results of an uninterrupted
+    run::
 
         x, y = torch.randn(200, 4), torch.arange(200) % 2
         examples = DataLoader(TensorDataset(x, y), batch_size=20)
@@ -67,30 +68,30 @@ def fit(
         )
 
     Args:
-        model: called ``model(*batch.inputs, **batch.keywords)``; holds the best weights afterwards.
+        model: called as ``model(*batch.inputs, **batch.keywords)``. Gets the best weights.
         task: loss and metrics.
-        loaders: ``train``, ``val`` and ``test``, each a list of batches, or a loader that has a
-            length, as PyTorch's DataLoader: of :class:`edgewise.data.Batch`, of tuples ``(input,
-            ..., target)``, of dicts of tensors with ``labels``, such as those of a Hugging Face
-            data set in torch's format, or of the graphs of PyG's DataLoader.
-        folder: gets ``log.csv``, ``model.safetensors``, ``curves.png`` and, as the last,
-            ``metrics.json``, where ``null`` is what was NaN or infinite.
-        optimizer: which one, and its numbers.
-        trainer: how long, what to monitor, when to stop.
-        schedule: the factor on the learning rate; a constant one if left out.
-        logger: Lightning's Trainer gets it, and with it the metrics of every epoch and of the test.
-        callbacks: Lightning's Trainer gets them while it trains, before Edgewise's own. A progress
-            bar among them is shown in place of ours.
-        title: what the progress display says.
+        loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
+            of ``train``, ``val`` and ``test``. Batches are :class:`edgewise.data.Batch`, tuples
+            ``(input, ..., target)``, dicts of tensors with ``labels`` (such as a Hugging Face data
+            set in torch format), or the graphs of PyG's DataLoader.
+        folder: run folder for ``log.csv``, ``model.safetensors``, ``curves.png`` and, last of all,
+            ``metrics.json``, in which ``null`` stands for NaN and infinity.
+        optimizer: optimizer settings.
+        trainer: trainer settings.
+        schedule: learning-rate schedule. Constant by default.
+        logger: Lightning loggers for the metrics of each epoch and of the test.
+        callbacks: Lightning callbacks for training, which run before Edgewise's own. A progress bar
+            among them replaces Edgewise's.
+        title: title of the progress display.
 
     Returns:
-        The metrics of ``metrics.json``.
+        The metrics in ``metrics.json``.
 
     Raises:
-        RunExistsError: the folder holds a run that has finished.
-        ArgumentError: no such metric to monitor, examples that make no batch, batches of another
-            kind or that the model cannot take, or the loss became NaN or infinite.
-        Interrupted: Ctrl-C or SIGTERM; a checkpoint has been left.
+        RunExistsError: the folder contains a finished run.
+        ArgumentError: the monitored metric does not exist, the examples or batches have a wrong
+            form, the model cannot process them, or the loss became NaN or infinite.
+        Interrupted: Ctrl-C or SIGTERM, after a checkpoint was saved.
         MissingExtraError: Lightning is not installed.
 
     """
@@ -99,7 +100,7 @@ def fit(
 
     from edgewise.training.checkpoint import ResumableCheckpoint
     from edgewise.training.early_stopping import early_stopping
-    from edgewise.training.head_first import head_first
+    from edgewise.training.freeze_backbone import freeze_backbone
     from edgewise.training.history import History
     from edgewise.training.lightning_module import TrainingModule
     from edgewise.training.progress import progress_display
@@ -107,15 +108,15 @@ def fit(
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
-    check_world_size(trainer)
+    check_world_size(trainer.devices)
     rank, world_size = rank_and_world_size()
     loaders = as_loaders(loaders, "train", "val", "test")
     if world_size > 1:
         _share(loaders, rank, world_size)
     batches = len(loaders["train"])
-    if not hasattr(loaders["train"], "share"):  # Lightning is going to
+    if not hasattr(loaders["train"], "share"):  # Lightning will split it
         batches = math.ceil(batches / world_size)
-    steps = trainer.epochs * math.ceil(batches / trainer.accumulate)
+    steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
     folder.make()
     module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
     history = History(trainer)
@@ -124,7 +125,7 @@ def fit(
         lightning_trainer = lightning.Trainer(
             max_epochs=trainer.epochs,
             gradient_clip_val=trainer.clip_norm or None,
-            accumulate_grad_batches=trainer.accumulate,
+            accumulate_grad_batches=trainer.accumulate_grad_batches,
             precision=PRECISIONS[trainer.precision],
             accelerator=trainer.accelerator,
             logger=logger or False,
@@ -133,7 +134,7 @@ def fit(
                 history,
                 *weight_averaging(trainer),
                 *early_stopping(trainer),
-                *head_first(trainer),
+                *freeze_backbone(trainer),
                 *progress_display(title, history, callbacks),
                 checkpoint,
             ],
@@ -168,10 +169,10 @@ def evaluate(
     accelerator: str = "auto",
     logger: Logger | Iterable[Logger] | None = None,
 ) -> dict[str, float]:
-    """Loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
+    """Return loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
 
     Raises:
-        ArgumentError: one of the loaders is missing, or its batches are of another kind.
+        ArgumentError: a loader is missing, or its batches have a wrong form.
         MissingExtraError: Lightning is not installed.
 
     """
@@ -203,11 +204,11 @@ def _require_lightning() -> None:
 
 
 def _share(loaders: Loaders, rank: int, world_size: int) -> None:
-    """Let each process serve its own part, and draw random numbers of its own."""
+    """Assign each process its part of the examples and its own random numbers."""
     for loader in loaders.values():
-        if hasattr(loader, "share"):  # Lightning shares PyTorch's own
+        if hasattr(loader, "share"):  # Lightning splits a DataLoader
             loader.share(rank, world_size)
-    if rank:  # the first draws what a single process would
+    if rank:  # rank 0 keeps the seed of a run with one process
         seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 
@@ -217,13 +218,13 @@ def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, f
     folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
     if task.notes():
         folder.write_json(NOTES, task.notes())
-    folder.write_json(METRICS, metrics)  # the last: where it is, the run is finished
+    folder.write_json(METRICS, metrics)  # last, because it marks the run as finished
     folder.checkpoint.unlink(missing_ok=True)
 
 
 @contextmanager
 def _as_interrupted() -> Iterator[None]:
-    """Lightning turns a KeyboardInterrupt, or a SIGTERM between its steps, into an exit."""
+    """Turn Lightning's SystemExit after a Ctrl-C or SIGTERM into :class:`Interrupted`."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     try:
@@ -235,7 +236,7 @@ def _as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _restoring(folder: RunFolder, checkpoint: ResumableCheckpoint) -> Iterator[None]:
-    """What goes wrong before training has begun is the checkpoint's fault."""
+    """Report any error before the first step as a damaged checkpoint."""
     try:
         yield
     except Exception:
@@ -247,16 +248,16 @@ def _restoring(folder: RunFolder, checkpoint: ResumableCheckpoint) -> Iterator[N
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's remarks on devices and tips, but with its warnings."""
+    """Hide Lightning's tips and messages on devices, and warnings that do not apply."""
     log = logging.getLogger("lightning.pytorch")
     level = log.level
     log.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             for what in (
-                ".*LeafSpec.* is deprecated",  # Lightning 2.6 asks PyTorch 2.13 for it
+                ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
                 ".*find_unused_parameters=True was specified.*",
-                ".*does not have many workers.*",  # the user's own loader, who may have a reason
+                ".*does not have many workers.*",  # the user's choice
                 ".*smaller than the logging interval.*",  # metrics are reported each epoch
             ):
                 warnings.filterwarnings("ignore", what)

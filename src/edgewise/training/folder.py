@@ -1,4 +1,4 @@
-"""What a run leaves behind, in files that others can read."""
+"""Run folders: reading and writing the files of a run, in common formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from edgewise.errors import (
     WriteError,
     require,
 )
+from edgewise.renamed import new_parameter_name
 from edgewise.training.interrupt import Interrupted
 
 if TYPE_CHECKING:
@@ -35,52 +36,54 @@ Row = dict[str, float]
 RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
-FITTED, FITTED_TENSORS = "fitted.json", "fitted.safetensors"
-BEGINNINGS = {"tokenizer.json", FITTED, FITTED_TENSORS}
-"""What is written before the first step, besides the file that claims the folder."""
-BEGIN_AGAIN = "delete it, and --resume begins the run again"
+PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
+OLD_FILES = {PREPROCESSING: "fitted.json", PREPROCESSING_TENSORS: "fitted.safetensors"}
+"""Names of files in old run folders, by their present names."""
+BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
+"""Files that are written before the first step, besides the one that claims the folder."""
+BEGIN_AGAIN = "delete it, and --resume restarts the run"
 DIGEST = "sha256"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one run, each written whole or not at all."""
+    """Folder with the files of one run. Each file is written completely or not at all."""
 
     path: Path
 
     @property
     def checkpoint(self) -> Path:
-        """What an unfinished run continues from."""
+        """Path of the checkpoint from which an unfinished run resumes."""
         return self.path / "checkpoint.ckpt"
 
     @property
     def weights(self) -> Path:
-        """The best weights of a finished run."""
+        """Path of the best weights of a finished run."""
         return self.path / "model.safetensors"
 
     def refuse_existing(self) -> None:
-        """Raise RunExistsError if there is anything in the folder."""
+        """Raise RunExistsError if the folder exists and is not empty."""
         if self.path.is_dir() and set(self.path.iterdir()) <= set(self._parts()):
             return
         if self.path.exists():
             raise self._exists()
 
     def make(self) -> None:
-        """Make the folder, where it is not there.
+        """Create the folder if it does not exist.
 
         Raises:
-            WriteError: it cannot be made.
+            WriteError: the folder cannot be created.
 
         """
         with _as_write_error(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def refuse_overwriting(self) -> None:
-        """Raise RunExistsError if the folder holds what a finished run has written."""
+        """Raise RunExistsError if the folder contains files of a finished run."""
         written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
         if self.has(METRICS) or (written and not self.checkpoint.is_file()):
             raise RunExistsError(
-                f"{self.path} holds a run that has finished, and a run is never overwritten. "
+                f"{self.path} contains a finished run, and a run is never overwritten. "
                 "Remedy: name another folder."
             )
 
@@ -91,7 +94,7 @@ class RunFolder:
         )
 
     def refuse_several(self) -> None:
-        """Raise ArgumentError if it is a folder of several runs, by seed or by fold."""
+        """Raise ArgumentError if the folder contains several runs, by seed or by fold."""
         runs = sorted(
             (one for kind in ("seed", "fold") for one in self.path.glob(f"{kind}-*/{RECIPE}")),
             key=lambda one: (len(one.parent.name), one.parent.name),
@@ -100,19 +103,19 @@ class RunFolder:
             raise ArgumentError(
                 str(self.path),
                 expected="the folder of one run",
-                got=f"one of several, {runs[0].parent.name} to {runs[-1].parent.name}",
+                got=f"a folder of several runs, {runs[0].parent.name} to {runs[-1].parent.name}",
                 remedy=f"name one of them, such as {runs[0].parent}",
             )
 
     @contextmanager
     def claimed(self, name: str, record: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-        """The folder, with ``record`` in the file ``name``, which one process alone can make.
+        """Create the folder and the file ``name`` with ``record``, exclusively for this process.
 
-        An error within takes both away again, unless there is something by then that is worth
-        continuing. A run that is interrupted or killed keeps them, for ``resume``.
+        After an error in the ``with`` block, both are deleted if there is nothing to resume from.
+        An interrupted or killed run keeps them, for ``resume``.
 
         Raises:
-            RunExistsError: another process was faster.
+            RunExistsError: another process created the file first.
             WriteError: the folder cannot be written.
 
         """
@@ -134,7 +137,7 @@ class RunFolder:
             if claimed:
                 self._give_up(name)
             for folder in made:
-                with suppress(OSError):  # it is not empty, or was never made
+                with suppress(OSError):  # it is not empty, or was not created
                     folder.rmdir()
             raise
 
@@ -144,7 +147,7 @@ class RunFolder:
             part.write_text(text, encoding="utf-8")
             try:
                 try:
-                    os.link(part, final)  # whole, and only where there is none
+                    os.link(part, final)  # atomic, and fails if the file exists
                 except FileExistsError:
                     raise
                 except OSError:  # a file system without hard links
@@ -154,7 +157,7 @@ class RunFolder:
                 raise self._exists() from None
 
     def _give_up(self, name: str) -> None:
-        """Take away what a run begins with, where that is all there is."""
+        """Delete the first files of a run if the folder contains nothing else."""
         begun = {name, *BEGINNINGS}
         with suppress(OSError):
             found = list(self.path.iterdir())
@@ -163,24 +166,24 @@ class RunFolder:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Let ``fill`` write a file, which takes its name only when it is complete.
+        """Let ``fill`` write a temporary file, and rename it to ``name`` when it is complete.
 
         Raises:
-            WriteError: it cannot be written.
+            WriteError: the file cannot be written.
 
         """
         final = self.path / name
         with self._part(final) as part:
             part.touch()
-            mode = stat.S_IMODE(part.stat().st_mode)  # as the umask wants it
+            mode = stat.S_IMODE(part.stat().st_mode)  # permissions by the umask
             fill(part)
-            part.chmod(mode)  # which some libraries make 0600
+            part.chmod(mode)  # some libraries set it to 0600
             part.replace(final)
         return final
 
     @contextmanager
     def _part(self, final: Path) -> Iterator[Path]:
-        """A name beside ``final`` for what is being written, which is gone afterwards."""
+        """Yield a temporary path next to ``final``, and delete it afterwards."""
         part = final.with_name(f".part-{os.getpid()}-{final.name}")
         with _as_write_error(final):
             try:
@@ -189,33 +192,33 @@ class RunFolder:
                 part.unlink(missing_ok=True)
 
     def _parts(self) -> list[Path]:
-        """What is being written now, or was when its process was killed."""
+        """Return temporary files, including leftovers of killed processes."""
         return list(self.path.glob(".part-*"))
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write ``value``, indented; ``null`` is what is NaN or infinite, which JSON cannot say."""
+        """Write indented JSON, with ``null`` for NaN and infinity."""
         text = _indented(value)
         self.write(name, lambda part: part.write_text(text, encoding="utf-8"))
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Read a file of this run.
+        """Read a JSON file of this run.
 
         Raises:
-            MissingDataError: it is not there.
-            ArgumentError: it is not an object in JSON.
+            MissingDataError: the file does not exist.
+            ArgumentError: the file does not contain a JSON object.
 
         """
         with self._reading(name, "a JSON file with an object"):
-            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads(self._existing(name).read_text(encoding="utf-8"))
             if not isinstance(value, dict):
                 raise ValueError(f"a {type(value).__name__}")
             return value
 
     def read_metrics(self) -> dict[str, Any]:
-        """``metrics.json``; what was not a number when it was written is NaN again.
+        """Read ``metrics.json``, with NaN for ``null``.
 
         Raises:
-            As :meth:`read_json`.
+            See :meth:`read_json`.
 
         """
         metrics: dict[str, Any] = _numbers(self.read_json(METRICS))
@@ -223,16 +226,15 @@ class RunFolder:
 
     @contextmanager
     def _reading(self, name: str, expected: str, remedy: str = "restore it") -> Iterator[None]:
-        """Name the file where it is missing or damaged."""
+        """Name the file in errors that a missing or damaged file causes."""
         path = self.path / name
         try:
             yield
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingDataError(
-                f"{path}: no such file. Remedy: name the folder of a run that `edgewise train` "
-                "has made."
+                f"{path}: no such file. Remedy: name a run folder of `edgewise train`."
             ) from error
-        except Exception as error:  # there is no list of what parsers say of damaged files
+        except Exception as error:  # parsers raise many types of errors for damaged files
             if isinstance(error, (EdgewiseError, PermissionError)):
                 raise
             raise ArgumentError(
@@ -243,11 +245,16 @@ class RunFolder:
             ) from error
 
     def has(self, name: str) -> bool:
-        """Whether the file is there."""
-        return (self.path / name).is_file()
+        """Return whether the file exists."""
+        return self._existing(name).is_file()
+
+    def _existing(self, name: str) -> Path:
+        """Return the path of a file, under its old name if the folder has only that."""
+        old = self.path / OLD_FILES.get(name, name)
+        return old if old.is_file() and not (self.path / name).is_file() else self.path / name
 
     def write_log(self, rows: list[Row]) -> None:
-        """``log.csv``: a row for each epoch."""
+        """Write ``log.csv``, with a row for each epoch."""
 
         def fill(part: Path) -> None:
             with part.open("w", newline="", encoding="utf-8") as file:
@@ -258,7 +265,7 @@ class RunFolder:
         self.write(LOG, fill)
 
     def read_log(self) -> list[Row]:
-        """The rows of ``log.csv``."""
+        """Read the rows of ``log.csv``."""
         with (
             self._reading(LOG, "a table of numbers, a row for each epoch"),
             (self.path / LOG).open(newline="", encoding="utf-8") as file,
@@ -266,31 +273,42 @@ class RunFolder:
             return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
     def check_checkpoint(self) -> None:
-        """Raise ArgumentError if the checkpoint is not as it was written: it has sums of itself."""
+        """Raise ArgumentError if the checkpoint is damaged, by its own checksums."""
         with (
             self._reading(self.checkpoint.name, "a checkpoint as it was saved", BEGIN_AGAIN),
             ZipFile(self.checkpoint) as parts,
         ):
             damaged = parts.testzip()
             if damaged is not None:
-                raise BadZipFile(f"other bytes in {damaged}")
+                raise BadZipFile(f"a wrong checksum of {damaged}")
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Name the checkpoint in an error within: it is whole, and of something else."""
+        """Report an error in the ``with`` block as a checkpoint of another run."""
         with self._reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
             yield
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
-        """``model.safetensors``, with the digest of what is in it."""
+        """Write ``model.safetensors``; see :meth:`write_tensors`."""
         self.write_tensors(self.weights.name, weights)
 
-    def read_weights(self) -> dict[str, Tensor]:
-        """The tensors of ``model.safetensors``, by name; see :meth:`read_tensors`."""
-        return self.read_tensors(self.weights.name)
+    def read_weights(self, known: Collection[str] = ()) -> dict[str, Tensor]:
+        """Read ``model.safetensors``; see :meth:`read_tensors`.
+
+        Args:
+            known: names of the model's parameters. A parameter that was renamed since the run was
+                saved gets its name of these.
+
+        """
+        weights = self.read_tensors(self.weights.name)
+        new = {name: new_parameter_name(name) for name in weights if name not in known}
+        return {
+            new[name] if new.get(name) in known else name: weight
+            for name, weight in weights.items()
+        }
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
-        """A file of tensors by name, with the digest of what is in it, which it gives."""
+        """Write named tensors to a file with a digest of its content, and return the digest."""
         require("safetensors", extra="predict", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -308,15 +326,15 @@ class RunFolder:
         return digest
 
     def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
-        """The tensors of a file, by name.
+        """Read the tensors of a file, and verify their digest.
 
         Args:
-            name: of the file.
-            digest: what :meth:`write_tensors` gave, where another file has kept it.
+            name: name of the file.
+            digest: digest that :meth:`write_tensors` returned, if it was saved elsewhere.
 
         Raises:
-            MissingDataError: it is not there.
-            ArgumentError: it is not as it was written, or of another run than the digest.
+            MissingDataError: the file does not exist.
+            ArgumentError: the file is damaged, or its digest differs from ``digest``.
             MissingExtraError: safetensors is not installed.
 
         """
@@ -324,26 +342,26 @@ class RunFolder:
         from safetensors import safe_open
 
         with (
-            self._reading(name, "tensors as they were saved", "train again"),
-            safe_open(self.path / name, "pt") as file,
+            self._reading(name, "an undamaged file of tensors", "train again"),
+            safe_open(self._existing(name), "pt") as file,
         ):
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             saved = (file.metadata() or {}).get(DIGEST)
             if saved is not None and saved != _digest(tensors):
-                raise ValueError("other bytes")
+                raise ValueError("a wrong digest")
             if digest is not None and digest != _digest(tensors):
-                raise ValueError("those of another run")
+                raise ValueError("tensors of another run")
             return tensors
 
     def load_weights(self, model: nn.Module) -> None:
-        """Load ``model.safetensors``.
+        """Load ``model.safetensors`` into a model.
 
         Raises:
-            MissingDataError: it is not there.
-            ArgumentError: the weights are of another model, or damaged.
+            MissingDataError: the file does not exist.
+            ArgumentError: the file is damaged, or belongs to another model.
 
         """
-        weights = self.read_weights()
+        weights = self.read_weights(model.state_dict())
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
@@ -351,14 +369,14 @@ class RunFolder:
                 str(self.weights),
                 expected=f"the weights of the model in {RECIPE}",
                 got=" ".join(str(error).split()),
-                remedy="keep the two files of one run together",
+                remedy=f"use {RECIPE} and {self.weights.name} of the same run",
             ) from error
 
     def write_figure(self, name: str, figure: Figure) -> None:
-        """Write a picture in the form that its name says, such as ``.png``, ``.svg`` or ``.pdf``.
+        """Write a picture in the format of its suffix, such as ``.png``, ``.svg`` or ``.pdf``.
 
         Raises:
-            ArgumentError: there is no such form.
+            ArgumentError: the format is unknown.
 
         """
         form = Path(name).suffix.removeprefix(".").lower()
@@ -374,7 +392,7 @@ class RunFolder:
 
 
 def finite(value: Any) -> Any:
-    """The value as JSON can have it: ``None`` in the place of NaN and infinity, however deep."""
+    """Replace NaN and infinity in a nested value by ``None``, for JSON."""
     return _replaced(value, lambda one: isinstance(one, float) and not math.isfinite(one), None)
 
 
@@ -395,7 +413,7 @@ def _indented(value: Any) -> str:
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 of every name, type, shape and number."""
+    """Return the SHA-256 of names, dtypes, shapes and values."""
     found = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         found.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())

@@ -1,6 +1,6 @@
-"""What is remembered of the epochs: their metrics, and the weights of the best."""
+"""Metrics of each epoch, weights of the best epoch, and training time."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 import math
@@ -17,18 +17,18 @@ from edgewise.training.settings import TrainerSettings
 
 
 class Stopwatch:
-    """Wall-clock and processor time since :meth:`start`, added to that of earlier sittings."""
+    """Wall-clock and processor time since :meth:`start`, plus the time before the run resumed."""
 
     def __init__(self, before: dict[str, float] | None = None) -> None:
         self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0}
         self._started: dict[str, float] = {}
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start measuring."""
         self._started = self._now()
 
     def read(self) -> dict[str, float]:
-        """``seconds`` and ``cpu_seconds`` so far."""
+        """Return ``seconds`` and ``cpu_seconds`` so far."""
         now = self._now() if self._started else {}
         return {
             name: round(before + now.get(name, 0) - self._started.get(name, 0), 3)
@@ -41,13 +41,13 @@ class Stopwatch:
 
 
 class History(lightning.Callback):
-    """Keeps a row of metrics for each epoch and the weights of the best, as part of the checkpoint.
+    """Callback that keeps the metrics of each epoch and the weights of the best epoch.
 
-    In place of Lightning's CSVLogger, which deletes the rows of earlier sittings when a run is
-    continued, and of its ModelCheckpoint, which writes a file at every better epoch: a small
-    graph's epoch takes less time. Both may be given to :func:`edgewise.training.fit` beside it.
+    They are part of the checkpoint. Lightning's CSVLogger deletes earlier rows when a run is
+    resumed, and its ModelCheckpoint writes a file after each improvement, which takes longer than
+    an epoch on a small graph. Both can be passed to :func:`edgewise.training.fit` in addition.
 
-    Place it before a callback that puts an average of the weights in their place for validation.
+    List it before a callback that replaces the weights by their average for validation.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -59,12 +59,12 @@ class History(lightning.Callback):
 
     @property
     def times(self) -> dict[str, float]:
-        """``seconds`` over all sittings, and ``cpu_seconds``, which no other work adds to."""
+        """Wall-clock ``seconds`` and ``cpu_seconds`` of this process, including resumed parts."""
         return self._clock.read()
 
     @property
     def best(self) -> float:
-        """The best value so far."""
+        """Best value of the monitored metric so far."""
         return self.rows[self.best_epoch][self.settings.monitor] if self.rows else math.nan
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,9 +94,9 @@ class History(lightning.Callback):
             self.best_weights = {name: value.detach().clone() for name, value in state.items()}
 
     def _is_better(self, value: float) -> bool:
-        if math.isnan(self.best):  # which every number compares false with
+        if math.isnan(self.best):  # every comparison with NaN is false
             return not math.isnan(value)
-        return value > self.best if self.settings.better == "higher" else value < self.best
+        return value > self.best if self.settings.mode == "max" else value < self.best
 
 
 def _check_finite(loss: float, epoch: int) -> None:

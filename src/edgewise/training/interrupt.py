@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM end a run between two steps, so that it can be continued exactly.
+"""Interruption of a run by Ctrl-C or SIGTERM between two steps, so that it can be resumed exactly.
 
-Lightning does so at SIGTERM alone: Ctrl-C raises KeyboardInterrupt in the middle of a step, after
-which weights and optimizer may be of different steps.
+Lightning does this for SIGTERM only. On Ctrl-C it raises KeyboardInterrupt within a step, which can
+leave weights and optimizer state of different steps.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from types import FrameType
 
 
 class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
-    """A run was asked to stop, and has left a checkpoint to continue from.
+    """Raised when a signal has stopped a run, after a checkpoint was saved.
 
     Attributes:
-        signal: the signal that asked.
+        signal: number of the signal.
 
     """
 
@@ -27,17 +27,17 @@ class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
 
 
 class Request:
-    """Whether, and by which signal, a run has been asked to stop."""
+    """Number of the signal that asked a run to stop, or ``None``."""
 
     signal: int | None = None
 
 
 @contextmanager
 def interruptible() -> Iterator[Request]:
-    """Within, the first Ctrl-C or SIGTERM is only noted; a second one acts at once."""
+    """Record the first Ctrl-C or SIGTERM in the yielded request; a second one acts at once."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
-        yield request  # only the main thread may handle signals
+        yield request  # Python allows signal handlers in the main thread only
         return
     watched = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in watched}

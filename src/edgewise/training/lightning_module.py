@@ -1,6 +1,6 @@
-"""The LightningModule: a model, a task and an optimizer as Lightning's Trainer wants them."""
+"""LightningModule that combines a model, a task and an optimizer."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 from typing import Any
@@ -20,10 +20,10 @@ from edgewise.training.schedule import ConstantSchedule, Schedule
 
 
 class MeanLoss(Metric):
-    """The mean over examples of losses that are means over a batch; NaN stays NaN.
+    """Metric that averages mean losses of batches, weighted by their number of examples.
 
-    torchmetrics 1.9's MeanMetric replaces or drops a NaN, and with ``nan_strategy="disable"``,
-    which keeps it, ignores the weights: it gave 0.508 where the mean over examples was 0.468.
+    NaN stays NaN. torchmetrics 1.9's MeanMetric replaces or drops NaN, and ignores the weights with
+    ``nan_strategy="disable"``: it returned 0.508 where the mean over examples was 0.468.
     """
 
     full_state_update = False
@@ -41,30 +41,29 @@ class MeanLoss(Metric):
         self.count += count
 
     def compute(self) -> Tensor:
-        """The mean so far."""
+        """Return the mean so far."""
         return self.total / self.count
 
 
 class TrainingModule(lightning.LightningModule):
-    """The LightningModule of a model, a task and an optimizer; works with any Lightning Trainer.
+    """LightningModule for a model, a task and an optimizer. Works with any Lightning Trainer.
 
-    Loss and metrics are reported when validation ends, as ``train/loss``, ``val/accuracy`` and so
-    on: to the loggers, to callbacks in ``trainer.callback_metrics``, and in :attr:`measured`. Not
-    at every step, which for a small graph costs more than the step.
+    Loss and metrics, such as ``train/loss`` and ``val/accuracy``, are reported at the end of each
+    validation: to the loggers, in ``trainer.callback_metrics`` and in :attr:`measured`. Reports
+    after each step would take longer than a step on a small graph.
 
-    Batches are :class:`edgewise.data.Batch`, tuples ``(input, ..., target)``, dictionaries or PyG's
-    graphs, as :func:`edgewise.training.fit` takes them.
+    Batches have the forms that :func:`edgewise.training.fit` accepts.
 
     Args:
-        model: called ``model(*batch.inputs, **batch.keywords)``.
+        model: called as ``model(*batch.inputs, **batch.keywords)``.
         task: loss and metrics.
-        optimizer: only where it is trained.
-        schedule: of the learning rate; a constant one if left out.
-        steps: how many steps the schedule is spread over.
+        optimizer: required for training only.
+        schedule: learning-rate schedule. Constant by default.
+        steps: total number of optimizer steps, for the schedule.
 
     Attributes:
-        measured: the metrics that were reported last.
-        carried: by split what the model keeps of the last batch for one that follows it.
+        measured: metrics of the last report.
+        carried: recurrent state of the model after the last batch, by split.
 
     """
 
@@ -86,8 +85,8 @@ class TrainingModule(lightning.LightningModule):
             nn.ModuleDict({"loss": MeanLoss(), **task.metrics()}) for _ in range(3)
         )
         for metric in self.train_metrics.modules():
-            if isinstance(metric, Metric):  # also those that others are made of
-                metric.persistent(True)  # so that an epoch that is continued reports all of it
+            if isinstance(metric, Metric):  # also nested metrics
+                metric.persistent(True)  # a resumed epoch reports all its examples
         self.penalised = [m for m in model.modules() if isinstance(m, Penalised)]
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
@@ -107,12 +106,12 @@ class TrainingModule(lightning.LightningModule):
             loss, count = self._measured(batch, "train")
         for module in self.penalised:
             loss = loss + module.penalty()
-        # Lightning divides by the number of batches that a step takes, also where fewer are left.
+        # Lightning divides by accumulate_grad_batches, even if fewer batches are left for the step.
         at_once = self.trainer.accumulate_grad_batches
         left = int(self.trainer.num_training_batches) - batch_idx // at_once * at_once
         scale = at_once / min(at_once, left)
         if self.trainer.world_size > 1:
-            # Gradients are averaged over processes, whose batches may be of different sizes.
+            # DDP averages gradients over processes, but their batches can have different sizes.
             scale *= count * self.trainer.world_size / all_reduce(self.trainer, count, "sum")
         return loss if scale == 1 else loss * scale
 
@@ -123,14 +122,14 @@ class TrainingModule(lightning.LightningModule):
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "test")
-        here = len(batch.target) > 0  # else another process has all of this batch
+        here = len(batch.target) > 0  # else other processes have all its examples
         if self.generation_metrics and here:
             texts = self.task.generate(self.model, batch)
             for _, metric in _each(self.generation_metrics):
                 metric.update(texts, batch)
 
     def _outputs(self, batch: Batch, split: str) -> Tensor:
-        """What the model says, given what it kept of the batch before where this one follows it."""
+        """Return the model's outputs, with the previous batch's cache if this one continues it."""
         if batch.follows is None:
             outputs: Tensor = self.model(*batch.inputs, **batch.keywords)
             return outputs
@@ -141,11 +140,11 @@ class TrainingModule(lightning.LightningModule):
         return outputs
 
     def _measured(self, batch: Batch, split: str) -> tuple[Tensor, int]:
-        """The mean loss of a batch, and of how many that is."""
+        """Return the mean loss of a batch and its number of terms, and update the metrics."""
         outputs = batch.counted(self._outputs(batch, split))
         if outputs.dtype in (torch.bfloat16, torch.float16):
             outputs = outputs.float()
-        if not len(batch.target):  # another process has all the examples of this batch
+        if not len(batch.target):  # other processes have all examples of this batch
             return outputs.sum() * 0, 0
         loss = self.task.loss(outputs, batch.target)
         count = self.task.count(outputs, batch.target)
@@ -160,7 +159,7 @@ class TrainingModule(lightning.LightningModule):
         if self.trainer.sanity_checking:
             self._finish("val")
             return
-        # In a fit, validation is the end of an epoch: what callbacks monitor is all there then.
+        # While fitting, validation ends an epoch, so callbacks can monitor metrics of both splits.
         training = self._finish("train") if self.trainer.state.fn == "fit" else {}
         self._report(training | self._finish("val"))
 
@@ -168,10 +167,9 @@ class TrainingModule(lightning.LightningModule):
         self._report(self._finish("test"))
 
     def _report(self, measured: dict[str, float]) -> None:
-        """Log what all processes have measured together.
+        """Report metrics, which have been reduced over all processes already.
 
-        Not by ``self.log``, which makes a metric of each number: on gcn-cora that was a quarter of
-        an epoch's time.
+        ``self.log`` would create a metric for each number, which took 1/4 of the time on gcn-cora.
         """
         self.measured = measured
         self.trainer.callback_metrics.update(
@@ -183,7 +181,7 @@ class TrainingModule(lightning.LightningModule):
             )
 
     def _finish(self, split: str) -> dict[str, float]:
-        """The metrics of a split since the last call, such as ``{"val/loss": ...}``."""
+        """Compute and reset the metrics of a split, such as ``{"val/loss": ...}``."""
         metrics = dict(_each(getattr(self, f"{split}_metrics")))
         if split == "test":
             metrics |= dict(_each(self.generation_metrics))
@@ -202,8 +200,8 @@ class TrainingModule(lightning.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        # Lightning's own refuses a fused optimizer in mixed precision, for float16's sake, whose
-        # gradients are scaled; bfloat16's are not.
+        # Lightning's own method refuses fused optimizers in mixed precision, because float16 needs
+        # scaled gradients. bfloat16 does not.
         if gradient_clip_val:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -212,8 +210,8 @@ class TrainingModule(lightning.LightningModule):
         optimizer = self.settings.build(self.model)
         if isinstance(self.schedule, ConstantSchedule):
             return optimizer
-        # Not Lightning's estimated_stepping_batches, which sets the loader up before its state is
-        # restored, so that a continued epoch would begin again.
+        # Lightning's estimated_stepping_batches would set up the loader before its state is
+        # restored, and a resumed epoch would start from its first batch.
         factor = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: self.schedule.factor(step, self.steps)
         )

@@ -1,4 +1,4 @@
-"""Optimizers, and which parameters decay."""
+"""Optimizer settings, with weight decay and learning rates by parameter."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }
 
 EMBEDDING = re.compile(r"trunk\.embedding\.")
-LAYER = re.compile(r"trunk\.reader\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
-"""Those of a recurrent network are numbered at the end of a name."""
+LAYER = re.compile(r"trunk\.backbone\.(?:(?:stack\.)?layers\.|cell\.\w+_l)(\d+)")
+"""Matches the number of a layer; recurrent networks have it at the end of the name."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class OptimizerSettings:
     r"""Settings of PyTorch's Adam or AdamW.
 
     Attributes:
-        name: ``adam`` adds the decay to the gradient (L2), ``adamw`` shrinks the weight itself.
-        lr: learning rate, before the schedule.
-        beta2: the share of the squared gradient's average that a step keeps; lower forgets sooner.
-        weight_decay: its strength.
-        decay_only: a regular expression; only parameters whose name it matches decay, as GCN's
-            first layer, ``^layers\.1\.``. Empty: all of them.
-        layer_decay: what the learning rate of each layer of a text model is multiplied by, of that
-            above it, down to the embedding (Howard and Ruder, 2018); 1 gives all of them the same.
+        name: ``adam`` (weight decay as an L2 penalty) or ``adamw`` (decoupled weight decay).
+        lr: learning rate, which the schedule multiplies.
+        beta2: decay rate of the running average of squared gradients.
+        weight_decay: weight decay coefficient.
+        decay_only: regular expression for the names of parameters with weight decay, such as
+            ``^layers\.1\.`` for GCN's first layer. Empty applies it to all parameters.
+        layer_decay: ratio of the learning rates of a layer and the layer above it in a text model,
+            down to the embedding (Howard and Ruder, 2018). 1 disables layer-wise rates.
 
     """
 
@@ -64,7 +64,7 @@ class OptimizerSettings:
                 "optimizer.layer_decay",
                 expected="a factor above 0 and up to 1",
                 got=repr(self.layer_decay),
-                remedy="choose for example 0.9, or 1 to do without",
+                remedy="choose for example 0.9, or 1 to disable it",
             )
         try:
             re.compile(self.decay_only)
@@ -77,20 +77,20 @@ class OptimizerSettings:
             ) from error
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer of this model's parameters.
+        """Create the optimizer for the model's parameters.
 
         Raises:
-            ArgumentError: ``decay_only`` matches no parameter, or there are no layers for
-                ``layer_decay``.
+            ArgumentError: ``decay_only`` matches no parameter, or ``layer_decay`` is set for a
+                model without numbered layers.
 
         """
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if named and not any(re.search(self.decay_only, name) for name, _ in named):
             raise ArgumentError(
                 "optimizer.decay_only",
-                expected="an expression that some parameter's name matches",
+                expected="a regular expression that matches a parameter's name",
                 got=repr(self.decay_only),
-                remedy=f"the names are {', '.join(name for name, _ in named)}",
+                remedy=f"choose among the names {', '.join(name for name, _ in named)}",
             )
         rates = self._rates([name for name, _ in named])
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -113,7 +113,7 @@ class OptimizerSettings:
         return optimizer
 
     def _rates(self, names: list[str]) -> dict[str, float]:
-        """The learning rate of each parameter, by its name."""
+        """Return the learning rate of each parameter by name."""
         if self.layer_decay == 1:
             return dict.fromkeys(names, self.lr)
         heights = {name: _height(name) for name in names}
@@ -121,8 +121,8 @@ class OptimizerSettings:
         if top == 1:
             raise ArgumentError(
                 "optimizer.layer_decay",
-                expected="a text model, whose layers have learning rates of their own",
-                got=f"{self.layer_decay}, for a model without layers of a trunk",
+                expected="1, or a text model with numbered layers",
+                got=f"{self.layer_decay} for another model",
                 remedy="choose 1",
             )
         return {
@@ -132,6 +132,6 @@ class OptimizerSettings:
 
 
 def _height(name: str) -> int | None:
-    """How far up in a text model a parameter is: 0 in the embedding; ``None`` in the head."""
+    """Return the layer of a text model's parameter: 0 for the embedding, ``None`` for the head."""
     found = LAYER.match(name)
     return 1 + int(found[1]) if found else 0 if EMBEDDING.match(name) else None

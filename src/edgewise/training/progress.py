@@ -1,8 +1,9 @@
-"""What training says while it runs: a bar in a terminal, a line now and then elsewhere."""
+"""Progress of a training: a bar in a terminal, lines in a log file."""
 
 # ruff: noqa: ARG002 - Lightning passes its hooks more than they need
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -14,14 +15,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from edgewise.training.history import History
 
-BAR_EVERY, LINE_EVERY = 0.1, 10.0  # seconds
+BAR_EVERY = 0.1  # seconds between two updates of the bar
+LINE_EVERY = 10.0  # least number of seconds between two lines of finished epochs
+BATCH_LINE_EVERY = 60.0  # seconds until a line inside an epoch that is not finished
 
 
 class ProgressDisplay(ProgressBar):
-    """Epochs done, the monitored metric and its best value, on the standard error.
+    """Print finished epochs, the monitored metric and its best value to standard error.
 
-    Lightning's bars are of the batches of one epoch. Where the output is a file, 200 epochs of one
-    batch wrote 1001 lines with its TQDMProgressBar, and with RichProgressBar one, of the last.
+    Lightning's own bars count the batches of one epoch. In a log file, 200 epochs of one batch
+    give 1001 lines with its TQDMProgressBar, and one line, the last, with its RichProgressBar.
     """
 
     def __init__(self, title: str, history: History) -> None:
@@ -30,10 +33,11 @@ class ProgressDisplay(ProgressBar):
         self.enabled = True
         self.console = Console(stderr=True)
         self._bar: Progress | None = None
-        self._due = 0.0
+        self._shown_at = 0.0
+        self._shown_epochs = 0
 
     def disable(self) -> None:
-        """Show nothing: Lightning asks all processes for this but the first."""
+        """Show nothing. Lightning calls this in every process except the first."""
         self.enabled = False
 
     def on_train_start(
@@ -41,7 +45,7 @@ class ProgressDisplay(ProgressBar):
     ) -> None:
         if not self.enabled:
             return
-        self._due = time.monotonic() + (0 if self.console.is_terminal else LINE_EVERY)
+        self._shown_at, self._shown_epochs = time.monotonic(), len(self.history.rows)
         if self.console.is_terminal:
             shown = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
             self._bar = Progress(
@@ -62,14 +66,25 @@ class ProgressDisplay(ProgressBar):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        if self.enabled and time.monotonic() >= self._due:
-            self._show(len(self.history.rows) + (batch_idx + 1) / int(trainer.num_training_batches))
+        if not self.enabled:
+            return
+        waited = time.monotonic() - self._shown_at
+        batches, total = batch_idx + 1, trainer.num_training_batches  # infinite if unknown
+        if self._bar is not None:
+            if waited >= BAR_EVERY:
+                self._update_bar(self._bar, len(self.history.rows) + batches / total)
+        elif len(self.history.rows) > self._shown_epochs and waited >= LINE_EVERY:
+            self._print_line("")
+        elif waited >= BATCH_LINE_EVERY and batches < total:
+            self._print_line(f", batch {batches}" + f"/{total}" * math.isfinite(total))
 
     def on_train_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        if self.enabled:
-            self._show(len(self.history.rows))
+        if self._bar is not None:
+            self._update_bar(self._bar, len(self.history.rows))
+        elif self.enabled:
+            self._print_line("")
         self._close()
 
     def on_exception(
@@ -85,29 +100,30 @@ class ProgressDisplay(ProgressBar):
             self._bar.stop()
             self._bar = None
 
-    def _show(self, epochs: float) -> None:
-        settings, text = self.history.settings, ""
-        if self.history.rows:
-            now = self.history.rows[-1][settings.monitor]
-            text = f"{settings.monitor} {now:.4f} (best {self.history.best:.4f})"
-        if self._bar is not None:
-            self._bar.update(
-                self._bar.task_ids[0],
-                completed=epochs,
-                text=f"epoch {int(epochs)}/{settings.epochs}  {text}",
-                refresh=True,
-            )
-            self._due = time.monotonic() + BAR_EVERY
-        else:
-            line = f"{self.title}  epoch {int(epochs)}/{settings.epochs}  {text}"
-            self.console.print(line, highlight=False, soft_wrap=True)
-            self._due = time.monotonic() + LINE_EVERY
+    def _update_bar(self, bar: Progress, epochs: float) -> None:
+        """Move the bar; ``epochs`` counts the finished fraction of the current epoch, too."""
+        text = f"epoch {int(epochs)}/{self.history.settings.epochs}  {self._metric()}"
+        bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
+        self._shown_at = time.monotonic()
+
+    def _print_line(self, batch: str) -> None:
+        epochs = len(self.history.rows)
+        text = f"epoch {epochs}/{self.history.settings.epochs}{batch}  {self._metric()}"
+        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True)
+        self._shown_at, self._shown_epochs = time.monotonic(), epochs
+
+    def _metric(self) -> str:
+        """Return the monitored metric of the last epoch, and its best value."""
+        if not self.history.rows:
+            return ""
+        monitor = self.history.settings.monitor
+        return f"{monitor} {self.history.rows[-1][monitor]:.4f} (best {self.history.best:.4f})"
 
 
 def progress_display(
     title: str, history: History, callbacks: Iterable[lightning.Callback]
 ) -> list[ProgressBar]:
-    """The display, unless there is a progress bar among these callbacks."""
+    """Return the display, or nothing if ``callbacks`` has a progress bar already."""
     if any(isinstance(callback, ProgressBar) for callback in callbacks):
         return []
     return [ProgressDisplay(title, history)]

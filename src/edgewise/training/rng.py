@@ -1,4 +1,4 @@
-"""The state of every random number generator that training draws from."""
+"""Seeding, saving and restoring of random number generators."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and PyTorch on every device.
 
-    As Lightning's does, without Lightning, for seeds of 2³² and more, which it refuses, and without
-    leaving the seed in the environment.
+    Unlike Lightning's function of this name, it needs no Lightning, accepts seeds of 2³² and more,
+    and does not set an environment variable.
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -21,7 +21,7 @@ def seed_everything(seed: int) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """All states, as tensors and plain numbers that load without unpickling anything else."""
+    """Return the state of all generators, as tensors and numbers that ``weights_only`` can load."""
     _, keys, place, has_gauss, gauss = np.random.get_state()
     version, words, cached = random.getstate()
     return {
@@ -33,7 +33,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def restore_rng(state: dict[str, Any]) -> None:
-    """Continue from what :func:`rng_state` gave."""
+    """Restore a state returned by :func:`rng_state`."""
     torch.set_rng_state(state["torch"])
     if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(state["cuda"])

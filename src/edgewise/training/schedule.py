@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the factor on the learning rate at each step."""
+"""Learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from edgewise.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """A factor for each step."""
+    """Base class of learning-rate schedules."""
 
     @abstractmethod
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied by at ``step`` of ``steps``, counted from 0."""
+        """Return the factor of the learning rate at ``step`` (from 0) of ``steps``."""
 
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """The same learning rate throughout."""
+    """Constant learning rate."""
 
-    def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - every schedule is told
+    def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - part of the interface
         return 1.0
 
 
 @dataclass(frozen=True)
 class WarmupSchedule(Schedule):
-    """A linear warm-up, then what :meth:`after` says.
+    """Base class of schedules with linear warm-up, followed by :meth:`after`.
 
     Attributes:
-        warmup: the share of the steps in which the rate rises.
+        warmup: fraction of the steps in which the learning rate rises.
 
     """
 
@@ -48,16 +48,16 @@ class WarmupSchedule(Schedule):
 
     @abstractmethod
     def after(self, step: int, warmup_steps: float, steps: int) -> float:
-        """The factor at ``step`` of ``steps``, after ``warmup_steps`` of them."""
+        """Return the factor at ``step`` of ``steps``, after ``warmup_steps`` warm-up steps."""
 
 
 @dataclass(frozen=True)
 class DecaySchedule(WarmupSchedule):
-    """A linear warm-up, then down to ``floor`` at the last step.
+    """Base class of schedules with linear warm-up, followed by a decay to ``floor``.
 
     Attributes:
-        warmup: the share of the steps in which the rate rises.
-        floor: the factor at the end.
+        warmup: fraction of the steps in which the learning rate rises.
+        floor: factor of the learning rate at the last step.
 
     """
 
@@ -73,12 +73,12 @@ class DecaySchedule(WarmupSchedule):
 
     @abstractmethod
     def remaining(self, done: float) -> float:
-        """What remains, from 1 to 0, when this share of the way down is done."""
+        """Return the decay from 1 to 0, for the finished fraction ``done`` of the decay steps."""
 
 
 @dataclass(frozen=True)
 class CosineSchedule(DecaySchedule):
-    """A linear warm-up, then half a cosine down to ``floor`` (Loshchilov and Hutter, 2017)."""
+    """Linear warm-up, then cosine decay to ``floor`` (Loshchilov and Hutter, 2017)."""
 
     def remaining(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2
@@ -86,7 +86,7 @@ class CosineSchedule(DecaySchedule):
 
 @dataclass(frozen=True)
 class LinearSchedule(DecaySchedule):
-    """A linear warm-up, then a straight line down to ``floor``, as BERT and RoBERTa train."""
+    """Linear warm-up, then linear decay to ``floor``, as for BERT and RoBERTa."""
 
     def remaining(self, done: float) -> float:
         return 1 - done
@@ -94,13 +94,13 @@ class LinearSchedule(DecaySchedule):
 
 @dataclass(frozen=True)
 class NoamSchedule(WarmupSchedule):
-    r"""A linear warm-up, then :math:`\sqrt{w / t}` at step t after w steps of warm-up.
+    r"""Linear warm-up over w steps, then :math:`\sqrt{w / t}` at step t.
 
-    The first Transformer's, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et al., 2017), in
-    units of its peak :math:`(d w)^{-1/2}`, which is the optimizer's ``lr`` here.
+    The schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` (Vaswani et
+    al., 2017), divided by its peak :math:`(d w)^{-1/2}`. Set the optimizer's ``lr`` to that peak.
     """
 
-    def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - no end
+    def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - it has no end
         return math.sqrt(max(math.ceil(warmup_steps), 1) / (step + 1))
 
 
@@ -108,7 +108,7 @@ def _check_share(argument: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ArgumentError(
             argument,
-            expected="a share from 0 to 1",
+            expected="a fraction from 0 to 1",
             got=repr(value),
             remedy="choose for example 0.1",
         )
@@ -120,4 +120,4 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "linear": LinearSchedule,
     "noam": NoamSchedule,
 }
-"""Every schedule by the name that run folders use."""
+"""Schedules by their name in recipes and run folders."""

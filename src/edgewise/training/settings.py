@@ -1,4 +1,4 @@
-"""How long to train, what to watch, and when to stop."""
+"""Settings of the trainer: number of epochs, monitored metric, stopping, devices."""
 
 from __future__ import annotations
 
@@ -15,98 +15,101 @@ from edgewise.errors import ArgumentError, unknown_name
 from edgewise.training.distributed import rank_and_world_size
 from edgewise.training.trunk import trunk_names
 
-Better = Literal["higher", "lower"]
+Mode = Literal["max", "min"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
 
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """What Lightning's Trainer is told of a run: how long, what to monitor, when to stop.
+    """Settings of Lightning's Trainer.
 
-    A recipe has it as its ``trainer``, and the command line its fields as ``--trainer.epochs`` and
-    so on: by the name of what they set.
+    They are the field ``trainer`` of a recipe, and options such as ``--trainer.epochs`` of the
+    command line.
 
     Attributes:
-        epochs: the most passes over the training data.
-        patience: stop after this many epochs without a better value; 0 never stops early.
-        monitor: the metric whose best epoch gives the final weights; the first of equals.
-        better: whether a higher or a lower value of it is better.
-        average: the decay, a step, of a moving average of the weights, such as 0.99; the average is
-            then what is validated, tested and kept. 0 takes the weights as they are.
-        average_last: the mean of the weights after each of the last so many epochs is validated,
-            tested and kept instead; 0 takes them as they are. Only one of the two averages.
-        accumulate: batches whose mean gradient makes one step, as if they were one batch; an
-            epoch's last step takes those that are left.
-        precision: ``32``; ``bf16`` computes matrix products in bfloat16 and keeps the weights and
-            sums in float32.
-        head_first: epochs at the beginning in which the trunk of a text or graph model stays as it
-            is, and only the head on it is trained; for a start from a trained one.
-        clip_norm: gradients are scaled down to this norm; 0 leaves them as they are.
-        accelerator: ``auto`` takes a GPU where there is one.
-        devices: how many GPUs, or processes on the CPU, take part in every step, each with a batch
-            of the data's size; as one would with a batch that many times as large.
-        save_every: seconds between two checkpoints, which is what a killed run loses at most
-            (saving takes longer breaks where it takes more than a twentieth of the time).
+        epochs: maximum number of epochs.
+        patience: number of epochs without improvement after which training stops; 0 disables
+            early stopping.
+        monitor: metric that selects the best epoch, whose weights are the result. Ties go to the
+            earliest epoch.
+        mode: whether the best epoch has the maximum or the minimum of ``monitor``.
+        ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
+            averaged weights are validated, tested and saved. 0 disables averaging.
+        average_last_epochs: number of last epochs over which weights are averaged. The averaged
+            weights are validated, tested and saved. 0 disables averaging. Excludes ``ema_decay``.
+        accumulate_grad_batches: number of batches whose gradients are averaged for one optimizer
+            step. The last step of an epoch uses the remaining batches.
+        precision: ``32`` for float32; ``bf16`` for mixed precision with bfloat16 matrix products
+            and float32 weights.
+        freeze_backbone_epochs: number of first epochs in which only the head is trained and the
+            pretrained backbone of a text or graph model is frozen.
+        clip_norm: maximum gradient norm; 0 disables clipping.
+        accelerator: ``auto`` uses a GPU if there is one.
+        devices: number of GPUs, or of processes on the CPU. Each processes a batch of
+            ``data.batch_size`` in every step, so the effective batch size is a multiple of it.
+        save_every: seconds between two checkpoints, and thus the most that a killed run loses. The
+            interval is longer if saving takes more than 1/20 of the time.
 
     """
 
     epochs: int = 100
     patience: int = 0
     monitor: str = "val/accuracy"
-    better: Better = "higher"
-    average: float = 0.0
-    average_last: int = 0
-    accumulate: int = 1
+    mode: Mode = "max"
+    ema_decay: float = 0.0
+    average_last_epochs: int = 0
+    accumulate_grad_batches: int = 1
     precision: Precision = "32"
-    head_first: int = 0
+    freeze_backbone_epochs: int = 0
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
     devices: int = 1
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
-        choices = {"better": Better, "accelerator": Accelerator, "precision": Precision}
+        choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
         for name, known in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
-        for name, usual in (("epochs", 100), ("accumulate", 1), ("devices", 1)):
+        for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
         self._check_averages()
-        for name in ("patience", "head_first", "clip_norm", "save_every"):
+        for name in ("patience", "freeze_backbone_epochs", "clip_norm", "save_every"):
             check_from_zero(f"trainer.{name}", getattr(self, name), "choose 0 to do without")
 
     def _check_averages(self) -> None:
-        if not 0 <= self.average < 1:
+        if not 0 <= self.ema_decay < 1:
             raise ArgumentError(
-                "trainer.average",
+                "trainer.ema_decay",
                 expected="a decay from 0 to below 1",
-                got=repr(self.average),
+                got=repr(self.ema_decay),
                 remedy="choose for example 0.99, or 0 to do without",
             )
-        if self.average_last < 0 or (self.average_last and self.average):
+        if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
-                "trainer.average_last",
-                expected="a number from 0, without trainer.average beside it",
-                got=f"{self.average_last!r} with trainer.average {self.average!r}",
+                "trainer.average_last_epochs",
+                expected="a number from 0, without trainer.ema_decay beside it",
+                got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
                 remedy="choose for example 10, or 0 to do without",
             )
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
-        """Refuse what cannot be, before a run.
+        """Check the settings against the task, the model and this machine.
 
         Args:
-            metrics: names that the task reports, without the split.
-            model: what is going to be trained, where it is there already.
+            metrics: names of the task's metrics, without the split.
+            model: model to train, if it has been built already.
 
         Raises:
-            ArgumentError: no such metric to monitor, no such device, or no head to train first.
+            ArgumentError: ``monitor`` is not a metric, the device does not exist, or
+                ``head_first`` is set and the model has no head.
 
         """
-        if self.head_first and model is not None:
+        if self.freeze_backbone_epochs and model is not None:
             names = [name for name, _ in model.named_parameters()]
             if not 0 < len(trunk_names(names)) < len(names):
                 raise ArgumentError(
-                    "trainer.head_first",
+                    "trainer.freeze_backbone_epochs",
                     expected="a model with a head, such as those of texts, tags or molecules",
                     got=f"a {type(model).__name__}",
                     remedy="choose 0",
@@ -117,18 +120,18 @@ class TrainerSettings:
         if self.accelerator == "gpu" and not torch.accelerator.is_available():
             raise ArgumentError(
                 "trainer.accelerator",
-                expected="a device of this machine",
-                got="gpu, and there is none",
+                expected="an accelerator of this machine",
+                got="gpu, but there is no GPU",
                 remedy="choose auto or cpu",
             )
         most, what = os.cpu_count() or 1, "processors"
         if self.accelerator != "cpu" and torch.accelerator.is_available():
             most, what = torch.accelerator.device_count(), "GPUs"
-        started = rank_and_world_size()[1] > 1  # on any machines
+        started = rank_and_world_size()[1] > 1  # by torchrun, maybe on several machines
         if self.devices > most and not started:
             raise ArgumentError(
                 "trainer.devices",
-                expected=f"at most {most}, the {what} of this machine",
+                expected=f"at most {most}, the number of {what} of this machine",
                 got=repr(self.devices),
                 remedy="choose fewer" + ", or trainer.accelerator cpu" * (what == "GPUs"),
             )

@@ -1,25 +1,25 @@
-"""The trunk: the weights of a model that carry over to another task, all but its head's."""
+"""Names of the backbone weights of a model, which can be transferred to another task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 TRUNK = "trunk."
-"""How the names of the parameters below a text model's head begin."""
+"""Prefix of the backbone parameters of a text model."""
 SCALED = "model."
-"""How those of a model begin whose outputs are put into the unit of its targets."""
+"""Prefix of the parameters of a model that is wrapped to rescale its outputs."""
 HEAD = "head."
-"""How those of a graph model's head begin."""
+"""Prefix of the head parameters of a graph model."""
 
 
 def trunk_names(names: Iterable[str]) -> dict[str, str]:
-    """The weights of the trunk, and what they are called without what is around it.
+    """Return the names of the backbone weights, with their names inside the backbone.
 
-    Of a text model all below ``trunk.``; of a graph model with a ``head.`` all others, with their
-    targets scaled or not. Of other models none, as nothing says what would carry over.
+    In a text model, these are the weights below ``trunk.``. In a graph model with a ``head.``, they
+    are all other weights. Other models have no known backbone, and the result is empty.
 
     Args:
-        names: of all parameters, or of all weights that are saved.
+        names: names of all parameters, or of all saved weights.
 
     """
     names = list(names)

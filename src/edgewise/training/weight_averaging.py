@@ -1,6 +1,6 @@
-"""Averages of the weights, which settle where the weights themselves still jump about."""
+"""Averages of the weights over steps or epochs."""
 
-# ruff: noqa: ARG002 - Lightning passes its hooks more than they need
+# ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from edgewise.torch_internals import foreach_copy, foreach_lerp
 from edgewise.training.lightning_module import TrainingModule
 from edgewise.training.settings import TrainerSettings
 
@@ -17,11 +18,11 @@ Weights = dict[str, Tensor]
 
 
 class MovingAverage(WeightAveraging):
-    r"""Lightning's WeightAveraging, :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
+    r"""Exponential moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
 
-    Over the first 1 / (1 - d) steps it is the plain mean (Polyak and Juditsky, Acceleration of
-    stochastic approximation by averaging, 1992), where Lightning's EMAWeightAveraging would still
-    be near the first weights.
+    In the first 1 / (1 - d) steps it is the plain mean (Polyak and Juditsky, Acceleration of
+    stochastic approximation by averaging, 1992). Lightning's EMAWeightAveraging would stay near the
+    initial weights there.
 
     Args:
         decay: d, from 0 to below 1.
@@ -33,16 +34,16 @@ class MovingAverage(WeightAveraging):
 
     @torch.no_grad()
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
-        """Add the weights, all of one type, after so many steps that the average has taken in."""
-        if not average[0].is_floating_point():  # what is counted is not averaged
-            torch._foreach_copy_(average, weights)
+        """Add ``weights`` of one dtype to ``average``, which contains ``steps`` steps already."""
+        if not average[0].is_floating_point():  # counters are not averaged
+            foreach_copy(average, weights)
         else:
-            torch._foreach_lerp_(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
+            foreach_lerp(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
 
     def on_validation_epoch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
-        """Leave the average in place: it is kept when validation ends, if it is the best."""
+        """Keep the average in place until :class:`History` has copied the best weights."""
 
     def on_validation_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
@@ -51,14 +52,14 @@ class MovingAverage(WeightAveraging):
 
 
 class LastAverage(lightning.Callback):
-    """The mean of the weights at the ends of the last epochs (Vaswani et al., 2017, section 6.1).
+    """Mean of the weights at the ends of the last epochs (Vaswani et al., 2017, section 6.1).
 
-    It is in the weights' place while an epoch is validated, so what is kept as the best is a mean.
-    Lightning has no mean over a window: its WeightAveraging and StochasticWeightAveraging take all
-    epochs from one on, and an epoch's weights only after it was validated.
+    The mean replaces the weights during validation, so the saved best weights are a mean, too.
+    Lightning has no mean over a window: its WeightAveraging and StochasticWeightAveraging include
+    all epochs after a start, and the weights of an epoch only after its validation.
 
     Args:
-        count: how many epochs; before that many are over, all of them.
+        count: number of epochs to average; fewer at the beginning of training.
     """
 
     def __init__(self, count: int) -> None:
@@ -91,13 +92,13 @@ class LastAverage(lightning.Callback):
 
 
 def weight_averaging(settings: TrainerSettings) -> list[lightning.Callback]:
-    """The average that these settings ask for, if any."""
-    if settings.average:
-        return [MovingAverage(settings.average)]
-    return [LastAverage(settings.average_last)] if settings.average_last else []
+    """Return the callback for the average in ``settings``, or nothing."""
+    if settings.ema_decay:
+        return [MovingAverage(settings.ema_decay)]
+    return [LastAverage(settings.average_last_epochs)] if settings.average_last_epochs else []
 
 
 def _weights(module: lightning.LightningModule) -> Weights:
-    """The model's own tensors, to be read or written in place."""
+    """Return the model's tensors, which can be changed in place."""
     assert isinstance(module, TrainingModule)
     return module.model.state_dict()

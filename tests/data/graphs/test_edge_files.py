@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.data.graphs.edge_files import (
+from edgewise.data.tables.edges import (
     rating_column,
     read_edges,
     read_interactions,

@@ -182,7 +182,7 @@ def test_ids_of_any_kind_are_kept(tmp_path):
     ("field", "value", "expected"),
     [
         ("negatives", -1, "at least 0"),
-        ("val", 0.0, "a share"),
+        ("val", 0.0, "a fraction"),
         ("val_users", -1, "at least 0"),
     ],
 )
@@ -234,7 +234,7 @@ def test_without_times_the_split_is_drawn_and_the_seed_decides(tmp_path):
     known = torch.cat([one.train, one.val, one.test], dim=1)
     assert known.unique(dim=1).shape[1] == 90
     splits = interactions(path=str(path), val=0.1, test=0.2).load()
-    assert splits.fitted["known"].unique(dim=1).shape[1] == 90
+    assert splits.preprocessing["known"].unique(dim=1).shape[1] == 90
     assert (splits.train.count, splits.val.count, splits.test.count) == (63, 9, 9)
 
 
@@ -244,10 +244,10 @@ def test_low_ratings_may_be_left_out(tmp_path):
     liked = interactions(path=path, least_rating=4).read()
     known = torch.cat([liked.train, liked.val, liked.test], dim=1)
     assert known.shape[1] == 3 * 8
-    with refused("data.least_rating", expected="rating of ratings.csv, 5", got="6", remedy="lower"):
+    with refused("data.min_rating", expected="rating of ratings.csv, 5", got="6", remedy="lower"):
         interactions(path=path, least_rating=6).read()
     (tmp_path / "pairs.csv").write_text("user,item\na,b\na,c\n")
-    with refused("data.rating", expected="pairs.csv", got="none", remedy="--data.least_rating"):
+    with refused("data.rating", expected="pairs.csv", got="none", remedy="--data.min_rating"):
         interactions(path=str(tmp_path / "pairs.csv"), least_rating=4).read()
     with refused("data.path", expected="3 interactions", got="2 at most", remedy="test_path"):
         interactions(path=str(tmp_path / "pairs.csv")).read()

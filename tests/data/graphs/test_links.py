@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise.data import edge_list, ego_facebook, hollywood_actors
+from edgewise.data import edge_list, ego_facebook
 from edgewise.data.graphs.edge_splits import (
     EdgeSplit,
     check_edge_split,
@@ -61,7 +61,7 @@ def test_a_reversed_edge_in_two_parts_is_refused():
 
 
 def test_an_empty_part_is_refused():
-    with refused("val", expected="at least one edge", got="none", remedy="larger share"):
+    with refused("val", expected="at least one edge", got="none", remedy="larger fraction"):
         split_edges(torch.tensor([[0, 1], [1, 2]]), val=0.1, test=0.5, seed=0)
     with refused("data.val, data.test", expected="above 0", got="0.0 and 0.1", remedy="choose"):
         split_edges(some_pairs(), val=0.0, test=0.1, seed=0)
@@ -164,12 +164,3 @@ def test_facebook_as_counted():
     assert splits.model_arguments == {"num_nodes": 4039}
     held_out = round(88234 * 0.05) + round(88234 * 0.1)
     assert splits.train.count == 88234 - held_out
-
-
-@needs("hollywood_actors")
-def test_hollywood_as_counted():
-    pairs, films, actors, ids, *_ = hollywood_actors().read()
-    assert pairs.shape == (2, 1_470_404)
-    assert (films, actors) == (range(127_823), range(127_823, 127_823 + 383_640))
-    assert len(ids) == actors.stop
-    assert pairs[0].max() < actors.start <= pairs[1].min()

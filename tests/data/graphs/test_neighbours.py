@@ -52,7 +52,7 @@ def test_edges_are_true_and_as_many_as_asked_for(fanouts):
 
 
 def test_all_edges_give_the_output_on_the_whole_graph():
-    graph, model = random_graph(), gnn(5, 3, hidden=4, depth=2).double()
+    graph, model = random_graph(), gnn(5, 3, width=4, depth=2).double()
     x = torch.randn(NODES, 5, dtype=torch.double)
     part = NeighbourSampler(graph, [-1, -1]).sample(torch.tensor([7, 0, 31]), generator())
     out = model(x[part.nodes], part.graph)[: part.count]
@@ -118,7 +118,7 @@ def test_bad_input():
     with refused("graph", expected="as many targets", got="3 targets, 2", remedy="one row"):
         NeighbourSampler(bipartite, [2])
     sampler = NeighbourSampler(graph, [2])
-    with refused("seeds", expected="from 0 to 39", got="40", remedy="numbers of nodes"):
+    with refused("seeds", expected="from 0 to 39", got="40", remedy="indices of nodes"):
         sampler.sample(torch.tensor([1, 40]), generator())
     with refused("seeds", expected="once", got="3 nodes, 2", remedy="unique"):
         sampler.sample(torch.tensor([1, 4, 1]), generator())

@@ -67,7 +67,7 @@ def test_nodes_of_all_kinds(files):
 
 
 def test_counts_of_words_are_recognised(files, tmp_path):
-    assert own(files).load().fitted["scale"] == "columns"
+    assert own(files).load().preprocessing["scale"] == "columns"
     header, *rows = NODES.replace(",5", "").splitlines()
     few = [";".join([*row.split(";")[:2], "0", "0"]) for row in rows]
     few[0], few[2] = "ann;x;1;3", "cy;x;;"
@@ -75,10 +75,10 @@ def test_counts_of_words_are_recognised(files, tmp_path):
     kept = own(files).load().fitted
     assert kept["scale"] == "rows"
     assert kept["x"][0].tolist() == [0.25, 0.75]
-    assert own(files, scale="columns").load().fitted["scale"] == "columns"
+    assert own(files, scale="columns").load().preprocessing["scale"] == "columns"
     few[1] = "bob;y;-1;0"
     (tmp_path / "nodes.csv").write_text("\n".join([header, *few]))
-    assert own(files).load().fitted["scale"] == "columns"
+    assert own(files).load().preprocessing["scale"] == "columns"
 
 
 def test_directed_edges_and_scales(files):
@@ -86,7 +86,7 @@ def test_directed_edges_and_scales(files):
     pairs = {(kept["ids"][a], kept["ids"][b]) for a, b in kept["edges"].t().tolist()}
     assert pairs == {("ann", "bob"), ("bob", "ann"), ("dee", "zoe"), ("cy", "dee")}
     assert kept["x"][0].tolist() == [10, 1.5]
-    rows = own(files, scale="rows", features=("age", "income")).load().fitted["x"]
+    rows = own(files, scale="rows", features=("age", "income")).load().preprocessing["x"]
     assert torch.allclose(rows.sum(1), torch.tensor([1.0, 1, 0, 1, 1, 1, 1, 1, 0]))
 
 
@@ -95,7 +95,7 @@ def test_a_graph_without_features_tells_its_nodes_apart(files, tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
     splits = node_files(**files).load()
     assert splits.model_arguments == {"in_width": 9, "out_width": 2}
-    found = graph_kept(splits.fitted)
+    found = graph_kept(splits.preprocessing)
     assert torch.equal(found.x.to_dense(), torch.eye(9))
 
 
@@ -106,7 +106,7 @@ def test_splits_that_are_given(files, tmp_path):
     splits = node_files(**files).load()
     assert splits.train.make(torch.tensor([0])).select.tolist() == [0, 3, 6, 9]
     assert splits.val.make(torch.tensor([0])).select.tolist() == [2, 5, 8, 11]
-    assert splits.fitted["features"] == ["f"]
+    assert splits.preprocessing["features"] == ["f"]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,split", *rows, "n99,1,3,later"]))
     with refused(
         "data.split", expected="train, val, test", got="'later' in row 14", remedy="--data"
@@ -125,8 +125,8 @@ def test_arrays(tmp_path):
     }
     np.savez(path, **good)
     splits = node_files(nodes=str(path), val=0.2, test=0.2).load()
-    assert splits.fitted["labels"] == ["no", "yes"]
-    assert splits.fitted["ids"][-1] == "11"
+    assert splits.preprocessing["labels"] == ["no", "yes"]
+    assert splits.preprocessing["ids"][-1] == "11"
     assert splits.model_arguments["in_width"] == 2
     bad = [
         ({"edge_index": np.array([[0], [12]])}, "numbers of nodes, from 0 to 11", "from 0 to 12"),
@@ -170,7 +170,7 @@ def test_bad_tables(files, tmp_path, change, fields, error):
 
 
 def test_the_only_words_that_come_again_are_the_classes(files, tmp_path):
-    assert own(files, label="").load().fitted["labels"] == ["x", "y"]
+    assert own(files, label="").load().preprocessing["labels"] == ["x", "y"]
     two = "\n".join(f"{row};{'town' if i else 'u'}" for i, row in enumerate(NODES.splitlines()))
     (tmp_path / "nodes.csv").write_text(two)
     with refused("data.label", expected="classes", got="'group', 'u'", remedy="--data.label group"):

@@ -12,7 +12,7 @@ import torch
 from edgewise.data import tu
 from edgewise.data.graphs.graph_data import kept_form, node_features
 from edgewise.data.graphs.graph_files import read_graph_files
-from edgewise.errors import EdgewiseError, MissingDataError
+from edgewise.errors import MissingDataError
 from tests.errors import refused
 from tests.places import ROOT
 
@@ -189,12 +189,25 @@ class TestDownload:
         raw = tmp_path / "cache" / "TOY" / "raw"
         assert sorted(path.name for path in raw.iterdir()) == sorted(toy().files)
 
-    def test_nothing_is_written_outside(self, packed: Path, tmp_path: Path) -> None:
+    def test_nothing_else_is_written(self, packed: Path, tmp_path: Path) -> None:
         with zipfile.ZipFile(packed, "a") as file:
-            file.writestr("../../../harm.txt", "harm")
-        with pytest.raises(EdgewiseError, match=r"TOY\.zip.*harm\.txt"):
+            for name in (
+                "../../../harm.txt",
+                "TOY/../TOY_harm.txt",
+                "TOY/harm.py",
+                "/TOY_harm.txt",
+            ):
+                file.writestr(name, "harm")
+        toy().load()
+        assert not list(tmp_path.rglob("*harm*"))
+
+    @pytest.mark.parametrize("content", [b"", b"PK\3\4 damaged", b"text"])
+    def test_a_damaged_archive_is_not_kept(
+        self, content: bytes, packed: Path, tmp_path: Path
+    ) -> None:
+        packed.write_bytes(content)
+        with pytest.raises(MissingDataError, match="the download failed"):
             toy().load()
-        assert not list(tmp_path.rglob("harm.txt"))
         assert not list((tmp_path / "cache" / "TOY").iterdir())
 
 

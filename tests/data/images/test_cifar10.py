@@ -23,7 +23,7 @@ def test_images_of_each_class_in_each_split() -> None:
         counts = batch.target.bincount().tolist()
         assert counts == [each] * 10 if each else min(counts) > 120
         assert batch.inputs[0].mean().abs() < 0.05
-    assert splits.fitted["labels"][:2] == ["airplane", "automobile"]
+    assert splits.preprocessing["labels"][:2] == ["airplane", "automobile"]
 
 
 def test_what_to_do_where_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

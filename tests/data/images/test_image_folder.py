@@ -36,7 +36,7 @@ def folder(tmp_path):
 def test_classes_sizes_and_shares(folder):
     splits = image_folder(path=str(folder), image_size=8, batch_size=7).load()
     assert splits.model_arguments == {"image_size": 8, "channels": 3, "out_width": 2}
-    assert splits.fitted["labels"] == ["blue", "red"]
+    assert splits.preprocessing["labels"] == ["blue", "red"]
     assert [part.count for part in (splits.train, splits.val, splits.test)] == [21, 3, 6]
     target = torch.cat([batch.target for batch in splits.loaders(0)["test"]])
     assert target.tolist().count(1) == 4, "two thirds are red"

@@ -1,117 +1,12 @@
-"""MNIST's files, and pictures put together from them."""
+"""Files of MNIST."""
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
-import pytest
 import torch
 
 from edgewise import data
-from edgewise.data.images.caption_digits import BEGIN, END, FIRST, PAD, captioned, spelled
-from edgewise.data.images.mnist import read_idx, read_mnist
-from tests.errors import refused
+from edgewise.data.images.mnist import read_mnist
 from tests.places import needs
-
-
-def idx(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content))
-    return path
-
-
-def test_an_idx_file_by_hand(tmp_path: Path) -> None:
-    head = bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3])
-    values = read_idx(idx(tmp_path / "a.gz", head + bytes(range(6))))
-    assert values.tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-@pytest.mark.parametrize(
-    ("content", "got"), [(b"\0\0\x0d\1\0\0\0\1\7", "0000"), (b"\0\0\x08\1\0\0\0\2\7", "1 bytes")]
-)
-def test_a_damaged_file_says_so(content: bytes, got: str, tmp_path: Path) -> None:
-    path = idx(tmp_path / "a.gz", content)
-    with refused(str(path), expected="idx", got=got, remedy="again"):
-        read_idx(path)
-
-
-def test_a_file_that_is_not_gzipped(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(b"plain")
-    with refused(str(path), expected="gzip", got="gzip", remedy="again"):
-        read_idx(path)
-
-
-def test_captions_name_the_digits_that_are_there_in_their_order() -> None:
-    labels = torch.tensor([[4, 0, 7], [1, 2, 3]])
-    there = torch.tensor([[True, False, True], [True, True, True]])
-    batch = captioned(torch.zeros(2, 1, 28, 84), labels, there)
-    assert batch.references == ("four seven", "one two three")
-    _, read = batch.inputs
-    assert read.tolist() == [
-        [BEGIN, FIRST + 4, FIRST + 7, END],
-        [BEGIN, FIRST + 1, FIRST + 2, FIRST + 3],
-    ]
-    assert batch.target.tolist() == [
-        FIRST + 4,
-        FIRST + 7,
-        END,
-        *(FIRST + i for i in (1, 2, 3)),
-        END,
-    ]
-    outputs = torch.arange(8.0)[:, None]
-    assert batch.counted(outputs)[:, 0].tolist() == [0, 1, 2, 4, 5, 6, 7], "none of padding"
-    assert spelled(torch.tensor([[FIRST, PAD, FIRST + 1]])) == ["zero"]
-
-
-@needs("MNIST")
-def test_pictures_show_what_their_captions_say() -> None:
-    images, labels = read_mnist("test")
-    assert (images.shape, labels.bincount().tolist()[:2]) == ((10_000, 28, 28), [980, 1135])
-    loaded = data.caption_digits(places=3, least=1, jitter=0, tested=50, count=32, batch_size=16)
-    splits = loaded.load()
-    batch = splits.test.make(torch.arange(50))
-    pictures = batch.inputs[0]
-    assert pictures.shape == (50, 1, 28, 84)
-    squares = pictures.view(50, 28, 3, 28).transpose(1, 2)
-    shown = squares.flatten(2).sum(-1) > 0
-    assert shown.sum(1).tolist() == [len(text.split()) for text in batch.references]
-    known = {
-        bytes(image.flatten().tolist()): int(label)
-        for image, label in zip(images, labels, strict=True)
-    }
-    words = [
-        [known[bytes((square * 255).round().int().flatten().tolist())] for square in row[there]]
-        for row, there in zip(squares, shown, strict=True)
-    ]
-    assert [" ".join(data_words(row)) for row in words] == list(batch.references)
-
-
-def data_words(digits: list[int]) -> list[str]:
-    from edgewise.data.images.caption_digits import DIGITS
-
-    return [DIGITS[digit] for digit in digits]
-
-
-@needs("MNIST")
-def test_training_pictures_are_drawn_by_seed_and_epoch_alone() -> None:
-    small = data.caption_digits(count=32, tested=10, batch_size=16).load()
-
-    def references(seed: int, epoch: int) -> list[str]:
-        loader = small.loaders(seed)["train"]
-        loader.set_epoch(epoch)
-        return [text for batch in loader for text in batch.references]
-
-    assert references(0, 1) == references(0, 1)
-    assert references(0, 1) != references(0, 2)
-    assert references(0, 1) != references(1, 1)
-
-
-def test_bad_fields() -> None:
-    with refused("data.least, data.places", expected="a place", got="5 and 4", remedy="2 and 4"):
-        data.caption_digits(least=5)
-    with refused("data.count", expected="at least 1", got="0", remedy="larger"):
-        data.caption_digits(count=0)
 
 
 @needs("MNIST")

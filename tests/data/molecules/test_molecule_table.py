@@ -215,11 +215,11 @@ def test_columns_are_found_where_there_is_no_doubt(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     lines = [f"{i},{s} ,name {i},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join([",Structure,name,logS", *lines]))  # the first counts the rows
-    fitted = molecule_table(path=str(path), val=0.25).load().fitted
-    assert (fitted["smiles"], fitted["target"]) == ("Structure", "logS")
+    preprocessing = molecule_table(path=str(path), val=0.25).load().fitted
+    assert (preprocessing["smiles"], preprocessing["target"]) == ("Structure", "logS")
     lines = [f"{i},{s},{s},{i * 1.5}" for i, s in enumerate(ROWS)]
     path.write_text("\n".join(["id,Structure,SMILES,logS", *lines]))
-    assert molecule_table(path=str(path), val=0.25).load().fitted["smiles"] == "SMILES"
+    assert molecule_table(path=str(path), val=0.25).load().preprocessing["smiles"] == "SMILES"
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -228,7 +228,7 @@ def test_two_columns_need_no_names(tmp_path: Path, order: int) -> None:
     path = tmp_path / "t.csv"
     path.write_text("\n".join(",".join(row[::order]) for row in rows))
     splits = molecule_table(path=str(path), val=0.25).load()
-    assert (splits.fitted["smiles"], splits.fitted["target"]) == ("smiles", "target")
+    assert (splits.preprocessing["smiles"], splits.preprocessing["target"]) == ("smiles", "target")
     assert sum(part.count for part in (splits.train, splits.val, splits.test)) == len(rows)
     path.write_text("\n".join(["0,1", *(",".join(row[::order]) for row in rows)]))
     named = molecule_table(path=str(path), val=0.25).load().fitted  # as pandas writes columns
@@ -253,7 +253,7 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
     with refused("data.target", expected="numbers", got="'logS', 'logP'", remedy="data.target"):
         molecule_table(path=str(path), smiles="one").load()
     spec = molecule_table(path=str(path), smiles="one", conditions=("logP",), val=0.25)
-    assert spec.load().fitted["target"] == "logS"
+    assert spec.load().preprocessing["target"] == "logS"
     path.write_text("name,y\nbenzene,1\nwater,2\n")
     with refused("data.smiles", expected="SMILES", got="none that looks", remedy="data.smiles y"):
         molecule_table(path=str(path)).load()
@@ -282,7 +282,7 @@ def test_without_a_validation_part_the_training_rows_are_dealt(tmp_path: Path) -
     assert test == {8, 9}
     assert train | val == set(range(8))
     assert len(val) == 2
-    lines = {name: loaded.fitted[name].tolist() for name in ("val_lines", "test_lines")}
+    lines = {name: loaded.preprocessing[name].tolist() for name in ("val_lines", "test_lines")}
     assert lines == {"val_lines": [row + 2 for row in sorted(val)], "test_lines": [10, 11]}
 
 

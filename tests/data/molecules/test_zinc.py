@@ -113,47 +113,6 @@ def test_a_macrocycle_is_penalised_and_a_ring_of_six_is_not() -> None:
     assert beyond == pytest.approx(expected)
 
 
-def broken(folder: Path, **changed: np.ndarray) -> Path:
-    raw = folder / zinc.NAME / "raw"
-    raw.mkdir(parents=True)
-    whole = {
-        "x": np.array([0, 1, 2], dtype=np.uint8),
-        "node_ptr": np.array([0, 2, 3], dtype=np.int32),
-        "edge_index": np.array([[0, 1], [1, 0]], dtype=np.int32),
-        "edge_attr": np.array([1, 1], dtype=np.uint8),
-        "edge_ptr": np.array([0, 2, 2], dtype=np.int32),
-        "y": np.array([0.5, -1.0], dtype=np.float32),
-    }
-    for file in zinc.FILES:
-        np.savez(raw / file, **whole | changed)
-    return folder
-
-
-def test_small_files_of_that_form_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDGEWISE_DATA", str(broken(tmp_path)))
-    splits = data.zinc().load()
-    assert splits.val.make(torch.tensor([0, 1])).target.flatten().tolist() == [0.5, -1.0]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"x": np.array([0, 1, 28], dtype=np.uint8)},
-        {"edge_attr": np.array([1, 4], dtype=np.uint8)},
-        {"edge_attr": np.array([1, 0], dtype=np.uint8)},
-        {"y": np.array([0.5, np.nan], dtype=np.float32)},
-        {"y": np.array([0.5], dtype=np.float32)},
-    ],
-)
-def test_files_of_something_else_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, np.ndarray]
-) -> None:
-    monkeypatch.setenv("EDGEWISE_DATA", str(broken(tmp_path, **changed)))
-    path = tmp_path / zinc.NAME / "raw" / "train.npz"
-    with refused(str(path), expected="28 kinds", got="others", remedy="copy"):
-        data.zinc().load()
-
-
 def test_without_its_files_it_says_where_to_put_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edgewise import data
-from edgewise.data.series.dates import Step, read_dates
 from edgewise.data.series.time_series import Series, TimeSeries
-from edgewise.data.table import read_table
+from edgewise.data.tables.dates import Step, read_dates
+from edgewise.data.tables.read import read_table
 from tests.errors import refused
 
 
@@ -130,14 +130,14 @@ def test_columns_in_doubt_are_listed(tmp_path: Path) -> None:
         data.time_series(path=str(path)).load()
     splits = data.time_series(path=str(path), column="dogs").load()
     assert splits.model_arguments == {"history": 10, "horizon": 3, "season": 7}
-    assert splits.fitted["date"] == "day"
-    assert splits.fitted["last"] == "2020-03-30T00:00:00"
-    assert splits.fitted["series"].tolist() == [3 * i for i in range(18, 31)]
+    assert splits.preprocessing["date"] == "day"
+    assert splits.preprocessing["last"] == "2020-03-30T00:00:00"
+    assert splits.preprocessing["series"].tolist() == [3 * i for i in range(18, 31)]
 
 
 def test_without_dates_rows_are_steps(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("n\n" + "".join(f"{i * 5}\n" for i in range(99)))
     splits = data.time_series(path=str(path)).load()
-    assert splits.fitted["last"] is None
+    assert splits.preprocessing["last"] is None
     assert splits.model_arguments["season"] == 1

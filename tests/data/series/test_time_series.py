@@ -90,7 +90,7 @@ def test_dates_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     path.write_text("when,value\n" + "".join(f"day {i} or so,{i % 7}\n" for i in range(100)))
     odd = data.time_series(path=str(path), season=4, history=8, horizon=6)
     with pytest.warns(UserWarning, match=r"read as dates \('when'\).*--data.date_format"):
-        assert odd.load().fitted["date"] == ""
+        assert odd.load().preprocessing["date"] == ""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         replace(odd, date="none").load()

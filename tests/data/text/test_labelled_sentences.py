@@ -7,7 +7,6 @@ import torch
 
 from edgewise.data import ewt, sst2, text_table
 from edgewise.data.text.conllu import read_conllu
-from edgewise.data.text.labelled_sentences import read_labelled
 from edgewise.data.text.packed_texts import drop_words
 from tests.errors import refused
 from tests.places import needs
@@ -28,10 +27,10 @@ def paths(tmp_path):
 
 def test_a_batch_of_sentences_packed_and_padded(paths):
     packed, padded = (
-        text_table(**paths, kind="words", vocabulary_size=None, packed=form).load()
+        text_table(**paths, kind="words", vocab_size=None, packed=form).load()
         for form in (True, False)
     )
-    told = {"vocabulary": 4 + 7, "longest": 7, "out_width": 2}
+    told = {"vocab_size": 4 + 7, "longest": 7, "out_width": 2}
     assert packed.model_arguments == padded.model_arguments == told
     index = torch.tensor([2, 0])
     one, other = packed.train.make(index), padded.train.make(index)
@@ -46,33 +45,22 @@ def test_a_batch_of_sentences_packed_and_padded(paths):
 
 
 def test_long_sentences_are_cut_where_asked(paths):
-    splits = text_table(**paths, kind="words", vocabulary_size=None, longest=4).load()
+    splits = text_table(**paths, kind="words", vocab_size=None, max_length=4).load()
     assert splits.model_arguments["longest"] == 4
     (tokens,) = splits.train.make(torch.arange(4)).inputs
     assert tokens.sizes.tolist() == [4, 3, 4, 4]
 
 
 def test_some_labels_alone(paths):
-    everything = text_table(**paths, kind="words", vocabulary_size=None).load()
-    some = text_table(**paths, kind="words", vocabulary_size=None, labelled=2).load()
-    again = text_table(**paths, kind="words", vocabulary_size=None, labelled=2).load()
-    assert some.model_arguments["vocabulary"] == everything.model_arguments["vocabulary"]
+    everything = text_table(**paths, kind="words", vocab_size=None).load()
+    some = text_table(**paths, kind="words", vocab_size=None, labelled=2).load()
+    again = text_table(**paths, kind="words", vocab_size=None, labelled=2).load()
+    assert some.model_arguments["vocab_size"] == everything.model_arguments["vocab_size"]
     assert [split.count for split in (some.train, some.val, some.test)] == [2, 2, 2]
     ids = [split.train.make(torch.arange(2)).inputs[0].ids.tolist() for split in (some, again)]
     assert ids[0] == ids[1]
     with refused("data.labelled", expected="at most 4", got="5", remedy="0 for all"):
         text_table(**paths, labelled=5).load()
-
-
-def test_lines_that_are_no_labelled_sentences():
-    for text, got in (
-        ("a\t1\n\nb\t0\n", "an empty line, 2"),
-        ("a\t1\nb 0\n", "'b 0' in line 2"),
-        ("a\t1\n \t0\n", "line 2"),
-        ("a\t\n", "line 1"),
-    ):
-        with refused("x.tsv", expected="sentence <tab> label", got=got, remedy="drop this line"):
-            read_labelled(text, "x.tsv")
 
 
 def test_a_label_that_training_does_not_have(paths, tmp_path):
@@ -164,7 +152,7 @@ def test_training_forgets_other_tokens_every_time_and_validation_none():
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_only_training_forgets(paths, packed):
-    options = {"kind": "words", "vocabulary_size": None, "packed": packed}
+    options = {"kind": "words", "vocab_size": None, "packed": packed}
     plain, less = (text_table(**paths, **options, word_dropout=share).load() for share in (0, 0.9))
     for name in ("train", "val", "test"):
         one, other = (next(iter(s.loaders(0)[name])).inputs[0].ids for s in (plain, less))

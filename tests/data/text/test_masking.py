@@ -16,7 +16,7 @@ from tests.places import needs
 
 pytest.importorskip("tokenizers")
 
-RULE = {"mask": 4, "special": torch.arange(5), "vocabulary": 1000}
+RULE = {"mask": 4, "special": torch.arange(5), "vocab_size": 1000}
 
 
 def test_of_the_chosen_eight_tenths_are_hidden_one_is_another_and_one_stays():
@@ -86,7 +86,7 @@ def test_lines_of_files_become_windows_after_cls(tmp_path):
     file = tmp_path / "lines.txt"
     file.write_text("one two three\n\nfour five\n" * 30)
     paths = (str(file),)
-    whole = {"kind": "words", "vocabulary_size": None, "val": 0.1, "context": 6}
+    whole = {"kind": "words", "vocab_size": None, "val": 0.1, "context": 6}
     data = masked_text(sources=(), paths=paths, test_paths=paths, **whole)
     splits = data.load()
     words = splits.tokenizer.get_vocab()
@@ -132,5 +132,5 @@ def test_bad_input(tmp_path):
         masked_text(sources=("sst",))
     with refused("data.sources, data.paths", expected="texts", got="none", remedy="files"):
         masked_text(sources=()).load()
-    with refused("data.masked", expected="fractions above 0", got="0", remedy="0.1"):
-        masked_text(masked=0)
+    with refused("data.mask_fraction", expected="fractions above 0", got="0", remedy="0.1"):
+        masked_text(mask_fraction=0)

@@ -53,7 +53,12 @@ def test_two_files_of_lines(tmp_path):
     with refused("data.val_path, data.test_path", expected="none", got="a.en", remedy="leave"):
         pair_table(**fields, test_path=fields["path"]).parts()
     (tmp_path / "a.de").write_text("eins\nzwei\n")
-    with refused("a.en, a.de", expected="as many lines", got="40 and 2", remedy="where they part"):
+    with refused(
+        "a.en, a.de",
+        expected="as many lines",
+        got="40 and 2",
+        remedy="does not match",
+    ):
         pair_table(**fields).parts()
 
 

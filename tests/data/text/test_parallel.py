@@ -28,7 +28,7 @@ def write(folder: Path, **texts: list[str]) -> None:
 def files(tmp_path: Path) -> data.parallel:
     for split in ("train", "val", "test"):
         write(tmp_path, **{f"{split}_en": EN, f"{split}_de": DE})
-    return data.parallel(folder=str(tmp_path), vocabulary_size=60, batch_size=24)
+    return data.parallel(folder=str(tmp_path), vocab_size=60, batch_size=24)
 
 
 def test_a_batch_is_packed_and_asks_for_the_next_token(files: data.parallel) -> None:
@@ -45,7 +45,7 @@ def test_a_batch_is_packed_and_asks_for_the_next_token(files: data.parallel) -> 
     padded = torch.nn.utils.rnn.pad_sequence(_asked(batch), batch_first=True)
     assert batch.decode(padded) == list(batch.references)
     assert all(int(part[-1]) == batch.end for part in source.split(sizes.tolist()))
-    assert splits.model_arguments == {"vocabulary": 60}
+    assert splits.model_arguments == {"vocab_size": 60}
 
 
 def _asked(batch: data.WritingBatch) -> list[torch.Tensor]:
@@ -70,7 +70,7 @@ def test_batches_hold_so_many_tokens(files: data.parallel) -> None:
 
 def test_files_that_part_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a_en=EN, a_de=DE[:3])
-    with refused("a.en, a.de", expected="line i", got="4 and 3 lines", remedy="part"):
+    with refused("a.en, a.de", expected="line i", got="4 and 3 lines", remedy="does not match"):
         read_parallel(tmp_path / "a.en", tmp_path / "a.de")
 
 
@@ -121,7 +121,7 @@ def test_bad_fields() -> None:
 
 @needs("multi30k")
 def test_multi30k_has_the_published_counts() -> None:
-    splits = data.multi30k(vocabulary_size=2000).load()
+    splits = data.multi30k(vocab_size=2000).load()
     assert (splits.train.count, splits.val.count, splits.test.count) == (29_000, 1014, 1000)
     batch = splits.test.make(torch.tensor([0]))
     assert batch.references == ("Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.",)

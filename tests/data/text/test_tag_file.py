@@ -74,9 +74,9 @@ def test_sentences_are_dealt_and_the_tags_kept(tmp_path):
     pytest.importorskip("tokenizers")
     path = tmp_path / "a.txt"
     path.write_text("\n\n".join(f"word{i % 7} A\nother B" for i in range(40)))
-    splits = tag_file(path=str(path), kind="words", vocabulary_size=None).load()
+    splits = tag_file(path=str(path), kind="words", vocab_size=None).load()
     assert [part.count for part in (splits.train, splits.val, splits.test)] == [33, 3, 4]
-    assert splits.fitted == {"labels": ["A", "B"]}
+    assert splits.preprocessing == {"labels": ["A", "B"]}
 
 
 def test_one_tag_for_all_words_is_refused(tmp_path):

@@ -31,7 +31,7 @@ def decoded(splits, ids):
 
 def test_a_training_window_predicts_the_next_token_of_the_training_text(path):
     splits = text_files(paths=(path,), context=8, batch_size=4, val=0.1, test=0.2).load()
-    assert splits.model_arguments == {"vocabulary": len(set(TEXT)), "longest": 8}
+    assert splits.model_arguments == {"vocab_size": len(set(TEXT)), "longest": 8}
     train = TEXT[int(len(TEXT) * 0.1) : int(len(TEXT) * (1 - 0.2))]
     for batch in splits.loaders(0)["train"]:
         (tokens,) = batch.inputs
@@ -149,9 +149,7 @@ def test_consecutive_windows_have_no_stride_and_fit_the_text(path):
 def test_words_end_lines_by_a_token_and_the_rare_are_unknown(tmp_path):
     file = tmp_path / "text.txt.gz"
     file.write_bytes(gzip.compress(b"a b a\nc a b\n" * 20))
-    splits = text_files(
-        paths=(str(file),), kind="words", vocabulary_size=4, context=4, val=0.1
-    ).load()
+    splits = text_files(paths=(str(file),), kind="words", vocab_size=4, context=4, val=0.1).load()
     assert splits.tokenizer.get_vocab() == {"<unk>": 0, "<eos>": 1, "a": 2, "b": 3}
     batch = next(iter(splits.loaders(0)["train"]))
     assert {int(i) for i in batch.target.unique()} == {0, 1, 2, 3}
@@ -209,19 +207,8 @@ def test_a_character_that_the_kept_vocabulary_lacks(path, tmp_path):
 @needs("tinyshakespeare")
 def test_shakespeare_is_held_out_by_the_last_tenth():
     splits = shakespeare().load()
-    assert splits.model_arguments["vocabulary"] == 65
+    assert splits.model_arguments["vocab_size"] == 65
     assert sum(len(batch.target) for batch in splits.loaders(0)["test"]) == 111_540
-
-
-def test_war_and_peace_without_its_beginning_or_end(tmp_path, monkeypatch):
-    """What came after a lost mark was read as the book, or nothing was."""
-    monkeypatch.setenv("EDGEWISE_DATA", str(tmp_path))
-    path = tmp_path / "war_and_peace" / "raw" / "2600-0.txt.gz"
-    path.parent.mkdir(parents=True)
-    for text in ("*** START OF IT\nWell, Prince", "Well, Prince\nEnd of the Project Gutenberg"):
-        path.write_bytes(gzip.compress(text.encode()))
-        with refused(path.name, expected="marks", got="none", remedy="again"):
-            war_and_peace().load()
 
 
 @needs("war_and_peace")

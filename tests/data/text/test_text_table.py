@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.data import text_table
-from edgewise.data.table import read_table
+from edgewise.data.tables.read import read_table
 from edgewise.data.text.text_table import Columns, find_columns
 from tests.errors import refused
 
@@ -84,7 +84,7 @@ def test_one_file_is_dealt_into_three_parts_with_their_share_of_every_label(tmp_
 def test_what_is_kept_for_predictions(tmp_path):
     path = written(tmp_path / "a.csv", "review,stars", REVIEWS, STARS)
     splits = text_table(path=path).load()
-    assert splits.fitted == {"labels": ["1", "5"], "text": "review"}
+    assert splits.preprocessing == {"labels": ["1", "5"], "text": "review"}
 
 
 def test_files_that_cannot_be_used(tmp_path):
@@ -100,7 +100,7 @@ def test_files_that_cannot_be_used(tmp_path):
     path = written(tmp_path / "d.csv", "text,label", REVIEWS, ["1"] * 60)
     with refused("data.label", expected="two labels", got="'1' in each of 60", remedy="another"):
         text_table(path=path).load()
-    with refused("data.fold", expected="0 beside", got="3", remedy="leave one"):
+    with refused("data.fold", expected="0 with", got="3", remedy="leave one"):
         text_table(path=path, test_path=path, fold=3)
     one, two = (written(tmp_path / f"{n}.csv", "", REVIEWS, STARS) for n in "ef")
     (tmp_path / "f.csv").write_text("a,b,c\nd,e,f\n")

@@ -123,13 +123,13 @@ def test_bad_input():
     with refused("special", expected="pad", got="'pat'", remedy="did you mean 'pad'"):
         train_tokenizer(TEXTS, special=("pat",))
     for texts, kind in ((["", " "], "words"), ([], "bytes"), ([""], "characters")):
-        with refused("texts", expected="some text", got="none", remedy="files"):
+        with refused("texts", expected="text to train", got="none", remedy="files"):
             train_tokenizer(texts, kind, 300)
-    with refused("vocabulary_size", expected="kind bpe", got="none", remedy="8000"):
+    with refused("vocab_size", expected="kind bpe", got="none", remedy="8000"):
         train_tokenizer(TEXTS, "bpe")
-    with refused("vocabulary_size", expected="at least 257", got="256", remedy="more"):
+    with refused("vocab_size", expected="at least 257", got="256", remedy="more"):
         train_tokenizer(TEXTS, "bytes", 256, special=("pad",))
-    with refused("vocabulary_size", expected="at least 4", got="3", remedy="unk"):
+    with refused("vocab_size", expected="at least 4", got="3", remedy="unk"):
         train_tokenizer(["abcd"], "characters", 3)
     with refused("tokenizer", expected="<mask>", got="without", remedy="special=('mask'"):
         special_id(train_tokenizer(["a"], "words"), "mask")

@@ -1,1 +1,1 @@
-"""Graphs: one large graph to label or to find links in, and sets of small ones."""
+"""Graph data: node and graph classification, link prediction, recommendation."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from edgewise.arguments import check_named
-from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
+from edgewise.data.tables.edges import read_edges
+from edgewise.data.tables.frames import Source, open_source, take_frames
 
 
 @dataclass(frozen=True)
 class EdgeList(Links):
     """The undirected graph of any edge list, or of two columns of a table.
 
-    See :func:`edgewise.data.graphs.edge_files.read_edges`.
+    See :func:`edgewise.data.tables.edges.read_edges`.
 
     Attributes:
-        path: the file.
+        path: the file, or a data frame.
         source, destination: columns by name, or by number where there is no header; "" knows the
             usual names, and takes both of two.
         header: whether its first line names the columns; ``None`` recognises it.
@@ -26,11 +26,15 @@ class EdgeList(Links):
 
     """
 
-    path: str = ""
+    path: Source = ""
     source: str = ""
     destination: str = ""
     header: bool | None = None
     names: bool = False
+
+    def __post_init__(self) -> None:
+        take_frames(self, "path")
+        super().__post_init__()
 
     def read(self) -> Pairs:
         check_named("data.path", self.path, "a file of edges")
@@ -41,4 +45,4 @@ class EdgeList(Links):
             source=self.source,
             destination=self.destination,
         )
-        return pairs_of_one_kind(found, Path(self.path))
+        return pairs_of_one_kind(found, open_source(self.path))

@@ -1,7 +1,7 @@
-"""Splits of edges for link prediction, without an edge of one part in another.
+"""Disjoint splits of edges for link prediction, and sampling of negative pairs.
 
-Undirected edges are split as pairs: whichever way round it is written, an edge and its reverse are
-the same friendship, and a test edge that could be read backwards would be no test.
+Undirected edges are split as pairs: an edge and its reverse are always in the same split, as the
+reverse of a test edge in the training set would leak it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_shares
 from edgewise.errors import ArgumentError
 
-TRIES = 50  # rounds of drawing again the pairs that are edges
+TRIES = 50  # rounds of rejection sampling
 
 
 @dataclass(frozen=True)
 class EdgeSplit:
-    """Pairs ``[2, E]`` by part; each undirected pair is in one part, and there once."""
+    """Edges ``[2, E]`` of each split; each undirected edge occurs once, in one split."""
 
     train: Tensor
     val: Tensor
@@ -27,13 +27,13 @@ class EdgeSplit:
 
 
 def undirected(pairs: Tensor) -> Tensor:
-    """The distinct pairs with the smaller node first, without loops, sorted, ``[2, E]``."""
+    """Return the sorted distinct pairs ``[2, E]`` without loops, smaller node first."""
     low, high = pairs.min(0).values, pairs.max(0).values
     return distinct(torch.stack([low, high])[:, low != high])
 
 
 def distinct(pairs: Tensor) -> Tensor:
-    """Each pair once, sorted, ``[2, E]``."""
+    """Return the sorted distinct pairs, ``[2, E]``."""
     if not pairs.numel():
         return pairs
     width = int(pairs.max()) + 1
@@ -42,7 +42,7 @@ def distinct(pairs: Tensor) -> Tensor:
 
 
 def once(pairs: Tensor) -> Tensor:
-    """Each pair where it is first, in the order they have, ``[2, E]``."""
+    """Remove repeated pairs, keeping the order of first occurrence, ``[2, E]``."""
     if not pairs.numel():
         return pairs
     keys, order = pair_keys(pairs, int(pairs.max()) + 1).sort(stable=True)
@@ -51,21 +51,21 @@ def once(pairs: Tensor) -> Tensor:
 
 
 def both_ways(pairs: Tensor) -> Tensor:
-    """Each pair and its reverse: who reads whom in a friendship, ``[2, 2E]``."""
+    """Return all pairs followed by their reverses, ``[2, 2E]``."""
     return torch.cat([pairs, pairs.flip(0)], dim=1)
 
 
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
-    """Shares of distinct pairs at random.
+    """Split distinct pairs at random.
 
     Args:
-        pairs: ``[2, E]``, distinct, such as :func:`undirected` gives them.
-        val: the share to validate on.
-        test: the share to test on.
-        seed: decides which pairs these are.
+        pairs: Distinct pairs ``[2, E]``, as returned by :func:`undirected`.
+        val: Fraction of validation pairs.
+        test: Fraction of test pairs.
+        seed: Random seed.
 
     Raises:
-        ArgumentError: a share is not above 0, or they leave nothing to train on.
+        ArgumentError: a fraction is not positive, or no training pairs are left.
 
     """
     check_shares({"data.val": val, "data.test": test}, "choose for example 0.05 and 0.1")
@@ -79,17 +79,17 @@ def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSpl
 
 
 def check_edge_split(split: EdgeSplit) -> None:
-    """The parts have members and share no pair, whichever way round it is written.
+    """Check that the splits are not empty and have no undirected edge in common.
 
     Raises:
-        ArgumentError: one is empty, or two have a pair in common.
+        ArgumentError: a split is empty, or two have an edge in common.
 
     """
     parts = {"train": split.train, "val": split.val, "test": split.test}
     for name, pairs in parts.items():
         if not pairs.shape[1]:
             raise ArgumentError(
-                name, expected="at least one edge", got="none", remedy="give it a larger share"
+                name, expected="at least one edge", got="none", remedy="give it a larger fraction"
             )
     names = list(parts)
     width = max(int(pairs.max()) for pairs in parts.values()) + 1
@@ -108,21 +108,21 @@ def check_edge_split(split: EdgeSplit) -> None:
 
 
 def pair_keys(pairs: Tensor, width: int) -> Tensor:
-    """One number a pair, ``first * width + second``."""
+    """Return one integer per pair, ``first * width + second``."""
     return pairs[0] * width + pairs[1]
 
 
 def draw_non_edges(
     count: int, keys: Tensor, left: range, right: range, generator: Generator
 ) -> Tensor:
-    """Pairs ``[2, count]`` of a left and a right node, drawn evenly from those that are no edge.
+    """Sample pairs ``[2, count]`` without an edge, uniformly and with replacement.
 
     Args:
-        count: how many, with replacement.
-        keys: sorted ``a * right.stop + b`` of the edges, with a < b where the sides are the same.
-        left: the nodes that come first in a pair.
-        right: the nodes that come second; the same range in a graph of one kind of node.
-        generator: decides the draw.
+        count: Number of pairs.
+        keys: Sorted ``a * right.stop + b`` of the edges, with a < b if ``left == right``.
+        left: Nodes that may come first.
+        right: Nodes that may come second; equal to ``left`` with one node type.
+        generator: Random generator.
 
     Raises:
         ArgumentError: nearly every pair is an edge.
@@ -145,7 +145,7 @@ def draw_non_edges(
             return torch.cat(found, dim=1)
     raise ArgumentError(
         "negatives",
-        expected=f"{count} pairs that are no edge",
+        expected=f"{count} pairs without an edge",
         got=f"{count - missing} after {TRIES} rounds: nearly every pair is an edge",
         remedy="ask for fewer",
     )

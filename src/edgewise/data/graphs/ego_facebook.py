@@ -1,12 +1,12 @@
-"""Link prediction among circles of friends on Facebook."""
+"""Link prediction on the ego-Facebook network."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from edgewise.data.files import find_files
-from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.links import Links, Pairs, pairs_of_one_kind
+from edgewise.data.tables.edges import read_edges
 
 FILE = "facebook_combined.txt.gz"
 ADDRESS = f"https://snap.stanford.edu/data/{FILE}"
@@ -14,7 +14,7 @@ ADDRESS = f"https://snap.stanford.edu/data/{FILE}"
 
 @dataclass(frozen=True)
 class EgoFacebook(Links):
-    """Who is whose friend in ten circles of Facebook: 4,039 people and 88,234 friendships.
+    """Friendships of ten ego networks of Facebook: 4,039 nodes and 88,234 undirected edges.
 
     Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
     """

@@ -1,4 +1,4 @@
-"""Many small graphs with a class each: what a run keeps of them, and new ones of the same form."""
+"""Graph classification: saved preprocessing, and conversion of new graphs for prediction."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.files import naming, unreadable
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.graph_files import read_graph_files
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.reading import check_memory
 from edgewise.data.splits import Data, Split
 from edgewise.errors import ArgumentError, MissingDataError
 from edgewise.graphs import edges
 
-STATES = 1024  # bytes that a model needs for each node, at the least
+STATES = 1024  # lower bound of the bytes that a model needs per node
 
 
 class WholeGraph(NamedTuple):
-    """A graph as a model reads it: features ``[n, F]`` of its nodes, and edges ``[2, e]``."""
+    """Graph as input of a model: node features ``[n, F]`` and edges ``[2, e]``."""
 
     x: Tensor
     edge_index: Tensor
 
 
 class FiledGraph(NamedTuple):
-    """A graph as files have it: labels ``[n, L]`` and attributes ``[n, A]`` of its nodes, edges."""
+    """Graph as read from files: node labels ``[n, L]``, node attributes ``[n, A]`` and edges."""
 
     name: str
     labels: Tensor
@@ -41,14 +41,14 @@ class FiledGraph(NamedTuple):
     edge_index: Tensor
 
     def whole(self, kept: Mapping[str, Any]) -> WholeGraph:
-        """As a model reads it; see :func:`node_features`."""
+        """Convert to the input of a model; see :func:`node_features`."""
         with naming(self.name):
             return WholeGraph(node_features(self.labels, self.attributes, kept), self.edge_index)
 
 
 @dataclass(frozen=True)
 class GraphData(Data):
-    """Classification of whole graphs; what it keeps is made by :func:`kept_form`."""
+    """Base class of graph classification data; :func:`kept_form` makes its preprocessing."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -58,27 +58,29 @@ def kept_form(
     kinds: Sequence[Sequence[int]] = (),
     attributes: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """What a run keeps of its graphs; see ``Splits.fitted``.
+    """Return the preprocessing that a run saves; see ``Splits.fitted``.
 
     Args:
-        labels: the names of the classes.
-        kinds: the values that each column of the nodes' labels has.
-        attributes: ``mean`` and ``std`` of the nodes' attributes, where a model is given them.
+        labels: Class names.
+        kinds: Values of each column of the node labels.
+        attributes: ``mean`` and ``std`` of the node attributes; ``None`` if they are not used.
 
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
 
 
 def node_features(labels: Tensor, attributes: Tensor, kept: Mapping[str, Any]) -> Tensor:
-    """``[N, F]``: attributes, scaled, then labels, one-hot; 1 where nodes have no labels.
+    """Return node features ``[N, F]``: standardised attributes, then one-hot labels.
+
+    Without node labels, the last feature is 1.
 
     Args:
-        labels: ``[N, L]``, whole numbers.
-        attributes: ``[N, A]``.
-        kept: see :func:`kept_form`.
+        labels: Integer node labels, ``[N, L]``.
+        attributes: Node attributes, ``[N, A]``.
+        kept: See :func:`kept_form`.
 
     Raises:
-        ArgumentError: a label that no node had, or other numbers of columns than there were.
+        ArgumentError: a label did not occur in training, or the number of columns differs.
 
     """
     parts = []
@@ -106,30 +108,30 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
     if values.shape[1] != count:
         raise ArgumentError(
             name,
-            expected=f"{count} for each node, as were trained on",
+            expected=f"{count} for each node, as in training",
             got=str(values.shape[1]),
             remedy="bring graphs of the same form",
         )
 
 
 def needed(kept: Mapping[str, Any]) -> tuple[str, ...]:
-    """What :func:`graph_of` must be given beside others that it may be."""
+    """Return the names of the required fields of :func:`graph_of`."""
     of_nodes = {"node_labels": kept["kinds"], "node_attributes": kept["scale"]}
     return ("edges", *(name for name, known in of_nodes.items() if known))
 
 
 def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
-    """A new graph.
+    """Convert the fields of a new graph.
 
     Args:
-        given: ``edges``, pairs of nodes that are linked, from 0; ``node_labels``, a whole number a
-            node or a list of them; ``node_attributes``, a list of numbers a node; each where there
-            were such in training, as lists or as JSON. Without the last two ``nodes`` may say how
-            many nodes there are.
-        kept: see :func:`kept_form`.
+        given: Fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
+            an integer or a list of integers per node; ``node_attributes``, a list of numbers per
+            node. The last two are required if the training data had them; otherwise ``nodes`` may
+            give the number of nodes.
+        kept: See :func:`kept_form`.
 
     Raises:
-        ArgumentError: something is missing or of another form.
+        ArgumentError: a field is missing or has a wrong form.
 
     """
     labels, attributes = (
@@ -162,8 +164,8 @@ def graph_of(given: Mapping[str, Any], kept: Mapping[str, Any]) -> WholeGraph:
 
 
 def _count_of(nodes: Any, least: int) -> int:
-    """How many nodes there are where nothing but edges and perhaps this number tells."""
-    if nodes is None or nodes == "":  # an empty field of a table
+    """Return the number of nodes of a graph without node features."""
+    if nodes is None or nodes == "":  # "": an empty field of a table
         return least
     given = _rows("nodes", nodes, whole=True)
     if given.numel() != 1 or int(given) < least:
@@ -172,16 +174,17 @@ def _count_of(nodes: Any, least: int) -> int:
 
 
 def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGraph:
-    """A new graph, from PyTorch Geometric's ``Data`` as its ``TUDataset`` makes them.
+    """Convert a ``torch_geometric.data.Data`` object, such as a graph of ``TUDataset``.
 
     Args:
-        given: with ``edge_index`` ``[2, E]``, and ``x`` ``[N, F]`` of the attributes as measured
-            and the labels one-hot, in this order; without labels and attributes ``num_nodes``.
-        kept: see :func:`kept_form`.
-        in_width: F of the model.
+        given: Graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
+            then the one-hot labels. Graphs without features need ``num_nodes``.
+        kept: See :func:`kept_form`.
+        in_width: Number of input features of the model.
 
     Raises:
-        ArgumentError: other features, no nodes, or edges that are no pairs of nodes.
+        ArgumentError: the features differ from those in training, the graph has no nodes, or an
+            edge is out of range.
 
     """
     x = getattr(given, "x", None)
@@ -191,25 +194,26 @@ def graph_of_pyg(given: Any, kept: Mapping[str, Any], in_width: int) -> WholeGra
         x = torch.ones(int(given.num_nodes or 0), 1)
     elif kept["scale"] is not None:
         mean, std = (torch.tensor(kept["scale"][name]) for name in ("mean", "std"))
-        if not kept["kinds"]:  # the one that stands for labels
+        if not kept["kinds"]:  # the constant feature in place of labels
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)
         if x.shape[1] == in_width:
             x = torch.cat([(x[:, : len(mean)] - mean) / std, x[:, len(mean) :]], dim=1)
     if x.shape[1] != in_width or not bool(x.isfinite().all()):
         got = f"{x.shape[1]}" if x.shape[1] != in_width else "NaN or infinity"
-        raise _strange("x", f"{in_width} numbers a node, as were trained on", got)
+        raise _strange("x", f"{in_width} numbers per node, as in training", got)
     if not len(x):
         raise _strange("num_nodes", "at least one node", "none")
-    graph = edges(given.edge_index, len(x))  # which checks them
+    graph = edges(given.edge_index, len(x))  # checks the range
     return WholeGraph(x.float(), _without_loops(graph.edge_index))
 
 
 def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
-    """New graphs, from a folder of files such as a set of TU Dortmund has; classes are not read.
+    """Read new graphs from a folder of files in the format of TU Dortmund, without classes.
 
     Raises:
-        MissingDataError: there are none.
-        ArgumentError: those of several sets, or nodes with other numbers of labels and attributes.
+        MissingDataError: the folder has no such file.
+        ArgumentError: the folder has several data sets, or the number of node labels or attributes
+            differs from training.
 
     """
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
@@ -237,8 +241,8 @@ def graphs_in(folder: Path, kept: Mapping[str, Any]) -> list[FiledGraph]:
     return list(map(FiledGraph, names, labels.split(sizes), attributes.split(sizes), edges_of))
 
 
-def labelled(codes: Codes, which: Tensor, y: Tensor) -> Split:
-    """These graphs and their classes, with the codes that there will be."""
+def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
+    """Return a split of labelled graphs; batches include the prepared encodings."""
 
     def make(index: Tensor) -> Batch:
         x, graph, members, _edges = codes.graphs.take(which[index])
@@ -253,7 +257,7 @@ def _without_loops(edge_index: Tensor) -> Tensor:
 
 
 def _rows(name: str, value: Any, whole: bool) -> Tensor:
-    """``[rows, columns]`` from lists of numbers, or from such lists as JSON."""
+    """Convert lists of numbers, or their JSON, to a tensor ``[rows, columns]``."""
     try:
         rows = torch.as_tensor(json.loads(value) if isinstance(value, str) else value)
         rows = rows.double()

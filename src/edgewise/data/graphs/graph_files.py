@@ -1,4 +1,9 @@
-"""Many small graphs in the text files of TU Dortmund: who is linked, and what nodes are."""
+"""Backbone of graphs in the text format of TU Dortmund, for its data sets and the user's own.
+
+PyTorch Geometric's ``read_tu_data`` returns the same tensors (a test compares them), but discards
+the original values of node and class labels, which predictions need, and names neither file nor
+line of a damaged file. The files are text; nothing is unpickled.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +22,14 @@ REQUIRED = ("A", "graph_indicator", "graph_labels")
 
 
 class GraphFiles(NamedTuple):
-    """G graphs with N nodes and E edges in all, one graph after the other.
+    """G graphs with N nodes and E edges in total.
 
     Attributes:
-        edge_index: ``[2, E]``; in each graph its nodes are counted from 0.
-        node_start, edge_start: ``[G + 1]``, where the nodes and edges of each graph begin.
-        labels: ``[N, L]``, whole numbers of the nodes; L is 0 where the files have none.
-        attributes: ``[N, A]``, measured numbers of the nodes; likewise.
-        classes: ``[G]``, a whole number each; empty where they were not asked for.
+        edge_index: Edges ``[2, E]``; nodes are counted from 0 in each graph.
+        node_start, edge_start: Offsets ``[G + 1]`` of the nodes and edges of each graph.
+        labels: Integer node labels ``[N, L]``; L is 0 without such a file.
+        attributes: Numeric node attributes ``[N, A]``; A is 0 without such a file.
+        classes: Integer class of each graph, ``[G]``; empty if classes were not read.
 
     """
 
@@ -37,16 +42,17 @@ class GraphFiles(NamedTuple):
 
 
 def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFiles:
-    """The graphs in ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and the files beside them.
+    """Read ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and the optional files of the format.
 
     Args:
-        raw: the folder.
-        name: of the set, as its files begin.
-        labelled: whether ``NAME_graph_labels.txt`` is read.
+        raw: Folder of the files.
+        name: Name of the data set, with which its files begin.
+        labelled: Read the classes in ``NAME_graph_labels.txt``.
 
     Raises:
-        MissingDataError: a file is not there.
-        ArgumentError: a file is damaged, or does not fit to the others; names file and line.
+        MissingDataError: a file is missing.
+        ArgumentError: a file is damaged or inconsistent with the others; the error names the file
+            and line.
 
     """
     a, indicator, graph_labels, node_labels, node_attributes = (
@@ -74,7 +80,7 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
 
 
 def _members(path: Path) -> Tensor:
-    """The graph of each node, ``[N]``, from 0; every graph has nodes, and they stand together."""
+    """Return the graph of each node, ``[N]``, from 0; nodes of a graph must be consecutive."""
     member = read_numbers(path, integers=True)[:, 0] - 1
     step = member.diff(prepend=torch.tensor([-1]))
     wrong = ((step < 0) | (step > 1) | (member < 0)).nonzero()
@@ -90,7 +96,7 @@ def _members(path: Path) -> Tensor:
 
 
 def _edges(path: Path, member: Tensor) -> Tensor:
-    """Distinct edges ``[2, E]`` without loops, sorted, each inside of one graph."""
+    """Return the sorted distinct edges ``[2, E]`` without loops; each lies in one graph."""
     pairs = read_numbers(path, integers=True) - 1
     nodes = len(member)
     outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)

@@ -9,14 +9,15 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise.arguments import check_named, check_shares
-from edgewise.data.graphs.edge_files import (
+from edgewise.data.graphs.edge_splits import EdgeSplit, once
+from edgewise.data.graphs.interactions import Chosen, Interactions
+from edgewise.data.tables.edges import (
     Column,
     rating_column,
     read_interactions,
     time_column,
 )
-from edgewise.data.graphs.edge_splits import EdgeSplit, once
-from edgewise.data.graphs.interactions import Chosen, Interactions
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
 from edgewise.errors import ArgumentError
 from edgewise.ragged import runs_and_positions
 
@@ -30,15 +31,15 @@ class InteractionFiles(Interactions):
 
     Where there is one file alone, a share of each user's interactions is held out: the last ones,
     where a column says when they were, else some at random. Lines may also be ``user item item
-    ...``; see :func:`edgewise.data.graphs.edge_files.read_interactions`.
+    ...``; see :func:`edgewise.data.tables.edges.read_interactions`.
 
     Attributes:
-        path: the file.
+        path: the file, or a data frame.
         test_path: a second one to test on, with nothing that is in the first; what is validated on
             is then drawn from the first.
         user, item, time, rating: columns by name, or by number where there is no header; "" knows
             the usual names, and of two columns takes the first for users and the second for items.
-        least_rating: the lowest rating that counts as a choice; ``None`` counts all.
+        min_rating: the lowest rating that counts as a choice; ``None`` counts all.
         test: the share of each user's interactions to test on, at least one of a user who has
             three; ``val`` likewise.
         header: whether the first line names the columns; ``None`` recognises it.
@@ -47,25 +48,26 @@ class InteractionFiles(Interactions):
 
     """
 
-    path: str = ""
-    test_path: str = ""
+    path: Source = ""
+    test_path: Source = ""
     user: str = ""
     item: str = ""
     time: str = ""
     rating: str = ""
-    least_rating: float | None = None
+    min_rating: float | None = None
     test: float = 0.1
     header: bool | None = None
     names: bool = False
 
     def __post_init__(self) -> None:
+        take_frames(self, "path", "test_path")
         super().__post_init__()
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.1")
 
     def read(self) -> Chosen:
         check_named("data.path", self.path, "a file of users and items")
-        paths = [Path(path) for path in (self.path, self.test_path) if path]
+        paths = [open_source(path) for path in (self.path, self.test_path) if path]
         time, rating = time_column(self.time), rating_column(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
@@ -87,29 +89,29 @@ class InteractionFiles(Interactions):
     def _reads(self, column: Column) -> bool:
         if column.argument == "data.time":
             return bool(column.name) or not self.test_path
-        return bool(column.name) or self.least_rating is not None
+        return bool(column.name) or self.min_rating is not None
 
     def _liked(
-        self, pairs: Tensor, numbers: dict[str, Tensor], path: Path
+        self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
         """The interactions that count, and when they were."""
         when = numbers.get("data.time")
-        if self.least_rating is None:
+        if self.min_rating is None:
             return pairs, when
         if "data.rating" not in numbers:
             raise ArgumentError(
                 "data.rating",
-                expected=f"a column of ratings in {path.name}, as data.least_rating is given",
+                expected=f"a column of ratings in {path.name}, as data.min_rating is given",
                 got="none of a usual name",
-                remedy="name it with --data.rating, or leave --data.least_rating out",
+                remedy="name it with --data.rating, or leave --data.min_rating out",
             )
-        liked = numbers["data.rating"] >= self.least_rating
+        liked = numbers["data.rating"] >= self.min_rating
         if not liked.any():
             raise ArgumentError(
-                "data.least_rating",
+                "data.min_rating",
                 expected=f"at most the highest rating of {path.name}, "
                 f"{float(numbers['data.rating'].max()):g}",
-                got=f"{self.least_rating:g}",
+                got=f"{self.min_rating:g}",
                 remedy="choose a lower one",
             )
         return pairs[:, liked], None if when is None else when[liked]

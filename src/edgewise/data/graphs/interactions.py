@@ -1,4 +1,4 @@
-"""Recommendation: users, the items they chose, and which they are going to choose."""
+"""Recommendation data: interactions of users with items."""
 
 from __future__ import annotations
 
@@ -14,45 +14,51 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.graphs.edge_files import Ids, read_interactions
 from edgewise.data.graphs.edge_splits import EdgeSplit, both_ways, check_edge_split, once
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.edges import Ids, read_interactions
+from edgewise.data.tables.frames import FrameSource
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Graph, edges
 from edgewise.ragged import runs_and_positions, starts
 
-RANKED = 2048  # users whose scores of all items are in memory at once
+RANKED = 2048  # users per batch of validation and test, to bound memory
 
 
 class Chosen(NamedTuple):
-    """Users and items ``[2, E]``, counted from 0, to train on and to test on, and their ids.
+    """Interactions read from files.
 
-    The files are those that they are from, and the columns the names there of users and items.
-    Where ``val`` is ``None``, what is validated on is drawn from what is trained on.
+    Attributes:
+        train, test: User and item indices ``[2, E]``, from 0.
+        user_ids, item_ids: Index of each user and item by id.
+        files: The files.
+        val: Validation interactions; ``None`` to split them off the training interactions.
+        columns: Names of the columns of users and items.
+
     """
 
     train: Tensor
     test: Tensor
     user_ids: Ids
     item_ids: Ids
-    files: tuple[Path, ...]
+    files: tuple[Path | FrameSource, ...]
     val: Tensor | None = None
     columns: tuple[str, str] = ("user", "item")
 
     @property
     def num_users(self) -> int:
-        """How many users there are."""
+        """Number of users."""
         return len(self.user_ids)
 
     @property
     def num_items(self) -> int:
-        """How many items there are."""
+        """Number of items."""
         return len(self.item_ids)
 
 
 def chosen_of(train: Path, test: Path) -> Chosen:
-    """The interactions of two files, each of them once."""
+    """Read the distinct interactions of two files."""
     read = read_interactions(train, test)
     known, tested = map(once, read.pairs)
     return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))
@@ -60,12 +66,11 @@ def chosen_of(train: Path, test: Path) -> Chosen:
 
 @dataclass(frozen=True)
 class InteractionSplits(Splits):
-    """Users and the items they chose.
+    """Loaded recommendation data.
 
     Attributes:
-        user_ids, item_ids: the number of each user and item by its id in the files, in the order
-            of the numbers.
-        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
+        user_ids, item_ids: Index of each user and item by id, in the order of the indices.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 
@@ -75,26 +80,27 @@ class InteractionSplits(Splits):
 
 @dataclass(frozen=True)
 class Interactions(Data):
-    """Who chose what, as one graph of the users (the first nodes) and the items, read both ways.
+    """Base class of recommendation data: an undirected bipartite graph of users and items.
 
-    Batches of training: inputs ``(users [B], others [M], graph)``, by name
-    ``positives [B, K]``, and targets ``[B, K]``, the places of these: of the scores ``[B, K + M]``
-    the first are the right ones. Both are filled up with -1. Batches of validation and test: inputs
-    ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for an item that the user is going
-    to choose, 0 for another and -1 for one that is known already and does not count. Without
-    negatives training has batches of that form, of users who are going to choose all of theirs.
+    Users are the first nodes of the graph, items the last.
+
+    Training batches have inputs ``(users [B], negatives [M], graph)``, the keyword argument
+    ``positives [B, K]`` and targets ``[B, K]``: the columns of the positive items in the scores
+    ``[B, K + M]``. Positives and targets are padded with -1. Validation and test batches have
+    inputs ``(users [B], items, graph)`` and targets ``[B, items]``: 1 for a held-out item of the
+    user, 0 for another item, and -1 for an item to ignore, as it is a training item of the user.
+    With ``negatives=0``, training batches have this form too, with all training items as positive.
 
     Attributes:
-        val: the share of the training interactions to validate on; the model never reads these.
-        split_seed: which ones.
-        negatives: items drawn for a training batch, for all its users, as likely each and with
-            repeats, so that some may be a user's own, too; 0 ranks all items.
-        by_user: whether a training batch is of users, each with all their items, in the place of
-            interactions: several times as many positives for the same scores of negatives.
-        batch_size: interactions in a training batch; users with ``by_user``, and where all items
-            are ranked.
-        val_users: users to validate on, at random; 0 takes all, and ranking all items for them
-            takes longer than many training steps.
+        val: Fraction of the training interactions used for validation; they are not in the graph.
+        split_seed: Random seed of the validation interactions and users.
+        negatives: Items sampled per training batch, uniformly with replacement and shared by its
+            users; some may be positive items of a user. 0 ranks all items.
+        by_user: Sample users with all of their items, instead of single interactions. This gives
+            several times as many positives for the same negatives.
+        batch_size: Interactions per training batch; users with ``by_user`` or ``negatives=0``.
+        val_users: Number of users sampled for validation; 0 for all, which takes longer than many
+            training steps.
 
     """
 
@@ -113,7 +119,7 @@ class Interactions(Data):
         if not 0 < self.val < 1:
             raise ArgumentError(
                 "data.val",
-                expected="a share between 0 and 1",
+                expected="a fraction between 0 and 1",
                 got=repr(self.val),
                 remedy="choose for example 0.05",
             )
@@ -156,7 +162,7 @@ class Interactions(Data):
             ranked(some, val, train),
             ranked(chosen.test[0].unique(), chosen.test, torch.cat([train, val], dim=1)),
             batch_size=RANKED,
-            fitted={
+            preprocessing={
                 "users": list(chosen.user_ids),
                 "items": list(chosen.item_ids),
                 "columns": list(chosen.columns),
@@ -181,7 +187,7 @@ class Interactions(Data):
 
 
 def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
-    """All items ranked for these users."""
+    """Return a split whose batches rank all items for some users."""
     wanted_of, known_of = (_ItemsOf(part, chosen.num_users) for part in (wanted, known))
     items = torch.arange(chosen.num_items)
 
@@ -196,7 +202,7 @@ def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known:
 
 
 class _ItemsOf:
-    """The items of each user, and the users who have some, of pairs ``[2, E]``."""
+    """Index of the items of each user, from pairs ``[2, E]``."""
 
     def __init__(self, pairs: Tensor, num_users: int) -> None:
         self.pairs = pairs
@@ -207,12 +213,12 @@ class _ItemsOf:
         self.users = self.count.nonzero().flatten()
 
     def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Those of a batch of users, as places in the batch and items."""
+        """Return the items of a batch of users, as row in the batch and item index."""
         row, nth = runs_and_positions(self.count[users])
         return row, self.item[self.start[users][row] + nth]
 
     def rows(self, users: Tensor) -> Tensor:
-        """``[B, K]``, those of each of ``[B]`` users, filled up with -1."""
+        """Return the items of each user, ``[B, K]``, padded with -1."""
         count = self.count[users, None]
         rows = torch.full((len(users), int(count.max())), -1)
         rows[torch.arange(rows.shape[1]) < count] = self.all(users)[1]

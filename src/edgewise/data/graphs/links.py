@@ -1,4 +1,4 @@
-"""Link prediction: some edges of a graph are held out, and to be told from pairs that are none."""
+"""Link prediction: held-out edges of a graph against sampled pairs without an edge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.graphs.edge_files import Edges, Ids
 from edgewise.data.graphs.edge_splits import (
     both_ways,
     draw_non_edges,
@@ -24,38 +23,44 @@ from edgewise.data.graphs.edge_splits import (
 )
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.edges import EdgeTable, Ids
+from edgewise.data.tables.frames import FrameSource
 from edgewise.graphs import Graph, edges
 
 
 class Pairs(NamedTuple):
-    """Distinct undirected pairs ``[2, E]``, and which nodes come first and second in one.
+    """Distinct undirected edges of a file.
 
-    The two ranges are one in a graph of one kind of node, where the smaller comes first. The ids
-    are those of the nodes in the file that they are from, and the column the name there of the
-    first ones.
+    Attributes:
+        pairs: Edges ``[2, E]``; with one node type, the smaller node comes first.
+        left, right: Nodes that may come first and second; equal with one node type.
+        node_ids: Index of each node by its id in the file.
+        file: The file.
+        column: Name of the column of the first nodes.
+
     """
 
     pairs: Tensor
     left: range
     right: range
     node_ids: Ids
-    file: Path
+    file: Path | FrameSource
     column: str = "source"
 
 
-def pairs_of_one_kind(found: Edges, path: Path) -> Pairs:
-    """The undirected pairs of a file of edges, of which any node may be either end."""
+def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
+    """Return the undirected edges of a file with one node type."""
     nodes = range(len(found.ids))
     return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
 
 
 @dataclass(frozen=True)
 class LinkSplits(Splits):
-    """A graph whose links are predicted.
+    """Loaded link prediction data.
 
     Attributes:
-        node_ids: the number of each node by its id in the file, in the order of the numbers.
-        model_arguments, train, val, test, batch_size, fitted: see :class:`Splits`.
+        node_ids: Index of each node by its id in the file, in the order of the indices.
+        model_arguments, train, val, test, batch_size, preprocessing: See :class:`Splits`.
 
     """
 
@@ -64,21 +69,22 @@ class LinkSplits(Splits):
 
 @dataclass(frozen=True)
 class Links(Data):
-    """Pairs of nodes with 1 for an edge and 0 for none; the model reads the other edges.
+    """Base class of link prediction data: pairs of nodes with target 1 for an edge, else 0.
 
-    A training batch supervises some of the training edges and reads the rest, so that no model
-    sees the edge that it is asked about; validation and test read all the training edges. Pairs
-    that are no edge are drawn anew in each epoch for training, and once for validation and test.
+    A training batch supervises a part of the training edges and uses the rest for message passing,
+    so the model never sees the edges that it predicts. Validation and test use all training edges
+    for message passing. Negative pairs are sampled anew in every epoch for training, and once for
+    validation and test.
 
-    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, the edges first.
+    Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first.
 
-    A run keeps the graph and the ids (``fitted``): new links are proposed from all that is known.
+    A run saves the whole graph and the ids in ``fitted``, to predict new links.
 
     Attributes:
-        val, test: shares of the edges.
-        split_seed: which edges these are, and which pairs they are told from.
-        negatives: pairs that are no edge for each edge.
-        batch_size: edges that a training batch supervises, at most half of them.
+        val, test: Fractions of the edges used for validation and test.
+        split_seed: Random seed of the split and of the validation and test negatives.
+        negatives: Negative pairs per edge.
+        batch_size: Supervised edges per training batch, at most half of all.
 
     """
 
@@ -117,7 +123,7 @@ class Links(Data):
             return Split(1, lambda _index: batch)
 
         train, count = split.train, split.train.shape[1]
-        # What training draws may turn out to be a test edge: to avoid those would give them away.
+        # Training negatives may be test edges: excluding them would leak the test set.
         keys = pair_keys(train, right.stop).sort().values
         none = partial(draw_non_edges, keys=keys, left=left, right=right)
 
@@ -126,9 +132,9 @@ class Links(Data):
             others = none(self.negatives * len(index), generator=generator)
             return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
 
-        size = min(self.batch_size, max(count // 2, 1))  # the others are read
+        size = min(self.batch_size, max(count // 2, 1))  # the other edges pass messages
         parts = SampledSplit.of(draw, count, size), held_out(split.val), held_out(split.test)
-        fitted = {
+        preprocessing = {
             "ids": list(node_ids),
             "column": column,
             "known": pairs,
@@ -136,7 +142,9 @@ class Links(Data):
             "right": [right.start, right.stop],
         }
         sizes = {"num_nodes": nodes}
-        return LinkSplits(sizes, *parts, batch_size=1, node_ids=node_ids, fitted=fitted)
+        return LinkSplits(
+            sizes, *parts, batch_size=1, node_ids=node_ids, preprocessing=preprocessing
+        )
 
 
 def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:

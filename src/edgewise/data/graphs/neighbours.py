@@ -1,4 +1,4 @@
-"""Neighbour sampling: mini-batches of parts of a graph that does not fit; plain PyTorch."""
+"""Neighbour sampling: mini-batches of subgraphs of a large graph, in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from edgewise.ragged import ranges, starts
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A part of a graph around some nodes.
+    """Sampled subgraph around seed nodes.
 
     Attributes:
-        nodes: ``[n]``, their numbers in the whole graph; the nodes asked for come first, in order.
-        graph: their edges, over n nodes.
-        edge: ``[e]``, the numbers of these edges in the whole graph, for features of edges.
-        count: how many nodes were asked for.
+        nodes: Indices of the n nodes in the whole graph; the seed nodes come first, in order.
+        graph: Sampled edges over the n nodes.
+        edge: Indices ``[e]`` of these edges in the whole graph, for edge features.
+        count: Number of seed nodes.
 
     """
 
@@ -36,19 +36,19 @@ class Neighbourhood:
 
 
 class NeighbourSampler:
-    """Samples what a model of L layers reads for some nodes, a few edges a node.
+    """Sampler of the L-hop neighbourhood of seed nodes, with a limited number of edges per node.
 
-    In hop l every node that was new in hop l - 1 gets ``fanouts[l]`` of the edges that it reads,
-    drawn evenly and without replacement, or all of them where there are no more: L layers on the
-    sampled graph give each node asked for what they would give on the whole graph, if every fanout
-    is at least the largest degree.
+    In hop l, every node that was new in hop l - 1 gets ``fanouts[l]`` of its incoming edges,
+    sampled uniformly without replacement, or all if it has fewer. If every fanout is at least the
+    maximum in-degree, L layers give the seed nodes the same outputs as on the whole graph.
 
     Args:
-        graph: the whole graph, as many targets as sources.
-        fanouts: edges a node in each hop, from the nodes asked for outwards; -1 takes all.
+        graph: The whole graph, with as many targets as sources.
+        fanouts: Edges per node in each hop, starting at the seed nodes; -1 takes all.
 
     Raises:
-        ArgumentError: no fanouts, one that is neither -1 nor above 0, or a bipartite graph.
+        ArgumentError: ``fanouts`` is empty or has a value that is neither -1 nor positive, or the
+            graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
 
@@ -58,7 +58,7 @@ class NeighbourSampler:
         if not fanouts or any(k < 1 and k != -1 for k in fanouts):
             raise ArgumentError(
                 "fanouts",
-                expected="one number a layer, above 0, or -1 for all edges",
+                expected="one number per layer, above 0, or -1 for all edges",
                 got=repr(list(fanouts)),
                 remedy="choose for example [10, 10]",
             )
@@ -69,14 +69,14 @@ class NeighbourSampler:
         self._source = graph.source.cpu()[self._edge]
         self._degree = torch.bincount(target, minlength=self.num_nodes)
         self._first = starts(self._degree)
-        # Where each node is in the present sample; all -1 between two calls.
+        # Position of each node in the current sample; all -1 between two calls.
         self._local = torch.full((self.num_nodes,), -1)
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
-        """The sampled neighbourhood of distinct nodes ``[B]``.
+        """Sample the neighbourhood of distinct seed nodes ``[B]``.
 
         Raises:
-            ArgumentError: a node is asked for twice, or is not in the graph.
+            ArgumentError: a seed node is repeated or not in the graph.
 
         """
         self._check(seeds)
@@ -98,7 +98,7 @@ class NeighbourSampler:
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
-        """Places in the sorted edges of what these nodes read."""
+        """Return positions in the sorted edges of the sampled incoming edges of the nodes."""
         degree, first = self._degree[targets], self._first[targets]
         few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
         every = ranges(first[few], degree[few])
@@ -119,7 +119,7 @@ class NeighbourSampler:
                 "seeds",
                 expected=f"nodes from 0 to {self.num_nodes - 1}",
                 got=f"{int(seeds[strange][0])}",
-                remedy="pass numbers of nodes of this graph",
+                remedy="pass indices of nodes of this graph",
             )
         if len(seeds.unique()) < len(seeds):
             raise ArgumentError(
@@ -133,18 +133,18 @@ class NeighbourSampler:
 def neighbour_batches(
     sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
 ) -> SampledLoader:
-    """Batches that ask for ``size`` of ``nodes`` at once, sampled and ordered anew in every epoch.
+    """Return a loader of neighbourhoods, shuffled and sampled anew in every epoch.
 
     Args:
-        sampler: of the whole graph.
-        x: features of all nodes, ``[N, F]``.
-        target: of all nodes, ``[N, ...]``.
-        nodes: those to train on, ``[M]``.
-        size: nodes in a batch.
-        seed: with the epoch and the batch, it decides order and sample.
+        sampler: Sampler of the whole graph.
+        x: Features of all nodes, ``[N, F]``.
+        target: Targets of all nodes, ``[N, ...]``.
+        nodes: Training nodes, ``[M]``.
+        size: Seed nodes per batch.
+        seed: Random seed for shuffling and sampling.
 
     Returns:
-        A loader of batches with inputs ``(x [n, F], graph)``, of which the nodes asked for count.
+        A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
 
     """
 
@@ -156,9 +156,9 @@ def neighbour_batches(
 
 
 def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:
-    """The same batches from PyTorch Geometric's ``NeighborLoader``, where pyg-lib is installed.
+    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib.
 
-    Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, the nodes asked for first.
+    Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, with the seed nodes first.
     """
     for part in loader:
         count = int(part.batch_size)

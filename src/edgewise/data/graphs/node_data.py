@@ -1,4 +1,4 @@
-"""One graph whose nodes have a class each: what a run keeps of it, and of a new one."""
+"""Node classification on one graph: saved graph, and conversion of new graphs for prediction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgewise.graphs import Graph, edges
 
 
 class NodeGraph(NamedTuple):
-    """Nodes by their ids, features ``[N, F]`` as a model reads them, and edges ``[2, E]``."""
+    """Node ids, input features ``[N, F]`` and edges ``[2, E]`` of a graph."""
 
     ids: list[str]
     x: Tensor
@@ -26,33 +26,33 @@ class NodeGraph(NamedTuple):
 
     @property
     def graph(self) -> Graph:
-        """Who reads whom."""
+        """Attention graph of the edges."""
         return edges(self.edge_index, len(self.ids))
 
 
 @dataclass(frozen=True)
 class NodeData(Data):
-    """Node classification on one graph, of which a batch is all, and the nodes of a split count."""
+    """Base class of node classification data; a batch is the whole graph of one split."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
     @abstractmethod
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:
-        """Another graph, from files like those that were trained on.
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
+        """Read another graph from files of the same form as the training data.
 
         Args:
-            path: where they are.
-            fitted: what was kept of the data, with the scale of the features.
+            path: Folder or file.
+            preprocessing: Saved preprocessing, with the scale of the features.
 
         Raises:
-            ArgumentError: the files, or the features, do not fit.
+            ArgumentError: the files or features differ in form.
             MissingDataError: a file is missing.
 
         """
 
 
 def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """The graph and the names of the classes as a run keeps them; see ``Splits.fitted``."""
+    """Return the graph and class names in the form that a run saves; see ``Splits.fitted``."""
     kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
     if found.x.layout is torch.strided:
         return kept | {"x": found.x}
@@ -62,7 +62,7 @@ def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def graph_kept(kept: dict[str, Any]) -> NodeGraph:
-    """The graph that :func:`kept_graph` kept."""
+    """Return the graph saved by :func:`kept_graph`."""
     if "x" in kept:
         return NodeGraph(kept["ids"], kept["x"], kept["edges"])
     places = kept["x_rows"], kept["x_columns"]
@@ -73,13 +73,13 @@ def graph_kept(kept: dict[str, Any]) -> NodeGraph:
 
 
 def csr(x: Tensor) -> Tensor:
-    """The matrix as ``torch.sparse_csr``."""
+    """Convert a matrix to ``torch.sparse_csr``."""
     with _without_beta_warning():
         return x.to_sparse_csr()
 
 
 def identity(count: int) -> Tensor:
-    """Features that only tell the nodes apart, as ``torch.sparse_csr``."""
+    """Return one-hot features that identify each node, as ``torch.sparse_csr``."""
     with _without_beta_warning():
         return torch.sparse_csr_tensor(
             torch.arange(count + 1), torch.arange(count), torch.ones(count), (count, count)
@@ -87,7 +87,7 @@ def identity(count: int) -> Tensor:
 
 
 def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    """The one batch of the whole graph, of which these nodes count."""
+    """Return a split with one batch, the whole graph; only the selected nodes have a loss."""
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,6 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_named, check_shares, check_splits
 from edgewise.data.files import naming, unreadable
 from edgewise.data.folds import hold_out
-from edgewise.data.graphs.edge_files import read_edges
 from edgewise.data.graphs.edge_splits import both_ways, distinct
 from edgewise.data.graphs.node_data import (
     NodeData,
@@ -27,15 +25,17 @@ from edgewise.data.graphs.node_data import (
     node_split,
 )
 from edgewise.data.reading import DAMAGED, check_memory
-from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Splits
-from edgewise.data.table import Table, as_number, read_table
+from edgewise.data.tables.edges import read_edges
+from edgewise.data.tables.frames import FRAME, FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.split_column import NAMES, PART_OF
+from edgewise.data.tables.table import Table, as_numbers
 from edgewise.errors import ArgumentError, MissingDataError
 
-Scale = Literal["auto", "columns", "rows", "none"]
+FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
-SPLIT = ("split", "part", "subset")
 PARTS = {**PART_OF, "": ""}
 """What a column of splits may say, and which split it means: of some nodes nothing is said."""
 SPARSE = 0.9  # the share of zeros above which a sparse product is the faster one
@@ -48,7 +48,7 @@ class Nodes:
     """The nodes of a file, as they stand there.
 
     Attributes:
-        path: the file.
+        path: the file or data frame.
         ids: one a node.
         x: features ``[N, F]``; NaN for a node without any.
         names: of the features.
@@ -59,7 +59,7 @@ class Nodes:
 
     """
 
-    path: Path
+    path: Path | FrameSource
     ids: list[str]
     x: Tensor
     names: list[str]
@@ -80,8 +80,8 @@ class NodeFiles(NodeData):
     and ``classes``.
 
     Attributes:
-        nodes: a table with a row for each node, or an ``.npz`` file with everything.
-        edges: a table with two columns of ids, or an edge list.
+        nodes: a table or data frame with a row for each node, or an ``.npz`` file with everything.
+        edges: a table or data frame with two columns of ids, or an edge list.
         id: the column of ids in ``nodes``; "" knows the usual names, else takes the first.
         label: the column of the classes, which need not all be there; "" knows the usual names, and
             else takes the only column of words that come again.
@@ -99,8 +99,8 @@ class NodeFiles(NodeData):
 
     """
 
-    nodes: str = ""
-    edges: str = ""
+    nodes: Source = ""
+    edges: Source = ""
     id: str = ""
     label: str = ""
     split: str = ""
@@ -109,25 +109,26 @@ class NodeFiles(NodeData):
     destination: str = ""
     header: bool | None = None
     directed: bool = False
-    scale: Scale = "auto"
+    scale: FeatureScaling = "auto"
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice("data.scale", self.scale, get_args(Scale))
+        take_frames(self, "nodes", "edges")
+        check_choice("data.scale", self.scale, get_args(FeatureScaling))
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.2")
 
     def load(self) -> Splits:
         what = "a table of nodes, or an .npz file"
-        path = Path(check_named("data.nodes", self.nodes, what))
-        found = self._read(path, Path(self.edges) if self.edges else None)
+        path = open_source(check_named("data.nodes", self.nodes, what), "data.nodes")
+        found = self._read(path, open_source(self.edges, "data.edges") if self.edges else None)
         with naming(path):
             return self._splits(found)
 
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:
-        if not fitted["features"]:
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
+        if not preprocessing["features"]:
             raise ArgumentError(
                 "input",
                 expected="nodes of the graph that was trained on, which have no features to know "
@@ -135,31 +136,41 @@ class NodeFiles(NodeData):
                 got=str(path),
                 remedy="ask for their ids, or train with features",
             )
-        other = replace(self, features=tuple(fitted["features"]), label="", split="")
+        other = replace(self, features=tuple(preprocessing["features"]), label="", split="")
         if path.suffix == ".npz":
             found = _read_npz(path, labelled=False)
         else:
-            names = Path(self.nodes).name, Path(self.edges).name
+            frames = self.nodes.startswith(FRAME), self.edges.startswith(FRAME)
+            names = [
+                f"{kind}.csv" if frame else Path(file).name
+                for kind, file, frame in zip(
+                    ("nodes", "edges"), (self.nodes, self.edges), frames, strict=True
+                )
+            ]
             found = other._read(path / names[0], path / names[1], labelled=False)
-        if found.x.shape[1] != len(fitted["features"]):
+        if found.x.shape[1] != len(preprocessing["features"]):
             raise unreadable(
                 path,
-                expected=f"{len(fitted['features'])} features, as were trained on",
+                expected=f"{len(preprocessing['features'])} features, as were trained on",
                 got=str(found.x.shape[1]),
                 remedy="bring the same features",
             )
-        x = scaled(found.x, fitted["scale"], fitted["mean"], fitted["std"])
+        x = scaled(found.x, preprocessing["scale"], preprocessing["mean"], preprocessing["std"])
         return NodeGraph(found.ids, x, self._edge_index(found))
 
-    def _read(self, nodes: Path, edges: Path | None, *, labelled: bool = True) -> Nodes:
-        if nodes.suffix == ".npz":
+    def _read(
+        self, nodes: Path | FrameSource, edges: Path | FrameSource | None, *, labelled: bool = True
+    ) -> Nodes:
+        if isinstance(nodes, Path) and nodes.suffix == ".npz":
             return _read_npz(nodes)
         what = "a table of edges beside that of nodes"
-        path = Path(check_named("data.edges", edges, what))
+        if edges is None:
+            check_named("data.edges", "", what)
+        assert edges is not None
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)
         read = read_edges(
-            path,
+            edges,
             header=self.header,
             names=True,
             source=self.source,
@@ -168,7 +179,7 @@ class NodeFiles(NodeData):
         if not set(read.ids) & set(found.ids):
             raise ArgumentError(
                 "data.id",
-                expected=f"ids of {path.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
+                expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
                 got=f"other ids, such as {found.ids[0]!r}",
                 remedy="name the column of the same ids with --data.id",
             )
@@ -180,7 +191,7 @@ class NodeFiles(NodeData):
         id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
         ids = [text.strip() for text in table.texts("data.id", id_column)]
         _check_ids(table, ids, id_column)
-        split = self.split or next(iter(_usual(columns, SPLIT)), "")
+        split = self.split or next(iter(_usual(columns, NAMES)), "")
         taken = {id_column, split, *self.features}
         likely = [name for name in _usual(columns, LABEL) if name not in taken]
         likely = likely or _come_again(table, taken)
@@ -221,7 +232,7 @@ class NodeFiles(NodeData):
         train, val, test = (
             node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
         )
-        fitted = kept_graph(kept, labels) | {
+        preprocessing = kept_graph(kept, labels) | {
             "features": found.names,
             "column": found.id_column,
             "scale": scale,
@@ -229,7 +240,7 @@ class NodeFiles(NodeData):
             "std": std,
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels)}
-        return Splits(sizes, train, val, test, batch_size=1, fitted=fitted)
+        return Splits(sizes, train, val, test, batch_size=1, preprocessing=preprocessing)
 
     def _parts(self, found: Nodes, known: Tensor) -> dict[str, Tensor]:
         """The labelled nodes of each split."""
@@ -256,7 +267,7 @@ def are_counts(x: Tensor) -> bool:
     return bool((x >= 0).all() and (x == x.round()).all() and (x == 0).float().mean() > MOST)
 
 
-def scaled(x: Tensor, scale: Scale, mean: Tensor, std: Tensor) -> Tensor:
+def scaled(x: Tensor, scale: FeatureScaling, mean: Tensor, std: Tensor) -> Tensor:
     """Features as a model reads them; NaN, which no node has that has features, becomes 0.
 
     Where most are 0 they are ``torch.sparse_csr``, of which a model multiplies the others alone.
@@ -319,23 +330,25 @@ def _check_same_features(table: Table, names: Sequence[str]) -> None:
 
 
 def _features(table: Table, names: list[str]) -> Tensor:
-    """``[N, F]``; a node of which no feature is given has NaN alone."""
+    """Return features ``[N, F]``; a node without any feature has only NaN."""
     if not names:
         return torch.empty(len(table), 0)
-    texts = [table.texts("data.features", name) for name in names]
-    blank = [not any(row) for row in zip(*([t.strip() for t in c] for c in texts), strict=True)]
-    for name, column in zip(names, texts, strict=True):
-        for row, text in enumerate(column):
-            if not blank[row] and math.isnan(as_number(text, table.delimiter)):
-                raise ArgumentError(
-                    "data.features",
-                    expected=f"numbers in column {name!r}, or no feature at all of a node",
-                    got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
-                    remedy="correct this row, or name the columns that count, as "
-                    "--data.features age,income",
-                )
-    columns = [[as_number(text, table.delimiter) for text in column] for column in texts]
-    return torch.tensor(columns, dtype=torch.float32).T.contiguous()
+    for name in names:
+        table.texts("data.features", name)
+    cells = table.frame[names]
+    blank = cells.apply(lambda column: column.str.strip() == "").all(axis=1)
+    values = cells.apply(as_numbers, delimiter=table.delimiter)
+    wrong = values.isna() & ~blank.to_numpy()[:, None]
+    for name in names:
+        for row in wrong[name].to_numpy().nonzero()[0][:1].tolist():
+            raise ArgumentError(
+                "data.features",
+                expected=f"numbers in column {name!r}, or no feature at all of a node",
+                got=f"{cells[name].iloc[row][:60]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or name the columns that count, as "
+                "--data.features age,income",
+            )
+    return torch.tensor(values.to_numpy(), dtype=torch.float32)
 
 
 def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:

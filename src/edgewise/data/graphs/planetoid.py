@@ -1,31 +1,28 @@
-"""Node classification on citation networks: the papers of Cora, CiteSeer and PubMed.
+"""Citation networks Cora, CiteSeer and PubMed for node classification.
 
 Paper: Yang et al., Revisiting semi-supervised learning with graph embeddings, 2016 (the public
-split: 20 labels a class to train on, 500 papers to validate and 1000 to test).
+split: 20 training labels per class, 500 validation papers and 1000 test papers).
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-import torch
 from torch import Tensor
 
 from edgewise.arguments import check_choice
 from edgewise.batches import UNLABELLED
-from edgewise.data.files import find_files, unreadable
-from edgewise.data.graphs.edge_splits import distinct
+from edgewise.data.checksums import SHA256
+from edgewise.data.files import find_files
 from edgewise.data.graphs.node_data import NodeData, NodeGraph, csr, kept_graph, node_split
-from edgewise.data.graphs.pickled import read_array, read_lists, read_sparse
-from edgewise.data.reading import check_line_count, read_numbers
 from edgewise.data.splits import Splits
-from edgewise.errors import ArgumentError
+from edgewise.errors import ArgumentError, require
 
 Name = Literal["Cora", "CiteSeer", "PubMed"]
 NAMES: tuple[Name, ...] = get_args(Name)
-PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 CLASSES = {
     "Cora": [
         "Theory",
@@ -38,23 +35,23 @@ CLASSES = {
     ],
     "CiteSeer": ["AI", "ML", "IR", "DB", "Agents", "HCI"],
 }
-"""The topics in the order of their numbers, which the files do not name: by how many papers have
-each in the original data."""
-VALIDATED = 500
-ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
-TOGETHER = "bring the files of one and the same data set together"
+"""Topic of each class number. The files lack the names; they follow from the number of papers of
+each topic in the original data.
+"""
+COMMIT = "af6abf468a772cc055bec88c52e4d6f51b7c37e3"
+ADDRESS = f"https://github.com/kimiyoung/planetoid/raw/{COMMIT}/data"
 
 
 @dataclass(frozen=True)
 class Planetoid(NodeData):
-    """One graph of papers; a batch is all of it, and the papers of a split count.
+    """Citation network; a batch is the whole graph, with a loss over the papers of one split.
 
     Attributes:
-        name: which network.
-        normalize: divide the word counts of each paper by their sum.
-        sparse: keep only the words that a paper has (``torch.sparse_csr``), about 1 % of them.
-        unlabelled: training sees the output at every paper, with the target -100 where the split
-            gives no label: for losses that need none, such as agreement of several views.
+        name: ``"Cora"``, ``"CiteSeer"`` or ``"PubMed"``.
+        normalize: Divide the word counts of each paper by their sum.
+        sparse: Store the features as ``torch.sparse_csr``; about 1 % of them are not zero.
+        unlabelled: Return the outputs of all papers in training, with target -100 for papers
+            without a training label. For losses that use unlabelled nodes, such as consistency.
 
     """
 
@@ -68,12 +65,11 @@ class Planetoid(NodeData):
 
     @property
     def files(self) -> list[str]:
-        """Names of the raw files."""
-        return [f"ind.{self.name.lower()}.{part}" for part in PARTS]
+        """Names of the raw files, each with a known checksum."""
+        return list(SHA256[self.name])
 
     def load(self) -> Splits:
-        raw = find_files(self.name, {name: f"{ADDRESS}/{name}" for name in self.files})
-        x, y, edge_index, index = read_papers(raw, self.name)
+        x, y, edge_index, index = read_papers(self.name)
         if self.normalize:
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
         if self.sparse:
@@ -92,20 +88,22 @@ class Planetoid(NodeData):
             parts["val"],
             parts["test"],
             batch_size=1,
-            fitted=kept_graph(kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]),
+            preprocessing=kept_graph(
+                kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]
+            ),
         )
 
-    def read_new(self, path: Path, fitted: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
+    def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
         raise ArgumentError(
             "input",
             expected=f"numbers of papers of {self.name}",
             got=str(path),
-            remedy="train `edgewise train nodes` on files of your own to answer on new ones",
+            remedy="train `edgewise train nodes` on your own files to predict for new ones",
         )
 
 
 class Papers(NamedTuple):
-    """Word counts ``[N, F]``, topics ``[N]``, citations ``[2, E]`` and the papers of each split."""
+    """Word counts ``[N, F]``, topics ``[N]``, citations ``[2, E]`` and node indices per split."""
 
     x: Tensor
     y: Tensor
@@ -113,93 +111,26 @@ class Papers(NamedTuple):
     splits: dict[str, Tensor]
 
 
-def read_papers(raw: Path, name: str) -> Papers:
-    """The public split, from the files of the data set in a folder.
+def read_papers(name: Name) -> Papers:
+    """Return a network with its public split, read by PyTorch Geometric.
+
+    The files are pickles: they are unpickled only after their checksums matched.
 
     Raises:
-        MissingDataError: a file is not there.
-        ArgumentError: a file is damaged, or does not fit to the others.
+        MissingDataError: a file is missing.
+        ArgumentError: a file differs from the published one.
+        MissingExtraError: torch_geometric or SciPy is not installed.
+
     """
-    files = {part: raw / f"ind.{name.lower()}.{part}" for part in PARTS}
-    words, tested_words = (read_sparse(files[part]) for part in ("allx", "tx"))
-    if words.shape[1] != tested_words.shape[1]:
-        raise unreadable(
-            files["tx"],
-            expected=f"as many words as in {files['allx'].name}, {words.shape[1]}",
-            got=f"{tested_words.shape[1]}",
-            remedy=TOGETHER,
-        )
-    train, topics, tested_topics = (_topics(files[part]) for part in ("y", "ally", "ty"))
-    check_line_count(files["ally"], topics, len(words), f"papers of {files['allx'].name}")
-    check_line_count(files["ty"], tested_topics, len(tested_words), f"papers of {files['tx'].name}")
-    if len(train) + VALIDATED > len(topics):
-        raise unreadable(
-            files["y"],
-            expected=f"at most {len(topics) - VALIDATED} of the papers of {files['ally'].name}",
-            got=f"{len(train)}",
-            remedy=TOGETHER,
-        )
-    cited = read_lists(files["graph"])
-    tested = _tested(files["test.index"], len(words), len(cited))
-    check_line_count(
-        files["test.index"], tested, len(tested_words), f"papers of {files['tx'].name}"
-    )
-    # CiteSeer has 15 papers without words and topic, between those that are tested.
-    x = torch.zeros(len(cited), words.shape[1])
-    x[: len(words)], x[tested] = words.to_dense(), tested_words.to_dense()
-    y = torch.zeros(len(cited), dtype=torch.long)
-    y[: len(topics)], y[tested] = topics, tested_topics
-    val = torch.arange(len(train), len(train) + VALIDATED)
-    splits = {"train": torch.arange(len(train)), "val": val, "test": tested.sort().values}
-    return Papers(x, y, _citations(files["graph"], cited), splits)
+    purpose = f"the data set {name}"
+    raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})
+    with warnings.catch_warnings():
+        # The pickles name modules of NumPy and SciPy that have been renamed since 2016.
+        warnings.simplefilter("ignore")
+        require("torch_geometric", extra="graphs", purpose=purpose)
+        require("scipy", extra="graphs", purpose=purpose)  # the pickles hold its sparse matrices
+        from torch_geometric.io import read_planetoid_data
 
-
-def _topics(path: Path) -> Tensor:
-    """``[N]``, from rows of which the paper's topic alone is 1."""
-    rows = read_array(path)
-    if (
-        rows.dim() != 2
-        or not len(rows)
-        or ((rows != 0) & (rows != 1)).any()
-        or (rows.sum(1) > 1).any()
-    ):
-        expected = "a row for each paper, in which its topic is 1 and all others 0"
-        raise unreadable(path, expected=expected, got=f"other numbers, of shape {list(rows.shape)}")
-    return rows.max(dim=1).indices
-
-
-def _tested(path: Path, first: int, papers: int) -> Tensor:
-    """The numbers of the papers to test on, ``[N]``."""
-    lines = read_numbers(path, integers=True)
-    tested = lines.flatten()
-    smallest, largest = int(tested.min()), int(tested.max())
-    if (
-        lines.shape[1] != 1
-        or len(tested.unique()) != len(tested)
-        or smallest != first
-        or largest != papers - 1
-    ):
-        raise unreadable(
-            path,
-            expected=f"distinct numbers of papers from {first} to {papers - 1}, one in each line",
-            got=f"{len(tested.unique())} of {len(tested)}, from {smallest} to {largest}",
-            remedy=TOGETHER,
-        )
-    return tested
-
-
-def _citations(path: Path, cited: dict[int, list[int]]) -> Tensor:
-    """Distinct citations ``[2, E]`` of others, sorted by target as PyG sorts them."""
-    nodes = range(len(cited))
-    pairs = [(paper, other) for paper, others in cited.items() for other in others]
-    outside = [pair for pair in pairs if pair[0] not in nodes or pair[1] not in nodes]
-    if outside or set(cited) != set(nodes):
-        raise unreadable(
-            path,
-            expected=f"citations among {len(nodes)} papers, and a list for each of them",
-            got=f"{outside[0] if outside else 'other papers'}",
-            remedy=TOGETHER,
-        )
-    one, other = torch.tensor(pairs).view(-1, 2).T
-    different = one != other
-    return distinct(torch.stack([other, one])[:, different]).flip(0)
+        found = read_planetoid_data(str(raw), name)
+    splits = {part: found[f"{part}_mask"].nonzero()[:, 0] for part in ("train", "val", "test")}
+    return Papers(found.x, found.y, found.edge_index, splits)

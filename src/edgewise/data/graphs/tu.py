@@ -1,22 +1,24 @@
-"""Graph classification on the sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
+"""Graph classification data sets of TU Dortmund: MUTAG, ENZYMES, PROTEINS and many more.
 
 Paper: Morris et al., TUDataset: a collection of benchmark datasets for learning with graphs, 2020.
 """
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import torch
 
 from edgewise.arguments import check_least
-from edgewise.data.codes import Codes
-from edgewise.data.files import check_name, fetch, find_raw, naming, unpack
+from edgewise.data.checksums import SHA256
+from edgewise.data.files import NAME, check_name, fetch, find_raw, naming
 from edgewise.data.folds import Folds
 from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled, node_features
 from edgewise.data.graphs.graph_files import REQUIRED, read_graph_files
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Splits
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
@@ -24,18 +26,18 @@ ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 
 @dataclass(frozen=True)
 class TU(GraphData):
-    """A graph an example, and its class; folds have equal shares of each class.
+    """Graphs with one class each, in stratified folds.
 
-    A model is called ``model(x, graph, batch=members)``: node features, the graph of a batch and
-    the graph of membership, in which output b reads the nodes of its graph.
+    A model is called as ``model(x, graph, batch=members)``: node features, the batched graph, and
+    the membership graph, in which output b attends to the nodes of graph b.
 
     Attributes:
-        name: of the set, as its files begin.
-        attributes: give the model the nodes' measured attributes too, where there are some, scaled
-            to mean 0 and variance 1 over the training split. Node labels are always given, one-hot;
-            without either, every node has the feature 1.
-        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`.
-        batch_size: graphs in a batch.
+        name: Name of the data set, with which its files begin.
+        attributes: Include the numeric node attributes, if there are any, standardised over the
+            training set. Node labels are always included, one-hot. Nodes without either have the
+            single feature 1.
+        folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`.
+        batch_size: Graphs per batch.
 
     """
 
@@ -57,8 +59,8 @@ class TU(GraphData):
 
     @property
     def files(self) -> list[str]:
-        """Names of the raw files without which there is nothing to learn."""
-        return [f"{self.name}_{part}.txt" for part in REQUIRED]
+        """Names of the raw files: those with a known checksum, or the files of every data set."""
+        return list(SHA256.get(self.name, [f"{self.name}_{part}.txt" for part in REQUIRED]))
 
     def load(self) -> Splits:
         raw = find_raw(self.name, self.files, self._download)
@@ -73,20 +75,24 @@ class TU(GraphData):
             known = found.attributes[torch.isin(member, index["train"])]
             std = known.std(0, correction=0).clamp(min=1e-12)
             scale = {"mean": known.mean(0).tolist(), "std": std.tolist()}
-        fitted = kept_form([str(one) for one in classes.tolist()], kinds, scale)
-        x = node_features(found.labels, found.attributes, fitted)
+        preprocessing = kept_form([str(one) for one in classes.tolist()], kinds, scale)
+        x = node_features(found.labels, found.attributes, preprocessing)
         none = torch.empty(found.edge_index.shape[1], 0)
         graphs = PackedGraphs(x, found.edge_index, none, found.node_start, found.edge_start)
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
         sizes = {"in_width": x.shape[1], "out_width": len(classes)}
-        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted, codes=codes)
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
+        )
 
     def _download(self, folder: Path) -> None:
-        archive = f"{self.name}.zip"
-        fetch({archive: f"{ADDRESS}/{archive}"}, folder)
-        unpack(folder / archive, folder)
-        (folder / archive).unlink()
-        for file in folder.glob(f"{self.name}/*"):
-            file.rename(folder / file.name)
-        (folder / self.name).rmdir()
+        archive = folder / f"{self.name}.zip"
+        fetch({archive.name: f"{ADDRESS}/{archive.name}"}, folder)
+        with zipfile.ZipFile(archive) as packed:
+            for member in packed.namelist():
+                path = PurePosixPath(member)
+                # Plain names only, so that no member is written outside of the folder.
+                if path.match(f"{self.name}/{self.name}_*.txt") and NAME.fullmatch(path.name):
+                    (folder / path.name).write_bytes(packed.read(member))
+        archive.unlink()

@@ -1,1 +1,1 @@
-"""Images: digits, and pictures put together from them."""
+"""Image data sets."""

@@ -1,7 +1,8 @@
-"""Twelve thousand images of CIFAR-10, from files: a folder a class.
+"""CIFAR-10: a selection of 12,000 images, in one folder per class.
 
-Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009; of each class the
-first 1,000 training and 200 test images, so that published accuracies are not of these.
+Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009. The selection has
+the first 1,000 training images and 200 test images of each class, so accuracies are not comparable
+with published ones.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from edgewise.arguments import check_least, check_share
-from edgewise.data.files import find_raw, not_published
+from edgewise.data.files import find_raw, not_published, verify
 from edgewise.data.images.image_data import ImageData
 from edgewise.data.images.image_folder import ImageFolder
 from edgewise.data.splits import Splits
@@ -25,15 +26,15 @@ NAME = "cifar10_12k"
 
 @dataclass(frozen=True)
 class Cifar10(ImageData):
-    """Images ``[B, 3, 32, 32]`` of ten classes; see :class:`ImageFolder`, which reads them.
+    """Images ``[B, 3, 32, 32]`` of ten classes, read by :class:`ImageFolder`.
 
     Attributes:
-        flip: whether training images are mirrored, half of them, differently every time.
-        warp: how much training images are turned, stretched, sheared and moved; at 0.1 by up to a
-            tenth of their size.
-        val: the share of the 10,000 training images to validate on; each class has its share.
-        split_seed: which images these are.
-        batch_size: images in a batch.
+        flip: Mirror each training image with probability 1/2.
+        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val: Fraction of the 10,000 training images used for validation, stratified by class.
+        split_seed: Random seed of the validation split.
+        batch_size: Images per batch.
 
     """
 
@@ -49,10 +50,13 @@ class Cifar10(ImageData):
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
 
     def load(self) -> Splits:
-        return self._folder(str(find_raw(NAME, [], not_published(NAME, ["train", "test"])))).load()
+        raw = find_raw(NAME, [], not_published(NAME, ["train", "test"]))
+        splits = self._folder(str(raw)).load()
+        verify(NAME, raw)
+        return splits
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
-        return self._folder("").to_input(image, fitted)
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        return self._folder("").to_input(image, preprocessing)
 
     def _folder(self, path: str) -> ImageFolder:
         return ImageFolder(

@@ -1,6 +1,6 @@
-"""Image classification of 1797 handwritten digits of 8×8 pixels, bundled with scikit-learn.
+"""The digits data set of scikit-learn: 1797 handwritten digits of 8×8 pixels.
 
-Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test part).
+Source: Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI, 1998 (its test set).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ SIDE, CLASSES = 8, 10
 
 @dataclass(frozen=True)
 class Digits(ImageData):
-    """Images ``[B, 1, 8, 8]`` from 0 to 1 and their digit.
+    """Images ``[B, 1, 8, 8]`` from 0 to 1, with the digit as the class.
 
     Attributes:
-        val, test: shares of the validation and test splits; each digit has its share in each.
-        split_seed: which examples these are; apart from a recipe's seed, so that all its runs are
+        val, test: Fractions of the images used for validation and test, stratified by digit.
+        split_seed: Random seed of the split; independent of a recipe's seed, so that all runs are
             tested on the same images.
-        batch_size: images in a batch.
-        warp: how much training images are turned, stretched, sheared and moved, differently every
-            time; at 0.1 by up to a tenth of their size.
+        batch_size: Images per batch.
+        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
 
     """
 
@@ -65,27 +65,27 @@ class Digits(ImageData):
             val=warped_split(*val),
             test=warped_split(*test),
             batch_size=self.batch_size,
-            fitted={"labels": [str(digit) for digit in range(CLASSES)]},
+            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:  # noqa: ARG002
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE, color=False) / 255)
 
 
 class Part(NamedTuple):
-    """Images ``[N, 1, 8, 8]`` from 0 to 1 and what they show ``[N]``."""
+    """Images ``[N, 1, 8, 8]`` from 0 to 1 and digits ``[N]``."""
 
     images: Tensor
     labels: Tensor
 
 
 def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, Part]:
-    """The images to train on, to validate and to test; no image is in two of them.
+    """Return the training, validation and test images, stratified by digit.
 
     Args:
-        val: the share to validate; each digit has its share in it.
-        test: the share to test, as well.
-        split_seed: which images these are.
+        val: Fraction of validation images.
+        test: Fraction of test images.
+        split_seed: Random seed of the split.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.

@@ -1,4 +1,4 @@
-"""Images from files: found in folders, read in any format, and brought to one size."""
+"""Image files: listing, decoding and resizing."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-"""Files that count as images; a folder may hold others, too."""
+"""Extensions of image files; other files in a folder are ignored."""
 
 
 @dataclass(frozen=True)
 class ImageData(Data):
-    """Images ``[B, C, H, W]``, made from files where they come as such."""
+    """Base class of image data, with batches ``[B, C, H, W]``."""
 
     provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
 
     @abstractmethod
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
-        """An image ``[C, H, W]`` as the model reads it.
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
+        """Convert an image to the model input ``[C, H, W]``.
 
         Args:
-            image: of any size and mode.
-            fitted: what was kept of the data.
+            image: Image of any size and mode.
+            preprocessing: Saved preprocessing.
 
         """
 
 
 def find_images(folder: Path) -> list[Path]:
-    """The image files in a folder and in folders in it, by name; hidden ones are left out."""
+    """Return the sorted image files in a folder and its subfolders, except hidden ones."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -52,15 +52,16 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def open_image(path: Path, size: int = 0) -> Image:
-    """An image as it is meant to be seen: decoded, turned as the camera says, on white.
+    """Decode an image, apply its EXIF orientation, and place transparent images on white.
 
     Args:
-        path: the file.
-        size: at which it will be shown, where less than all of a large photo is enough.
+        path: The file.
+        size: Size to which the image will be reduced, for faster decoding of large photos; 0 for
+            full resolution.
 
     Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: it is damaged, or no image.
+        MissingDataError: the file is missing.
+        ArgumentError: the file is damaged or not an image.
         MissingExtraError: Pillow is not installed.
 
     """
@@ -74,14 +75,14 @@ def open_image(path: Path, size: int = 0) -> Image:
             if size:
                 image.draft(None, (2 * size, 2 * size))
             turned = ImageOps.exif_transpose(image)
-            if turned.mode.startswith(("I", "F")):  # more than 8 bits of grey
+            if turned.mode.startswith(("I", "F")):  # grey with more than 8 bits
                 return _of_8_bits(turned)
             if turned.has_transparency_data:
                 turned = turned.convert("RGBA")
                 white = Image.new("RGBA", turned.size, "white")
                 return Image.alpha_composite(white, turned).convert("RGB")
             return turned.convert("L" if turned.mode in ("1", "L", "LA") else "RGB")
-    except Exception as error:  # there is no list of what decoders say of damaged files
+    except Exception as error:  # decoders raise many classes for damaged files
         raise unreadable(
             path,
             expected="an image, such as PNG or JPEG",
@@ -99,12 +100,12 @@ def _of_8_bits(image: Image) -> Image:
 
 
 def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
-    """The middle of an image at another size, as bytes ``[3, H, W]``, or ``[1, H, W]`` of grey."""
+    """Crop the centre of an image and resize it, to bytes ``[3, H, W]`` or ``[1, H, W]``."""
     from PIL import Image, ImageOps
 
     shown = image.convert("RGB" if color else "L")
     if shown.size != (width, height):
-        # The mean of what a pixel covers; the triangle around it would blur.
+        # For reduction, the mean over each pixel; a bilinear filter would blur.
         smaller = shown.width >= width and shown.height >= height
         how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
         shown = ImageOps.fit(shown, (width, height), how)
@@ -113,14 +114,14 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
 
 def bright_on_dark(values: Tensor) -> Tensor:
-    """Grey from 0 to 1 ``[1, H, W]``, turned round where the rim is brighter than the middle grey.
+    """Invert a grey image ``[1, H, W]`` if its border is bright.
 
-    Data sets of digits are bright ink on dark paper; what people write is the other way round.
+    Data sets of digits have bright ink on a dark background, unlike photos of handwriting.
     """
     rim = torch.cat([values[:, 0], values[:, -1], values[:, :, 0], values[:, :, -1]], dim=1)
     return 1 - values if float(rim.mean()) > 0.5 else values
 
 
 def bytes_of(count: int, channels: int, size: int) -> int:
-    """What so many images need in memory."""
+    """Return the bytes that ``count`` images need in memory."""
     return math.prod((count, channels, size, size))

@@ -1,4 +1,4 @@
-"""Image classification of your own files: a folder a class."""
+"""Image classification on the user's own files, with one folder per class."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from edgewise.data.images.image_data import (
 )
 from edgewise.data.images.warping import flipped, warped
 from edgewise.data.reading import check_memory
-from edgewise.data.split_column import PART_OF
 from edgewise.data.splits import Split, Splits
+from edgewise.data.tables.split_column import PART_OF
 from edgewise.errors import ArgumentError, MissingDataError, require
 
 if TYPE_CHECKING:
@@ -42,23 +42,22 @@ Colors = Literal["rgb", "gray"]
 
 @dataclass(frozen=True)
 class ImageFolder(ImageData):
-    """Images by their class: ``cat/1.png``, or ``train/cat/1.png`` where splits are given.
+    """Images in folders of their class: ``cat/1.png``, or ``train/cat/1.png`` for given splits.
 
-    Images may have any size and format; the middle of each is read at one size, and kept in memory
-    as bytes. A batch has the values from 0 to 1 less the mean of the training images, over their
-    standard deviation, channel by channel.
+    Images may have any size and format. They are cropped to their centre, resized, and kept in
+    memory as bytes. Batches are standardised per channel over the training images.
 
     Attributes:
-        path: the folder. Folders in it are classes, named by them; or ``train`` and possibly
-            ``val`` and ``test``, with the classes in each.
-        image_size: height and width at which images are read, in pixels.
-        colors: ``rgb`` or ``gray``.
-        flip: whether training images are mirrored, half of them, differently every time.
-        warp: how much training images are turned, stretched, sheared and moved; at 0.1 by up to a
-            tenth of their size.
-        val, test: shares of the splits that the folder does not give; each class has its share.
-        split_seed: which images these are.
-        batch_size: images in a batch.
+        path: Folder with one subfolder per class, or with ``train`` and optionally ``val`` and
+            ``test``, each with one subfolder per class.
+        image_size: Height and width in pixels to which images are resized.
+        colors: ``"rgb"`` or ``"gray"``.
+        flip: Mirror each training image with probability 1/2.
+        warp: Strength of the random affine augmentation of training images: 0.1 rotates, scales,
+            shears and translates them by up to a tenth of their size.
+        val, test: Fractions of images for the splits without a folder, stratified by class.
+        split_seed: Random seed of the split.
+        batch_size: Images per batch.
 
     """
 
@@ -95,14 +94,14 @@ class ImageFolder(ImageData):
         needed = bytes_of(len(files), self._channels, self.image_size)
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
-        with ThreadPoolExecutor() as readers:  # decoders work beside each other
+        with ThreadPoolExecutor() as readers:  # decoders release the GIL
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
         parts = self._parts(keys, given)
         check_splits(**parts)
         mean, std = _mean_and_std(images[parts["train"]])
-        fitted = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
+        preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
 
         def split(name: str) -> Split:
             index, varied = parts[name], name == "train"
@@ -119,12 +118,17 @@ class ImageFolder(ImageData):
             "out_width": len(labels),
         }
         return Splits(
-            sizes, split("train"), split("val"), split("test"), self.batch_size, fitted=fitted
+            sizes,
+            split("train"),
+            split("val"),
+            split("test"),
+            self.batch_size,
+            preprocessing=preprocessing,
         )
 
-    def to_input(self, image: Image, fitted: dict[str, Any]) -> Tensor:
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
         values = pixels(image, self.image_size, self.image_size, color=self.colors == "rgb")
-        mean, std = torch.tensor(fitted["mean"]), torch.tensor(fitted["std"])
+        mean, std = torch.tensor(preprocessing["mean"]), torch.tensor(preprocessing["std"])
         return self._batch(values[None], mean, std, varied=False)[0]
 
     @property
@@ -142,7 +146,7 @@ class ImageFolder(ImageData):
         return warped(values, self.warp) if varied and self.warp else values
 
     def _parts(self, keys: Sequence[str], given: Sequence[str]) -> dict[str, Tensor]:
-        """The images of each split: as the folders say, and by shares where they do not."""
+        """Return the images of each split: from folders, or else split at random."""
         index = {
             name: torch.tensor([i for i, part in enumerate(given) if part == name]).long()
             for name in ("train", "val", "test")
@@ -154,7 +158,7 @@ class ImageFolder(ImageData):
 
 
 def _listed(folder: Path) -> tuple[list[Path], list[str], list[str]]:
-    """Image files, and the class and the split of each; all are of ``train`` where none is said."""
+    """List the image files, with the class and split of each; the default split is ``train``."""
     if not folder.is_dir():
         what = "a file, and no folder" if folder.is_file() else "no such folder"
         raise MissingDataError(f"{folder}: {what}. Remedy: name a folder with --data.path.")
@@ -189,7 +193,7 @@ def _check_classes(folder: Path, keys: Sequence[Any], given: Sequence[Any]) -> N
 
 
 def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each channel of bytes ``[N, C, H, W]``, as shares of white."""
+    """Return mean and standard deviation of each channel of bytes, scaled to 0 to 1."""
     counts = [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
     count = torch.stack(counts).double()
     share, value = count / count.sum(1, keepdim=True), torch.arange(256).double() / 255

@@ -1,1 +1,1 @@
-"""Molecules, read from SMILES, with properties to predict."""
+"""Molecule data sets, read from SMILES."""

@@ -1,13 +1,13 @@
-"""Molecules as graphs: atoms are nodes, and every bond is two edges; read by RDKit.
+"""Molecular graphs with features by RDKit: atoms are nodes, and each bond is two directed edges.
 
-Atom features (:data:`ATOM_WIDTH` numbers): element, neighbours, hydrogens, hybridisation and the
-sizes of its rings, each one-hot; formal charge; whether aromatic, and whether a centre of
-chirality; and its shares in four properties of the molecule: with its hydrogens, in logP and in the
-molar refractivity, in 10 cm³/mol (Wildman and Crippen, 1999); without them, in the polar surface
-(Ertl et al., 2000) and in the whole surface (Labute, 2000), both in 10 Å².
+Atom features (:data:`ATOM_WIDTH` numbers): element, number of neighbours and of hydrogens,
+hybridisation and ring sizes, each one-hot; formal charge; aromaticity; chirality; and the
+contributions of the atom to four properties of the molecule. These are logP and molar refractivity
+in 10 cm³/mol, with the hydrogens of the atom (Wildman and Crippen, 1999), and the polar surface
+area (Ertl et al., 2000) and total surface area (Labute, 2000) in 10 Å², without them.
 
 Bond features (:data:`BOND_WIDTH` numbers): single, double, triple or aromatic; conjugated; in a
-ring; and E or Z where that is written.
+ring; and E or Z, if specified.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ATOM_WIDTH = (
     sum(len(c) + 1 for c in (ELEMENTS, NEIGHBOURS, HYDROGENS, HYBRIDISATIONS)) + len(RINGS) + 3 + 4
 )
 BOND_WIDTH = len(BONDS) + 2 + len(STEREO)
-LARGEST = 1e6  # some descriptors of ions overflow
+LARGEST = 1e6  # bound for descriptors, as some of ions overflow
 
 
 def rdkit() -> ModuleType:
-    """RDKit's module ``Chem``.
+    """Return the module ``rdkit.Chem``.
 
     Raises:
         MissingExtraError: RDKit is not installed.
@@ -50,19 +50,19 @@ def rdkit() -> ModuleType:
 
 
 def parse(smiles: str) -> Any | None:
-    """RDKit's molecule, or ``None`` where the text is no SMILES or holds no atom."""
+    """Parse SMILES to an RDKit molecule; return ``None`` if it is invalid or has no atoms."""
     chem = rdkit()
     from rdkit import rdBase
 
-    with rdBase.BlockLogs():  # the caller reports it, with its row
+    with rdBase.BlockLogs():  # the caller reports the error with its row
         molecule = chem.MolFromSmiles(smiles.strip())
     return molecule if molecule is not None and molecule.GetNumAtoms() else None
 
 
 def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and their features of that order.
+    """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features.
 
-    A salt, ``cation.anion``, is one graph of two components. A molecule may have no bonds.
+    A salt, ``cation.anion``, is one graph with two components. A molecule may have no bonds.
     """
     shares = _shares(molecule)
     atoms = [_atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)]
@@ -77,16 +77,16 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
-    """The numbers of the atoms written as ``*``, and of the bonds written as ``~``."""
+    """Return the indices of the atoms written as ``*`` and of the bonds written as ``~``."""
     atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if not atom.GetAtomicNum()]
     kinds = ((bond.GetIdx(), str(bond.GetBondType())) for bond in molecule.GetBonds())
     return atoms, [index for index, kind in kinds if kind == "UNSPECIFIED"]
 
 
 def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
-    """The SMILES with elements and kinds of bonds in the places of these atoms and bonds.
+    """Set the elements of some atoms and the types of some bonds, and return the SMILES.
 
-    Empty where RDKit takes what comes of it for no molecule, such as carbon with five bonds.
+    Returns an empty string if RDKit rejects the molecule, such as carbon with five bonds.
     """
     chem = rdkit()
     from rdkit import rdBase
@@ -95,7 +95,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     for index, element in atoms.items():
         atom = whole.GetAtomWithIdx(index)
         atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
-        atom.SetNoImplicit(False)  # it has the hydrogens that belong to it
+        atom.SetNoImplicit(False)  # add implicit hydrogens
     for index, kind in bonds.items():
         bond = whole.GetBondWithIdx(index)
         bond.SetBondType(getattr(chem.BondType, kind))
@@ -106,7 +106,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
 
 
 def descriptors(molecule: Any) -> list[float]:
-    """All of RDKit's two-dimensional descriptors; what does not exist is 0."""
+    """Return all two-dimensional descriptors of RDKit, with 0 for undefined ones."""
     rdkit()
     from rdkit import rdBase
     from rdkit.Chem import Descriptors
@@ -119,7 +119,7 @@ def descriptors(molecule: Any) -> list[float]:
 
 
 def ions(molecule: Any) -> tuple[Any, Any]:
-    """The molecule's cations, and the rest of it; either may hold no atom."""
+    """Return the cations of a molecule, and the rest; either may have no atoms."""
     chem = rdkit()
     parts: tuple[list[Any], list[Any]] = [], []
     for part in chem.GetMolFrags(molecule, asMols=True):
@@ -131,7 +131,7 @@ def ions(molecule: Any) -> tuple[Any, Any]:
 
 
 def _one_hot(value: object, choices: Sequence[object]) -> list[float]:
-    """With a last place for everything else."""
+    """Encode a value one-hot, with a last column for all other values."""
     found = [float(value == choice) for choice in choices]
     return [*found, 1.0 - sum(found)]
 
@@ -159,7 +159,7 @@ def _bond(bond: Any) -> list[float]:
 
 
 def _shares(molecule: Any) -> list[list[float]]:
-    """What each atom adds to logP, molar refractivity, polar and whole surface."""
+    """Return each atom's contribution to logP, refractivity, polar and total surface area."""
     from rdkit.Chem import rdMolDescriptors as descriptors
 
     with_hydrogens = rdkit().AddHs(molecule)
@@ -178,8 +178,8 @@ def _shares(molecule: Any) -> list[list[float]]:
 
 
 def scaffold(molecule: Any) -> str:
-    """The Murcko scaffold as SMILES, rings and what links them; empty without a ring."""
+    """Return the Murcko scaffold (rings and their linkers) as SMILES; empty without a ring."""
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # without annotations
+    smiles: Any = MurckoScaffold.MurckoScaffoldSmiles  # has no annotations
     return str(smiles(mol=molecule))

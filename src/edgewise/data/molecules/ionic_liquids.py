@@ -1,8 +1,8 @@
-"""The solubility of CO2 in 183 ionic liquids, 15,665 measurements, as a mole fraction.
+"""Solubility of CO2 in 183 ionic liquids: 15,665 measurements, as mole fractions.
 
-The file was collected from the literature by Chen et al. (2024); it is published under Apache-2.0
-in the repository MrPiegon/RBVAE-FNN-PSO, as the first six columns of sheet ``ModelData`` of
-``Modeldata/CO2ModelData.xlsx``. It is no download of its own: save that sheet as CSV.
+The data were collected from the literature by Chen et al. (2024) and published under Apache-2.0 in
+the repository MrPiegon/RBVAE-FNN-PSO, as the first six columns of the sheet ``ModelData`` of
+``Modeldata/CO2ModelData.xlsx``. There is no download of the CSV file: save that sheet as CSV.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgewise.data.files import find_raw
 from edgewise.data.molecules.molecule_table import By, MoleculeTable
+from edgewise.data.tables.frames import FrameSource
 from edgewise.errors import MissingDataError
 
 FILE = "co2_solubility_chen2024.csv.gz"
@@ -19,10 +20,10 @@ FILE = "co2_solubility_chen2024.csv.gz"
 
 @dataclass(frozen=True)
 class IonicLiquids(MoleculeTable):
-    """Cation and anion as one graph of two components, with temperature in K and pressure in kPa.
+    """Graphs of cation and anion, with temperature in K and pressure in kPa as conditions.
 
-    All measurements of one liquid are in one fold: the liquids of the test fold are new to the
-    model, which is harder than new temperatures and pressures of known liquids.
+    All measurements of a liquid are in one fold, so the liquids of the test fold are new to the
+    model. This is harder than predicting new temperatures and pressures of known liquids.
     """
 
     smiles: str = "Canonical SMILES"
@@ -34,7 +35,7 @@ class IonicLiquids(MoleculeTable):
     val: float = 0.15
     batch_size: int = 256
 
-    def source(self) -> Path:
+    def source(self) -> Path | FrameSource:
         if self.path:
             return super().source()
         return find_raw("ionic_liquids", [FILE], _no_download) / FILE
@@ -42,6 +43,6 @@ class IonicLiquids(MoleculeTable):
 
 def _no_download(_folder: Path) -> None:
     raise MissingDataError(
-        f"{FILE}: not published as a file of its own. Remedy: set EDGEWISE_DATA, or save the sheet "
+        f"{FILE}: not available for download. Remedy: set EDGEWISE_DATA, or save the sheet "
         "that the documentation of edgewise.data.ionic_liquids names as CSV and set data.path."
     )

@@ -1,7 +1,7 @@
-"""Molecules without labels, of which some atoms and bonds are hidden: what they are is the target.
+"""Self-supervised pre-training on molecules: prediction of masked atoms and bonds.
 
-The 12,000 molecules of ZINC, in its splits, with the features of a table of one's own, so that a
-model that has learned from them can be trained on with such a table.
+The data are the 12,000 molecules and splits of ZINC. The features are those of a molecule table,
+so that a pre-trained model can be fine-tuned on one.
 
 Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 """
@@ -18,11 +18,11 @@ from torch import Generator, Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
-from edgewise.data.files import find_raw, not_published, unreadable
+from edgewise.data.files import find_raw, not_published
 from edgewise.data.molecules.chem import ATOM_WIDTH, BOND_WIDTH, BONDS, ELEMENTS, parse
 from edgewise.data.molecules.molecule_table import packed
 from edgewise.data.molecules.zinc import NAME, PARTS
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.reading import read_text
 from edgewise.data.sampled import SampledSplit
 from edgewise.data.splits import Data, Split, Splits
@@ -30,38 +30,38 @@ from edgewise.errors import ArgumentError
 from edgewise.ragged import ranges, starts
 
 FILES = [f"{part}.csv" for part in PARTS]
-ATOM_KINDS, BOND_KINDS = len(ELEMENTS) + 1, len(BONDS)  # one kind for all other elements
+ATOM_KINDS, BOND_KINDS = len(ELEMENTS) + 1, len(BONDS)  # + 1 for all other elements
 
 
 @dataclass(frozen=True)
 class MaskedMolecules(Data):
-    """A molecule an example; of a share of its atoms and bonds all features are 0.
+    """Molecules with the features of some atoms and bonds set to 0.
 
-    A model is called ``model(x, graph, batch=, edge_attr=)``, and with the codes of its encodings;
-    it has an output ``[N, 12 + 4]`` for each atom. The first 12 are scores of the element, those of
-    two atoms added up have in the last 4 the scores of the bond between them.
+    A model is called as ``model(x, graph, batch=, edge_attr=)`` plus its precomputed encodings, and
+    returns ``[N, 12 + 4]``. The first 12 columns are the scores of the element of an atom. The sum
+    of the last 4 columns over two atoms gives the scores of the type of their bond.
 
-    Which are hidden is drawn anew in every epoch, and once to validate and to test.
+    Masks are sampled anew in every epoch of training, and once for validation and test.
 
     Attributes:
-        share: of the atoms, and of the bonds, of each molecule that are hidden, rounded up.
-        split_seed: which are hidden in validation and test.
-        batch_size: molecules in a batch.
+        mask_fraction: Fraction of the atoms and of the bonds of each molecule to mask, rounded up.
+        split_seed: Random seed of the masks of validation and test.
+        batch_size: Molecules per batch.
 
     """
 
-    share: float = 0.15
+    mask_fraction: float = 0.15
     split_seed: int = 0
     batch_size: int = 64
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
+        if not 0 < self.mask_fraction <= 1:
             raise ArgumentError(
-                "data.share",
+                "data.mask_fraction",
                 expected="above 0, and at most 1",
-                got=repr(self.share),
+                got=repr(self.mask_fraction),
                 remedy="choose for example 0.15",
             )
         check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
@@ -69,14 +69,14 @@ class MaskedMolecules(Data):
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
         molecules = [_read(raw / file) for file in FILES]
-        codes = Codes(packed([one for part in molecules for one in part]))
+        codes = PrecomputedEncodings(packed([one for part in molecules for one in part]))
         index = torch.arange(len(codes.graphs)).split([len(part) for part in molecules])
         train = index[0]
 
         def draw(which: Tensor, generator: Generator) -> Batch:
             distinct = train[which].unique()
             atoms, bonds = _counts(codes, distinct)
-            hidden = (chosen(count, self.share, generator) for count in (atoms, bonds))
+            hidden = (chosen(count, self.mask_fraction, generator) for count in (atoms, bonds))
             return hide(codes, distinct, *hidden)
 
         sizes = {
@@ -93,10 +93,10 @@ class MaskedMolecules(Data):
             codes=codes,
         )
 
-    def _fixed(self, codes: Codes, part: Tensor, seed: int) -> Split:
-        """Molecules of which the same is always hidden, whatever else is in their batch."""
+    def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
+        """Return a split with fixed masks that do not depend on the batch."""
         counts, generator = _counts(codes, part), Generator().manual_seed(seed)
-        hidden = [chosen(count, self.share, generator) for count in counts]
+        hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
         def make(index: Tensor) -> Batch:
             index = index.unique()
@@ -111,37 +111,37 @@ class MaskedMolecules(Data):
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """A :class:`Batch` of which bonds count as well: ``select`` counts them on after the atoms.
+    """:class:`Batch` with bonds to predict; in ``select``, they are numbered after the atoms.
 
     Attributes:
-        bonds: ``[2, M]``, both atoms of each hidden bond.
+        bonds: Both atoms of each masked bond, ``[2, M]``.
 
     """
 
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
 
     def to(self, device: torch.device) -> HiddenParts:
-        """The same on another device."""
+        """Return a copy on another device."""
         moved = super().to(device)
         assert isinstance(moved, HiddenParts)
         return replace(moved, bonds=self.bonds.to(device))
 
     def counted(self, outputs: Tensor) -> Tensor:
-        """Scores of all kinds: an atom is no kind of bond, nor a bond one of atoms."""
+        """Return the scores of masked atoms and bonds; bond types are excluded for atoms."""
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
         bonds = outputs[self.bonds].sum(0).masked_fill(is_atom, -torch.inf)
         return super().counted(torch.cat([atoms, bonds]))
 
 
-def hide(codes: Codes, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
-    """A batch of molecules in which some atoms and bonds are to be found.
+def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
+    """Return a batch of molecules with masked atoms and bonds.
 
     Args:
-        codes: of all molecules, with their graphs.
-        which: ``[B]``, numbers of those in the batch, in ascending order.
-        atoms: ``[N]``, whether each of their atoms is hidden.
-        bonds: ``[E / 2]``, whether each of their bonds is.
+        codes: Graphs of all molecules, with their precomputed encodings.
+        which: Indices of the molecules of the batch, ``[B]``, in ascending order.
+        atoms: Mask of their atoms, ``[N]``.
+        bonds: Mask of their bonds, ``[E / 2]``.
 
     """
     x, graph, members, edges = codes.graphs.take(which)
@@ -164,16 +164,16 @@ def hide(codes: Codes, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenPar
 
 
 def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
-    """Of each group's things ``share``, rounded up, at random: ``[counts.sum()]``, whether it is.
+    """Sample a fraction of the members of each group, and return the mask ``[counts.sum()]``.
 
     Args:
-        counts: ``[G]``, how many things each group has; they follow each other.
-        share: from 0 to 1.
-        generator: of the choice.
+        counts: Number of members of each group, ``[G]``.
+        share: Fraction to sample, rounded up in each group.
+        generator: Random generator.
 
     """
     group = torch.arange(len(counts)).repeat_interleave(counts)
-    # Sorted by their group, and within it by a random number.
+    # Sorted by group, in random order within each group.
     order = torch.rand(len(group), generator=generator, dtype=torch.double).argsort()
     order = order[group[order].argsort(stable=True)]
     rank = ranges(torch.zeros_like(counts), counts)
@@ -182,19 +182,10 @@ def chosen(counts: Tensor, share: float, generator: Generator) -> Tensor:
     return found
 
 
-def _counts(codes: Codes, which: Tensor) -> tuple[Tensor, Tensor]:
-    """How many atoms and bonds each of these molecules has."""
+def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the numbers of atoms and bonds of some molecules."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
 
 
 def _read(path: Path) -> list[object]:
-    rows = list(csv.DictReader(read_text(path).splitlines()))
-    molecules = [parse(row.get("smiles") or "") for row in rows]
-    expected = "a column smiles of molecules that RDKit can read"
-    if not rows:
-        raise unreadable(path, expected=expected, got="no row")
-    if None in molecules:
-        wrong = molecules.index(None)
-        got = repr(rows[wrong].get("smiles"))
-        raise unreadable(path, expected=expected, got=got, line=wrong + 2)
-    return molecules
+    return [parse(row["smiles"]) for row in csv.DictReader(read_text(path).splitlines())]

@@ -18,15 +18,17 @@ from torch import Tensor
 
 from edgewise.arguments import check_choice, check_least, check_named, check_splits
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
 from edgewise.data.files import naming
 from edgewise.data.folds import Folds, How
 from edgewise.data.molecules.chem import descriptors, ions, molecule_graph, parse, scaffold
 from edgewise.data.packed import PackedGraphs
-from edgewise.data.scale import Scale
-from edgewise.data.split_column import find_split_column, parts_of
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits, TargetScale
-from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
+from edgewise.data.standardisation import Standardisation
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.split_column import find_split_column, parts_of
+from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
 from edgewise.errors import ArgumentError
 
 By = Literal["random", "molecule", "scaffold"]
@@ -48,7 +50,8 @@ class MoleculeTable(Data):
     molecule), bond features, conditions ``[B, C]`` and descriptors, those that there are.
 
     Attributes:
-        path: a table whose first row names the columns; see :func:`edgewise.data.table.read_table`.
+        path: a table whose first row names the columns, or a data frame; see
+            :func:`edgewise.data.tables.read.read_table`.
         smiles: the column of the molecules; an ionic liquid, ``cation.anion``, is one graph. "" is
             the only one that RDKit can read, or that is called so.
         target: the column to predict, in its own unit; "" is the only other column of numbers.
@@ -78,7 +81,7 @@ class MoleculeTable(Data):
 
     """
 
-    path: str = ""
+    path: Source = ""
     smiles: str = ""
     target: str = ""
     unit: str = ""
@@ -106,6 +109,7 @@ class MoleculeTable(Data):
     )
 
     def __post_init__(self) -> None:
+        take_frames(self, "path")
         self._folds()
         for name, kind in (("split", By), ("invalid", Invalid)):
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
@@ -122,9 +126,9 @@ class MoleculeTable(Data):
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
-    def source(self) -> Path:
-        """The file."""
-        return Path(check_named("data.path", self.path, "a table of molecules")).expanduser()
+    def source(self) -> Path | FrameSource:
+        """Return the file, or the data frame."""
+        return open_source(check_named("data.path", self.path, "a table of molecules"))
 
     def load(self) -> Splits:
         table = _named(read_table(self.source()))
@@ -149,26 +153,26 @@ class MoleculeTable(Data):
         train = index["train"]
         check_varies(y[train], "data.target", target, table.path)
         lines = torch.tensor(table.lines)
-        fitted: dict[str, Any] = {
+        preprocessing: dict[str, Any] = {
             "smiles": smiles,
             "target": target,
             "val_lines": lines[index["val"]],
             "test_lines": lines[index["test"]],
         }
         if measured.shape[1]:
-            scale = Scale.of(measured[train])
-            measured, fitted["conditions"] = scale.scaled(measured), scale.record()
+            scale = Standardisation.of(measured[train])
+            measured, preprocessing["conditions"] = scale.scaled(measured), scale.record()
         described = None
         if self.descriptors:
             values = described_all(molecules.values())
-            scale = Scale.of(values[number[train].unique()])
-            described, fitted["descriptors"] = described_by(values, scale), scale.record()
+            scale = Standardisation.of(values[number[train].unique()])
+            described, preprocessing["descriptors"] = described_by(values, scale), scale.record()
         sizes = {"in_width": graphs.x.shape[1], "out_width": 1}
         if self.bonds:
             sizes |= {"edge_width": graphs.edges.shape[1], "global_width": measured.shape[1]}
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         parts = {
             name: self._part(codes, number[i], measured[i], described, y[i])
             for name, i in index.items()
@@ -180,7 +184,7 @@ class MoleculeTable(Data):
             parts["val"],
             parts["test"],
             self.batch_size,
-            fitted=fitted,
+            preprocessing=preprocessing,
             codes=codes,
         )
 
@@ -212,7 +216,7 @@ class MoleculeTable(Data):
 
     def _part(
         self,
-        codes: Codes,
+        codes: PrecomputedEncodings,
         number: Tensor,
         measured: Tensor,
         described: Tensor | None,
@@ -340,7 +344,7 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
     return torch.tensor(rows, dtype=torch.double)
 
 
-def described_by(values: Tensor, scale: Scale) -> Tensor:
+def described_by(values: Tensor, scale: Standardisation) -> Tensor:
     """``[G, D]``, those descriptors that differ among the training molecules, scaled by these."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 

@@ -1,10 +1,10 @@
-"""ZINC: 12,000 drug-like molecules and their penalised logP.
+"""ZINC: penalised logP of 12,000 drug-like molecules.
 
-The task of the benchmark ZINC-12k, on other molecules: the benchmark's files are not redistributed
-with a licence, and these 12,000 are derived from two files that are. 1,000 to validate and 1,000 to
-test are the rows that the benchmark's own indices name in JT-VAE's ``valid.txt`` and ``test.txt``;
-10,000 to train are the first others of ``valid.txt``, as the benchmark's are from a file that is
-larger. Errors are of about the size of the published ones and not comparable with them.
+The task is that of the benchmark ZINC-12k, but most molecules differ, as the files of the benchmark
+have no licence for redistribution. The 1,000 validation and 1,000 test molecules are the rows of
+JT-VAE's ``valid.txt`` and ``test.txt`` with the indices of the benchmark. The 10,000 training
+molecules are the first other rows of ``valid.txt``. Errors are close to published ones, but not
+comparable with them.
 
 Papers: Jin et al., Junction tree variational autoencoder, 2018 (the target); Dwivedi et al.,
 Benchmarking graph neural networks, 2020.
@@ -25,10 +25,10 @@ from torch import Tensor
 
 from edgewise.arguments import check_least
 from edgewise.batches import Batch
-from edgewise.data.codes import Codes
-from edgewise.data.files import find_raw, not_published, unreadable
+from edgewise.data.files import find_raw, not_published
 from edgewise.data.molecules.chem import rdkit
 from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
 from edgewise.data.splits import Data, Split, Splits, TargetScale
 from edgewise.errors import ArgumentError, require
 from edgewise.ragged import boundaries
@@ -41,30 +41,30 @@ KINDS = (
     *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
     *("S H1 +", "C H1 -", "P H1 +"),
 )
-"""The kinds of atoms by their numbers: the element, the hydrogens that SMILES has to write beside
-it (of a carbon those of a centre of chirality), and the charge."""
+"""Atom types by index: element, hydrogens that SMILES has to write (such as those of a chiral
+carbon), and charge."""
 BOND_KINDS = ("SINGLE", "DOUBLE", "TRIPLE")
-"""Aromatic rings are written with single and double bonds."""
+"""Bond types by index; aromatic rings are kekulised."""
 ATOMS, BONDS = len(KINDS), len(BOND_KINDS)
 
 LOGP = 2.4570953396190123, 1.434324401111988
 SYNTHESIS = -3.0525811293166134, 0.8335207024513095
 CYCLE = -0.0485696876403053, 0.2860212110245455
-"""Mean and deviation of each part of the target over the 250,000 molecules of ZINC250k."""
+"""Mean and standard deviation of each term of the target over the molecules of ZINC250k."""
 
 
 @dataclass(frozen=True)
 class ZINC(Data):
-    """A molecule an example: kinds of atoms and bonds one-hot, and the penalised logP.
+    """Molecules with one-hot atom and bond types, and the penalised logP as target.
 
-    A model is called ``model(x, graph, batch=, edge_attr=)``, and with the codes of its encodings.
-    Atoms and bonds are as in the benchmark: no hydrogens, charges in the kind of the atom, no
-    aromatic bonds, and nothing that RDKit knows beyond that.
+    A model is called as ``model(x, graph, batch=, edge_attr=)`` plus its precomputed encodings.
+    Features are those of the benchmark: no hydrogens, charges as part of the atom type, kekulised
+    bonds, and no other features.
 
     Attributes:
-        bonds: whether the model is given the kinds of bonds.
-        batch_size: molecules in a batch.
-        train_rows: how many molecules are trained on, from the first; 0 for all 10,000.
+        bonds: Include bond types as edge features.
+        batch_size: Molecules per batch.
+        train_rows: Number of training molecules, from the first; 0 for all 10,000.
 
     """
 
@@ -85,13 +85,13 @@ class ZINC(Data):
         y = torch.cat([target for _, target in read])
         index = list(torch.arange(len(y)).split([len(target) for _, target in read]))
         index[0] = index[0][: self.train_rows or None]
-        codes = Codes(graphs)
+        codes = PrecomputedEncodings(graphs)
         train, val, test = (self._part(codes, which, y) for which in index)
         sizes = {"in_width": ATOMS, "out_width": 1, "edge_width": BONDS if self.bonds else 0}
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
     def inputs(self, graphs: PackedGraphs, which: Tensor) -> Batch:
-        """What a model is given of some of the graphs, ``[B]``, but for their targets."""
+        """Return the inputs of some graphs ``[B]``, as a batch without targets."""
         x, graph, members, bonds = graphs.take(which)
         keywords: dict[str, Any] = {"batch": members}
         if self.bonds:
@@ -99,7 +99,7 @@ class ZINC(Data):
         empty = torch.empty(len(which), 0)
         return Batch((one_hot(x[:, 0], ATOMS), graph), empty, keywords=keywords)
 
-    def _part(self, codes: Codes, which: Tensor, y: Tensor) -> Split:
+    def _part(self, codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
         def make(index: Tensor) -> Batch:
             given = self.inputs(codes.graphs, which[index])
             keywords = {**given.keywords, **codes.take(which[index])}
@@ -110,21 +110,21 @@ class ZINC(Data):
 
 
 def one_hot(kinds: Tensor, count: int) -> Tensor:
-    """``[N, count]`` from numbers of kinds, from 0."""
+    """Encode type indices one-hot, ``[N, count]``."""
     return F.one_hot(kinds.long(), count).float()
 
 
 def penalised_logp(molecule: Any) -> float:
-    r"""The target: logP, less the difficulty of synthesis, less the longest ring beyond six atoms.
+    r"""Return the target: logP minus synthetic accessibility minus a penalty for large rings.
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
 
-    where z standardises by the mean and deviation over ZINC250k. The longest ring is of a basis of
-    cycles (networkx), which is not the only one: of one molecule in sixteen another basis gives
-    another number.
+    where z standardises by mean and standard deviation over ZINC250k. The longest ring is that of
+    the cycle basis of networkx. The basis is not unique: for one molecule in sixteen, another one
+    gives another value.
 
     Args:
-        molecule: RDKit's.
+        molecule: RDKit molecule.
 
     Raises:
         MissingExtraError: RDKit or networkx is not installed.
@@ -144,18 +144,18 @@ def penalised_logp(molecule: Any) -> float:
     return math.fsum((value - mean) / std for value, (mean, std) in scaled)
 
 
-def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Kinds of atoms ``[n, 1]``, edges ``[2, 2·bonds]`` and kinds of bonds ``[2·bonds, 1]``.
+def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
 
     Args:
-        molecule: RDKit's, with the hydrogens that SMILES has to write as its explicit ones.
+        molecule: RDKit molecule.
 
     Raises:
-        ArgumentError: an atom or a bond that no molecule of the data has.
+        ArgumentError: an atom or bond type does not occur in the data set.
 
     """
     chem = rdkit()
-    # Written and read again, it has no hydrogens in brackets where none are needed.
+    # The round trip through SMILES removes explicit hydrogens that are not needed.
     molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule, canonical=False))
     chem.Kekulize(molecule, clearAromaticFlags=True)
     atoms = [_known("atom", _kind(atom), KINDS) for atom in molecule.GetAtoms()]
@@ -182,38 +182,23 @@ def _known(what: str, kind: str, known: Sequence[str]) -> int:
             "input",
             expected=f"a molecule of the kinds of {what}s in ZINC: {', '.join(known)}",
             got=kind,
-            remedy="leave it out; the model has never seen one",
+            remedy="leave it out; the training data have none",
         )
     return known.index(kind)
 
 
 def _read(path: Path) -> tuple[PackedGraphs, Tensor]:
-    """The graphs of a part, with the kinds of atoms and bonds from 0, and their targets."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            kinds = {
-                name: torch.from_numpy(file[name].astype(np.int64)) for name in file if name != "y"
-            }
-            y = torch.from_numpy(file["y"]).float()
-        graphs = PackedGraphs(
-            kinds["x"][:, None].byte(),
-            kinds["edge_index"],
-            kinds["edge_attr"][:, None].byte() - 1,
-            kinds["node_ptr"],
-            kinds["edge_ptr"],
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise unreadable(path, expected="the arrays of SOURCE.md", got=str(error)) from error
-    whole = len(graphs) == len(y) and int(graphs.node_start[-1]) == len(graphs.x)
-    known = int(graphs.x.max()) < ATOMS and int(graphs.edges.max()) < BONDS
-    if not (whole and known and bool(y.isfinite().all())):
-        raise unreadable(
-            path,
-            expected=f"{ATOMS} kinds of atoms, {BONDS} of bonds, and a finite "
-            "target for each molecule",
-            got="others",
-        )
-    return graphs, y
+    """Return the graphs of a file, with atom and bond types counted from 0, and their targets."""
+    with np.load(path, allow_pickle=False) as file:
+        found = {name: torch.from_numpy(file[name]) for name in file}
+    graphs = PackedGraphs(
+        found["x"][:, None],
+        found["edge_index"].long(),
+        found["edge_attr"][:, None] - 1,
+        found["node_ptr"].long(),
+        found["edge_ptr"].long(),
+    )
+    return graphs, found["y"]
 
 
 def _joined(parts: list[PackedGraphs]) -> PackedGraphs:

@@ -1,1 +1,1 @@
-"""Time series to forecast."""
+"""Time-series data sets."""

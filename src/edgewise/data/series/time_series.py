@@ -1,7 +1,7 @@
-"""Time series to forecast: windows, and what came after. Three real ones come with statsmodels.
+"""Time-series forecasting, on a table or on three series of statsmodels.
 
-Sources (public domain): CO2 in the air of Mauna Loa by the week, 1958 to 2001 (Keeling and Whorf);
-the temperature of the sea off Peru by the month, 1950 to 2010 (NOAA); sunspots by the year, 1700 to
+Sources of the series (public domain): weekly CO2 concentration at Mauna Loa, 1958 to 2001 (Keeling
+and Whorf); monthly sea temperature off Peru, 1950 to 2010 (NOAA); yearly sunspot numbers, 1700 to
 2008 (National Geophysical Data Center).
 """
 
@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
@@ -21,7 +20,8 @@ from torch import Tensor
 from edgewise.arguments import check_choice, check_features, check_least, check_shares
 from edgewise.batches import Batch
 from edgewise.data.files import naming
-from edgewise.data.series.dates import (
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.tables.dates import (
     MANY,
     Step,
     check_distinct,
@@ -29,8 +29,9 @@ from edgewise.data.series.dates import (
     parse_dates,
     read_dates,
 )
-from edgewise.data.splits import Data, Split, Splits
-from edgewise.data.table import Table, as_number, check_varies, is_missing, read_table
+from edgewise.data.tables.frames import Source, open_source, take_frames
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table, as_number, check_varies, is_missing
 from edgewise.errors import ArgumentError, require
 
 Bundled = Literal["co2", "elnino", "sunspots"]
@@ -39,14 +40,14 @@ SHORT = 4  # seasons below this many steps say nothing about how far to look
 
 
 class Series(NamedTuple):
-    """Values at regular steps, ``[N]``, and where these are known the last date and the step."""
+    """Values at regular time steps, ``[N]``, with the last date and the step if they are known."""
 
     values: Tensor
     last: datetime | None = None
     step: Step | None = None
 
     def date(self, ahead: int) -> str | int:
-        """The date so many steps after the last value, or only their number."""
+        """Return the date ``ahead`` steps after the last value; without dates, ``ahead``."""
         if self.step is None or self.last is None:
             return ahead
         return self.step.text(self.step.after(self.last, ahead))
@@ -54,38 +55,37 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class TimeSeries(Data):
-    """Windows of a series: ``history`` values to read and the ``horizon`` values after them.
+    """Windows of a time series: ``history`` input values and the following ``horizon`` values.
 
-    The series is cut in time: the model is trained on the first part, and tested on windows whose
-    horizon lies wholly in the last. Batches: inputs ``(history [B, T],)`` and targets
-    ``[B, horizon, 2]``: the value, and what the last season says, which is the value one season (or
-    as many whole seasons as it takes) before.
+    The series is split in time: training on the first part, test on windows whose horizon lies in
+    the last part. Batches: inputs ``(history [B, T],)`` and targets ``[B, horizon, 2]``: the value
+    and the seasonal naive forecast, which is the last known value at the same point of the season.
 
     Attributes:
-        name: a series that statsmodels brings, where there is no ``path``; values that are missing
-            there (59 weeks of ``co2``) are filled on a straight line.
-        path: a table of your own instead, with a row for each point in time.
-        column: of that table; "" is the only one of numbers.
-        date: its column of dates; "" is the only one that can be read as such, if there is one,
-            and "none" takes the rows as they come. Rows are sorted by date. Missing dates and
-            values, up to a fifth, are filled on a straight line, with a warning; without dates
-            they are refused.
-        date_format: how the dates are written, as in ``%d.%m.%Y``; "" finds it.
-        season: steps after which the series repeats itself; 0 takes the bundled series' own, or
-            what is usual for the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24
-            hours, and else 1.
-        history: T, at least 2; 0 takes three seasons, where the series is long enough.
-        horizon: how many steps ahead; 0 takes a season.
-        val, test: shares of the time, at the end.
-        batch_size: windows in a batch.
-        windows: the most that an epoch draws; 0 takes all.
+        name: Series of statsmodels, used without ``path``. Missing values (59 weeks of ``"co2"``)
+            are interpolated linearly.
+        path: The user's own table or data frame, with one row per time step.
+        column: Column of the values; ``""`` for the only numeric one.
+        date: Column of the dates; ``""`` for the only one that can be parsed as dates, if any, and
+            ``"none"`` for rows in their order. Rows are sorted by date. Up to a fifth of the dates
+            and values may be missing: they are interpolated linearly, with a warning. Without
+            dates, a missing value is an error.
+        date_format: Format of the dates, such as ``%d.%m.%Y``; ``""`` infers it.
+        season: Season length in steps; 0 for that of a series of statsmodels, or the usual one for
+            the step of the dates: 12 months, 52 weeks, 7 days (5 weekdays), 24 hours, otherwise 1.
+        history: Number of input values, at least 2; 0 for three seasons if the series is long
+            enough.
+        horizon: Number of values to forecast; 0 for one season.
+        val, test: Fractions of the series used for validation and test, at its end.
+        batch_size: Windows per batch.
+        windows: Windows sampled per epoch; 0 for all.
 
-    A run keeps the end of the series, so that it can go on from there.
+    A run saves the end of the series, to forecast from there.
 
     """
 
     name: Bundled | None = None
-    path: str = ""
+    path: Source = ""
     column: str = ""
     date: str = ""
     date_format: str = ""
@@ -100,12 +100,13 @@ class TimeSeries(Data):
     provides: ClassVar[tuple[str, ...]] = ("history", "horizon", "season")
 
     def __post_init__(self) -> None:
+        take_frames(self, "path")
         if self.name is not None:
             check_choice("data.name", self.name, get_args(Bundled))
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
             check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
-        if self.history == 1:  # one value has no deviation, which a model divides by
+        if self.history == 1:  # one value has no standard deviation to divide by
             check_least("data.history", 1, 2, "choose for example 52")
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
@@ -135,30 +136,31 @@ class TimeSeries(Data):
         bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
         parts: list[Split] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
-            # Where the horizon begins; the history may reach back into the part before.
+            # First steps of the horizons; the history may lie in the part before.
             starts = torch.tensor(range(max(first, history), stop - horizon + 1))
             if not len(starts):
                 raise ArgumentError(
                     "data.history, data.horizon",
                     expected="windows that fit into every part of the series",
                     got=f"{history} and {horizon}, of {len(values)} values",
-                    remedy="choose a shorter history or horizon, or larger shares",
+                    remedy="choose a shorter history or horizon, or larger fractions",
                 )
             parts.append(_split(values, starts, history, horizon, season))
-        check_varies(values[: bounds[0]], "data.column", names["column"], Path(self.path))
+        file = open_source(self.path)
+        check_varies(values[: bounds[0]], "data.column", names["column"], file)
         sizes = {"history": history, "horizon": horizon, "season": season}
         train, val, test = parts
         train = replace(train, draw=self.windows or None)
-        fitted = {
+        preprocessing = {
             **names,
             "step": series.step and series.step._asdict(),
             "last": series.last and series.last.isoformat(),
             "series": values[-history - horizon :].clone(),
         }
-        return Splits(sizes, train, val, test, self.batch_size, fitted=fitted)
+        return Splits(sizes, train, val, test, self.batch_size, preprocessing=preprocessing)
 
     def _found(self) -> tuple[Series, dict[str, str]]:
-        """The series, and the names of its columns."""
+        """Return the series and the names of its columns."""
         if self.path:
             return self._of_table()
         if self.name is None:
@@ -172,7 +174,7 @@ class TimeSeries(Data):
         return _bundled(self.name), {"column": self.name, "date": "date"}
 
     def _sizes(self, series: Series) -> tuple[int, int, int]:
-        """History, horizon and season: those that are given, or what suits the series."""
+        """Return history, horizon and season, with defaults that depend on the series."""
         length = len(series.values)
         usual = series.step.season if series.step else 1
         season = self.season or (SEASONS[self.name] if self.name and not self.path else usual)
@@ -181,7 +183,7 @@ class TimeSeries(Data):
         return self.history or max(season, 2, min(3 * far, length // 3)), horizon, season
 
     def _of_table(self) -> tuple[Series, dict[str, str]]:
-        table = _named(read_table(Path(self.path).expanduser()))
+        table = _named(read_table(self.path))
         date = self.date
         if not date:
             others = [n for n, texts in table.columns.items() if n != self.column]
@@ -206,7 +208,7 @@ class TimeSeries(Data):
 
 
 def _named(table: Table) -> Table:
-    """The table, also of a column of values, or of dates and values, without a row of names."""
+    """Return the table; add column names if its first row is data."""
     *date, value = table.columns
     if len(date) > 1 or math.isnan(as_number(value, table.delimiter)):
         return table
@@ -228,17 +230,17 @@ def _split(values: Tensor, starts: Tensor, history: int, horizon: int, season: i
 
 
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
-    """Another series in a table like that which was trained on.
+    """Read another series from a table of the same form as the training data.
 
     Args:
-        table: the new one.
-        column: of the numbers.
-        date: of the dates; "" for none.
-        step: of the dates that were trained on.
+        table: The new table.
+        column: Column of the values.
+        date: Column of the dates; ``""`` for none.
+        step: Time step of the training data.
 
     Raises:
-        ArgumentError: a column is missing; or a date is not written like those, or is at another
-            step; names the row.
+        ArgumentError: a column is missing, or a date has another format or step; the error names
+            the row.
 
     """
     if not date or step is None:
@@ -250,18 +252,18 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
                 "data.date",
                 expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
                 got=f"{text[:40]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="write them as in the table that was trained on",
+                remedy="write them as in the training table",
             )
     dates = parse_dates(texts, step.format) or []
     return dated(table, column, dates, step)
 
 
 def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
-    """The numbers of a column at all dates from the first to the last.
+    """Return the values of a column at all dates from the first to the last.
 
     Raises:
-        ArgumentError: two rows have one date, a date is not at the step, or more than a fifth of
-            the dates have no value.
+        ArgumentError: two rows have the same date, a date does not match the step, or more than a
+            fifth of the dates have no value.
 
     """
     check_distinct(table, dates)
@@ -305,7 +307,7 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
 
 
 def _filled(values: Tensor) -> Tensor:
-    """Missing values on a straight line between their neighbours; at the ends the nearest."""
+    """Interpolate missing values linearly; at the ends, repeat the nearest value."""
     known = (~values.isnan()).nonzero()[:, 0]
     place = torch.arange(len(values))
     after = torch.searchsorted(known, place).clamp(max=len(known) - 1)
@@ -316,7 +318,7 @@ def _filled(values: Tensor) -> Tensor:
 
 
 def _undated(table: Table, column: str) -> Tensor:
-    # Without its row, all that comes after would be a step too early for its season.
+    # Dropping the row would shift all later values within the season.
     remedy = "fill in this value, such as the mean of its neighbours, or name another column"
     return table.numbers("data.column", [column], remedy)[:, 0]
 
@@ -329,7 +331,7 @@ def _bundled(name: Bundled) -> Series:
     if name == "co2":
         last, step = table.index[-1].to_pydatetime(), Step("%Y-%m-%d", seconds=7 * 24 * 3600.0)
         table = table.interpolate()
-    elif name == "elnino":  # a row is a year of months
+    elif name == "elnino":  # one row per year, one column per month
         last, step = datetime(int(table["YEAR"].iloc[-1]), 12, 1), Step("%Y-%m", months=1)
         table = table.drop(columns="YEAR").stack()
     else:

@@ -1,1 +1,1 @@
-"""Text: streams, labelled sentences, tagged words, translations and summaries."""
+"""Text data sets: language modelling, classification, tagging, translation and summarisation."""

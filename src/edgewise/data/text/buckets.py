@@ -1,4 +1,4 @@
-"""Batches of about so many tokens, of texts of about one length."""
+"""Batches of texts of similar length with a maximum number of tokens."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edgewise.data.splits import Split
 
 
 class BucketLoader(Loader):
-    """Sorts by length, cuts into batches of tokens, and serves these in a random order.
+    """Loader that sorts by length, cuts into batches by number of tokens, and shuffles these.
 
-    Texts of one length take turns in an order of (seed, epoch), so that batches differ between
-    epochs, while their number does not.
+    Texts of equal length are shuffled in every epoch, so batches differ between epochs, but not
+    their number.
 
     Args:
-        make: the batch of these examples, given as an index ``[B]``.
-        lengths: ``[count]`` or ``[count, texts]``, how many tokens each example has.
-        tokens: the most in a batch; an example that alone has more is a batch of its own.
-        seed: as of :class:`Loader`; without it the longest come first, as memory that suffices for
-            them suffices for all.
+        make: Function that returns the batch of an index ``[B]`` of examples.
+        lengths: Tokens of each example, ``[count]`` or ``[count, texts]``.
+        tokens: Maximum number of tokens per batch; a longer example is a batch of its own.
+        seed: Random seed, see :class:`Loader`. Without it, the longest examples come first, so
+            that running out of memory shows at once.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class BucketLoader(Loader):
 
     def _sorted(self) -> Tensor:
         order = self._order(self._mixed())
-        # The total decides among examples with the same longest text: the cuts stay where they are.
+        # Ties are broken by the total, so that the cuts are the same in every epoch.
         for key in (self._total, self._longest):
             order = order[key[order].argsort(stable=True, descending=True)]
         return order
 
     def _sizes(self) -> list[int]:
-        """How many examples each batch has."""
+        """Return the number of examples of each batch."""
         if self._cuts is None:
             self._cuts, held = [0], 0
             for total in self._total[self._sorted()].tolist():
@@ -69,7 +69,7 @@ class BucketLoader(Loader):
 
 
 class TokenSplit(Split):
-    """A split of texts whose batches hold about so many tokens; see :class:`BucketLoader`."""
+    """Split of texts whose batches have a maximum number of tokens; see :class:`BucketLoader`."""
 
     def loader(self, batch_size: int, seed: int | None) -> Loader:
         assert self.lengths is not None

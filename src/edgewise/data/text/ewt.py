@@ -1,4 +1,4 @@
-"""Part-of-speech tagging of English web texts (Universal Dependencies)."""
+"""English Web Treebank (EWT) of Universal Dependencies, for part-of-speech tagging."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from edgewise.data.text.tagged_words import TaggedParts, TaggedWords
 
 @dataclass(frozen=True)
 class EWT(TaggedWords):
-    """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences, a tag a word.
+    """English web texts (Silveira et al., 2014): 12,544 / 2001 / 2077 sentences.
 
     Attributes:
-        tag: the column to predict: ``upos``, 17 universal parts of speech; ``xpos`` or ``deprel``.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        tag: Column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
+            ``"deprel"``.
+        packed, word_dropout: See :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
@@ -35,8 +36,8 @@ class EWT(TaggedWords):
 
 
 def ewt_texts() -> dict[str, tuple[str, str]]:
-    """The file of each split, and what is in it."""
-    at = "UniversalDependencies/UD_English-EWT/master"
+    """Return the file name and the text of each split."""
+    at = "UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb"
     names = {"train": "train", "val": "dev", "test": "test"}
     files = {split: f"en_ewt-ud-{name}.conllu" for split, name in names.items()}
     where = f"https://raw.githubusercontent.com/{at}"

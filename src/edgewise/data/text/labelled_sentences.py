@@ -1,4 +1,4 @@
-"""Texts with labels; sentences with a label each: ``sentence <tab> label``, one on a line."""
+"""Base classes of labelled texts, and of text classification."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PARTS = ("train", "val", "test")
 
 
 class LabelledParts(NamedTuple):
-    """Texts with labels, read.
+    """Labelled texts read from files.
 
     Attributes:
-        parts: those of each split.
-        files: where each split is from, for errors.
-        column: of the texts in tables of this form.
+        parts: Texts and labels of each split.
+        files: File of each split, for errors.
+        column: Column of the texts in a table.
 
     """
 
@@ -51,36 +51,36 @@ class LabelledParts(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledText(TextData):
-    """What data of labelled sentences and of labelled words have in common.
+    """Base class of text classification and tagging data.
 
     Attributes:
-        packed: whether a batch is one axis of tokens without padding, or padded to its longest;
-            the numbers are the same.
-        word_dropout: the share of tokens that training does not show, others every time: there is
-            ``<unk>``, or ``<mask>`` where the model has been pre-trained with it.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        packed: Pack the texts of a batch on one axis without padding, instead of padding them to
+            the longest. The results are the same.
+        word_dropout: Probability of replacing a token in training by ``<mask>`` if the tokenizer
+            has it, else by ``<unk>``.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
     kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
+    vocab_size: int | None = 8000
     packed: bool = True
     word_dropout: float = 0.0
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest", "out_width")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest", "out_width")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
 
     def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
-        """What a model reads of some texts.
+        """Return the input tokens of some texts.
 
         Args:
-            split: words are dropped from those of ``"train"`` alone, others at every call.
-            ids: ``[N]``, of one text after the other.
-            sizes: ``[B]``, how many each text has.
-            tokenizer: what made them.
+            split: Name of the split; word dropout applies to ``"train"`` only.
+            ids: Packed token ids, ``[N]``.
+            sizes: Length of each text, ``[B]``.
+            tokenizer: The tokenizer.
         """
         if self.word_dropout and split == "train":
             ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
@@ -90,31 +90,31 @@ class LabelledText(TextData):
 
 @dataclass(frozen=True)
 class LabelledSentences(LabelledText):
-    """Sentences, as ``<cls> tokens <sep>``, and their label.
+    """Base class of text classification data; sentences are ``<cls> tokens <sep>``.
 
     Attributes:
-        longest: the most tokens that are kept of a sentence, with both special ones; 0 keeps all.
-        labelled: so many training sentences, drawn once, are trained on, as if the others had no
-            label; the vocabulary is still made of all. 0 takes all.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        max_length: Maximum number of tokens per sentence, with special tokens; 0 for no limit.
+        labelled: Number of training sentences to use, a fixed random sample; 0 for all. The
+            vocabulary is always that of all training sentences.
+        packed, word_dropout: See :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
-    longest: int = 0
+    max_length: int = 0
     labelled: int = 0
 
     names: ClassVar[Mapping[str, str]] = {}
-    """What the labels are called in answers, where the file only numbers them."""
+    """Names of the labels in predictions, if the file has only numbers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least("longest", 0, 128)
+        self.at_least("max_length", 0, 128)
         self.at_least("labelled", 0, 1000)
 
     @abstractmethod
     def parts(self) -> LabelledParts:
-        """The sentences of each split."""
+        """Return the sentences of each split."""
 
     def load(self) -> Splits:
         parts, files, column = self.parts()
@@ -125,19 +125,21 @@ class LabelledSentences(LabelledText):
         for name, found in parts.items():
             ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
-            texts = texts.cut(self.longest) if self.longest else texts
+            texts = texts.cut(self.max_length) if self.max_length else texts
             target = numbered(found, labels, files[name])
             splits[name] = self._split(name, texts, target, tokenizer)
             longest = max(longest, int(texts.sizes.max()))
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(labels)}
+        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(labels)}
         train, val, test = (splits[name] for name in PARTS)
         named = [self.names.get(label, label) for label in labels]
-        fitted = {"labels": named, "text": column}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"labels": named, "text": column}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
     def _with_labels(self, found: Labelled) -> Labelled:
-        """Those sentences of the training split that are trained on, in the same order."""
+        """Return the sampled training sentences, in their original order."""
         if not self.labelled:
             return found
         if self.labelled > len(found):
@@ -158,28 +160,13 @@ class LabelledSentences(LabelledText):
         return Split(len(texts), make, lengths=texts.sizes)
 
 
-def read_labelled(text: str, name: str) -> Labelled:
-    """Sentence and label of each line.
+def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
+    """Return the index of each label in ``labels``.
 
     Raises:
-        ArgumentError: a line without a sentence, or without a label; names the line.
+        ArgumentError: a label is unknown; the error names the file.
+
     """
-    found = []
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        sentence, _, label = line.rpartition("\t")
-        if not sentence.strip() or not label.strip():
-            raise ArgumentError(
-                name,
-                expected="lines of the form sentence <tab> label",
-                got=f"{line!r} in line {number}" if line.strip() else f"an empty line, {number}",
-                remedy="correct or drop this line",
-            )
-        found.append((sentence.strip(), label.strip()))
-    return found
-
-
-def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Labels as their index in ``labels``; an error names the file that they are from."""
     index_of = {label: index for index, label in enumerate(labels)}
     for text, label in found:
         if label not in index_of:

@@ -1,4 +1,4 @@
-"""Masked language modelling on texts of several data sets, to pre-train on."""
+"""Masked language modelling on texts of several data sets, for pre-training."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, get_args
 from edgewise.arguments import check_choice, check_given
 from edgewise.data.reading import raw_texts, read_own_text
 from edgewise.data.splits import Splits, TextSplits
+from edgewise.data.text import multi30k
 from edgewise.data.text.ewt import EWT
 from edgewise.data.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.data.text.sst2 import SST2
@@ -27,48 +28,48 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 
 @dataclass(frozen=True)
 class MaskedText(TextData):
-    """Lines of texts, one after the other with ``<sep>`` between, cut into windows after ``<cls>``.
+    """Lines of text joined by ``<sep>`` and cut into windows that begin with ``<cls>``.
 
-    What is tested on is WikiText-2's test file, or files of your own. Of data sets with labels the
-    training sentences alone are read, without their labels, so that fine-tuning on them is tested
-    on unseen text.
+    The test set is the test file of WikiText-2, or your own files. Of labelled data sets only the
+    training sentences are used, so that test sentences stay unseen until fine-tuning.
 
     Attributes:
-        sources: data sets at hand.
-        paths: text files of your own, of which each line is a text.
-        test_paths: likewise, to test on instead.
-        masked: the share of tokens to be found; see :func:`edgewise.data.text.masking.mask_tokens`.
-        context: the most tokens of a window, with ``<cls>``.
-        windows: how many windows an epoch draws; as many as fit side by side where it is 0.
-        val: the share of the lines to validate on, from all over the texts.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        sources: Public data sets to use.
+        paths: Your own text files, with one text per line.
+        test_paths: Your own text files for the test set.
+        mask_fraction: Fraction of tokens to predict, as in
+            :func:`edgewise.data.text.masking.mask_tokens`.
+        context: Tokens per window, with ``<cls>``.
+        windows: Windows per epoch; 0 for as many as fit without overlap.
+        val: Fraction of the lines used for validation, evenly spaced.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
     kind: Kind = "wordpiece"
-    vocabulary_size: int | None = 8000
+    vocab_size: int | None = 8000
     lowercase: bool = True
     sources: tuple[str, ...] = field(default=get_args(Source))
     paths: tuple[str, ...] = ()
     test_paths: tuple[str, ...] = ()
-    masked: float = 0.15
+    mask_fraction: float = 0.15
     context: int = 64
     windows: int = 0
     val: float = 0.02
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.at_least("context", 2, 64)
         self.at_least("windows", 0, 1000)
         self.shares("val")
-        self.shares("masked")
+        self.shares("mask_fraction")
         for source in self.sources:
             check_choice("data.sources", source, get_args(Source))
 
     def lines(self) -> list[str]:
-        """The texts, none of them empty."""
+        """Return the texts that are not empty."""
         found = [line for source in self.sources for line in LINES[source]()]
         found = _stripped(found + _lines(self.paths))
         remedy = f"name some of {', '.join(get_args(Source))}, or files"
@@ -87,10 +88,10 @@ class MaskedText(TextData):
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
             mask_tokens,
-            share=self.masked,
+            share=self.mask_fraction,
             mask=special_id(tokenizer, "mask"),
             special=special_ids(tokenizer),
-            vocabulary=size,
+            vocab_size=size,
         )
         streams = {}
         for name, texts in (("train", train), ("val", val), ("test", test)):
@@ -98,7 +99,7 @@ class MaskedText(TextData):
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
         return TextSplits(
-            {"vocabulary": size, "longest": self.context},
+            {"vocab_size": size, "longest": self.context},
             masked_windows(streams["train"], self.context, self.windows, first=first, hide=hide),
             held_out(streams["val"]),
             held_out(streams["test"]),
@@ -108,8 +109,8 @@ class MaskedText(TextData):
 
 
 def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
-    """What is left, and the lines of a share from all over, such as every fiftieth of 0.02."""
-    share = Fraction(str(held_out))  # a float would be rounded to a line too early or too late
+    """Split off an evenly spaced fraction of the lines, such as every 50th for 0.02."""
+    share = Fraction(str(held_out))  # exact, as rounding of floats would shift the lines
     out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
     left = [line for line, held in zip(lines, out, strict=True) if not held]
     return left, [line for line, held in zip(lines, out, strict=True) if held]
@@ -124,9 +125,8 @@ def _lines(paths: tuple[str, ...]) -> list[str]:
 
 
 def _multi30k() -> list[str]:
-    name, at = "train.en.gz", "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-    address = f"https://raw.githubusercontent.com/{at}/data/task1/raw/{name}"
-    return raw_texts("multi30k", {name: address})[name].splitlines()
+    name = "train.en.gz"
+    return raw_texts("multi30k", {name: f"{multi30k.ADDRESS}/{name}"})[name].splitlines()
 
 
 def _ewt() -> list[str]:

@@ -1,4 +1,4 @@
-"""Masked language modelling: BERT's rule of which tokens to mask, and masked windows of a text."""
+"""Masked language modelling: BERT's masking of tokens, and masked windows of a text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgewise.data.splits import Split
 from edgewise.layers import Tokens
 
 Hide = Callable[..., tuple[Tensor, Tensor]]
-"""What :func:`mask_tokens` is with all but the ids, and a generator, given."""
+""":func:`mask_tokens` with all arguments bound except ``ids`` and ``generator``."""
 
 HIDDEN, RANDOM = 0.8, 0.1
-"""Of the chosen tokens; the others are shown as they are."""
+"""Fractions of the selected tokens that are masked, or replaced by a random token."""
 
 
 def mask_tokens(
@@ -24,27 +24,28 @@ def mask_tokens(
     *,
     mask: int,
     special: Tensor,
-    vocabulary: int,
+    vocab_size: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """What the model is shown, and the places ``[M]`` in it that it has to answer for.
+    """Mask tokens, and return the masked ids and the positions ``[M]`` to predict.
 
-    Of the tokens that are not special a ``share`` is chosen; of these 80 % are shown as ``mask``,
-    10 % as any other token, and 10 % as they are (Devlin et al., 2018).
+    A fraction ``share`` of the ordinary tokens is selected; 80 % of these are replaced by
+    ``mask``, 10 % by a random token, and 10 % are unchanged (Devlin et al., 2018).
 
     Args:
-        ids: ``[N]``.
-        share: of the tokens, to be chosen.
-        mask: the id that hides a token.
-        special: ids of the special tokens, which are not chosen; as many first ids are not put in.
-        vocabulary: how many tokens there are.
-        generator: of the choice; PyTorch's own, of the run's seed, where it is ``None``.
+        ids: Token ids, ``[N]``.
+        share: Fraction of tokens to select.
+        mask: Id of the mask token.
+        special: Ids of the special tokens, which are never selected. They are the first ids, so
+            random tokens start after them.
+        vocab_size: Vocabulary size.
+        generator: Random generator. Defaults to PyTorch's global one.
     """
     ordinary = ~torch.isin(ids, special)
     chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
     how = torch.rand(ids.shape, generator=generator)
-    other = torch.randint(len(special), vocabulary, ids.shape, generator=generator)
-    if not chosen.any():  # a mean over none is no loss
+    other = torch.randint(len(special), vocab_size, ids.shape, generator=generator)
+    if not chosen.any():  # the mean over no tokens is NaN
         chosen[ordinary.nonzero()[:1].flatten()] = True
     shown = torch.where(chosen & (how < HIDDEN), mask, ids)
     shown = torch.where(chosen & (how >= HIDDEN) & (how < HIDDEN + RANDOM), other, shown)
@@ -52,14 +53,14 @@ def mask_tokens(
 
 
 def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide: Hide) -> Split:
-    """Windows after ``<cls>`` that begin anywhere in ``stream [N]`` and hide others every time.
+    """Return a training split of windows with ``<cls>`` first, masked anew each time.
 
     Args:
-        stream: ids.
-        context: T, tokens of a window, with ``<cls>``.
-        draw: how many windows an epoch draws; as many as fit side by side where it is 0.
-        first: the id of ``<cls>``.
-        hide: the rule; :func:`mask_tokens` with its share and ids.
+        stream: Token ids, ``[N]``; a window may begin at any of them.
+        context: Tokens per window, with ``<cls>``.
+        draw: Windows per epoch; 0 for as many as fit without overlap.
+        first: Id of ``<cls>``.
+        hide: Masking function; :func:`mask_tokens` with its other arguments bound.
     """
     length = min(context - 1, len(stream))
     windows = stream.unfold(0, length, 1)
@@ -73,16 +74,16 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 
 
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
-    """Windows after ``<cls>``, side by side, of ``stream [N]`` with the same tokens hidden always.
+    """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
 
-    Every hidden token is asked for exactly once. The last window ends with the text; what the one
-    before has asked for is only read.
+    Each masked token is predicted exactly once. The last window ends with the text; its overlap
+    with the window before is context only.
 
     Args:
-        stream: ids.
-        context: T, tokens of a window, with ``<cls>``.
-        first: the id of ``<cls>``.
-        hide: the rule; see :func:`masked_windows`.
+        stream: Token ids, ``[N]``.
+        context: Tokens per window, with ``<cls>``.
+        first: Id of ``<cls>``.
+        hide: Masking function; see :func:`masked_windows`.
     """
     length = min(context - 1, len(stream))
     shown, places = hide(stream, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Machine translation of captions of pictures."""
+"""Multi30k: machine translation of image captions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 from edgewise.data.files import find_files
 from edgewise.data.text.parallel import Parallel
 
-ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
 
 
 @dataclass(frozen=True)
 class Multi30k(Parallel):
-    """Captions of pictures in English, German, French and Czech: 29,000 pairs to train on.
+    """Image captions in English, German, French and Czech: 29,000 training pairs.
 
-    ``data.test`` is ``test_2016_flickr`` or ``test_2017_flickr``; ``folder`` is not looked at.
+    ``test`` is ``"test_2016_flickr"`` or ``"test_2017_flickr"``; ``folder`` is ignored.
 
     Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
     """

@@ -1,4 +1,4 @@
-"""Texts of your own: one file that is dealt into three parts, or a file for each."""
+"""Base class of the user's own texts: one file that is split, or one file per split."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TypeVar
 from edgewise.arguments import check_named
 from edgewise.data.files import naming, unreadable
 from edgewise.data.folds import Folds, How
-from edgewise.data.table import Table
+from edgewise.data.tables.frames import FrameSource, Source, open_source, take_frames
+from edgewise.data.tables.table import Table
 from edgewise.data.text.text_data import TextData
 from edgewise.errors import ArgumentError
 
@@ -20,32 +21,33 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OwnFiles(TextData, ABC):
-    """One file, of which a fold is tested on and a share of the rest validated on.
+    """Base class of the user's own texts, split by cross-validation.
 
     Attributes:
-        path: the file.
-        val_path, test_path: files of the same form to validate and to test on instead.
-        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; a test file, or one
-            to validate on, takes the place of what is dealt.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        path: File or data frame.
+        val_path, test_path: Optional files of the same form for validation and test.
+        folds, fold, val, split_seed: See :class:`~edgewise.data.folds.Folds`; used for the splits
+            without a file of their own.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
-    path: str = ""
-    val_path: str = ""
-    test_path: str = ""
+    path: Source = ""
+    val_path: Source = ""
+    test_path: Source = ""
     folds: int = 10
     fold: int = 0
     val: float = 0.1
     split_seed: int = 0
 
     def __post_init__(self) -> None:
+        take_frames(self, "path", "val_path", "test_path")
         super().__post_init__()
         self._folds()
         if self.test_path and self.fold:
             raise ArgumentError(
                 "data.fold",
-                expected="0 beside data.test_path, which is tested on in the place of a fold",
+                expected="0 with data.test_path, which replaces the test fold",
                 got=str(self.fold),
                 remedy="leave one of them out",
             )
@@ -53,32 +55,32 @@ class OwnFiles(TextData, ABC):
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
-    def files(self, what: str) -> dict[str, Path]:
-        """The files that are named, by split.
+    def files(self, what: str) -> dict[str, Path | FrameSource]:
+        """Return the named files by split.
 
         Args:
-            what: is in one, for the error.
+            what: Description of a file, for the error.
 
         Raises:
-            ArgumentError: there is none to train on.
+            ArgumentError: ``path`` is empty.
 
         """
         check_named("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
-        return {split: Path(path).expanduser() for split, path in named.items() if path}
+        return {split: open_source(path) for split, path in named.items() if path}
 
     def dealt(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """The examples of each split.
+        """Split the examples.
 
         Args:
-            read: those of each file.
-            keys: the classes of the training file's, of which each split has its share; where it
-                is ``None`` they are dealt at random.
+            read: Examples of each file, by split.
+            keys: Class of each example of the training file, for a stratified split; ``None`` for
+                a random split.
 
         Raises:
-            ArgumentError: there are too few of them.
+            ArgumentError: the examples are too few.
 
         """
         own = read["train"]
@@ -90,10 +92,10 @@ class OwnFiles(TextData, ABC):
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:
-    """Refuse a row in which one of these columns is blank.
+    """Check that some columns have no blank value.
 
     Raises:
-        ArgumentError: there is one; names the row.
+        ArgumentError: a value is blank; the error names the row.
 
     """
     for column in columns:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewise.data.reading import read_own_lines
-from edgewise.data.table import Table, read_table
+from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.data.text.parallel import Lines, PairParts, TextPairs, read_parallel
 from edgewise.errors import ArgumentError
@@ -24,7 +26,7 @@ class PairTable(TextPairs, OwnFiles):
         target_path: a file with the texts to write, line by line; ``path`` has no columns then.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Files to
             validate and to test on are tables; for parallel files there is :class:`Parallel`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
 
     """
 
@@ -62,7 +64,7 @@ class PairTable(TextPairs, OwnFiles):
             for split, pairs in self.dealt(read).items()
         }
 
-    def _two_files(self, files: dict[str, Path]) -> Lines:
+    def _two_files(self, files: dict[str, Path | FrameSource]) -> Lines:
         if len(files) > 1:
             raise ArgumentError(
                 "data.val_path, data.test_path",
@@ -72,11 +74,13 @@ class PairTable(TextPairs, OwnFiles):
                 "data.parallel in Python",
             )
         target = Path(self.target_path).expanduser()
-        return read_parallel(files["train"], target, read=read_own_lines)
+        return read_parallel(Path(files["train"]), target, read=read_own_lines)
 
     def _names(self, table: Table) -> list[str]:
         """The names of the columns, where the first row is none of them."""
         first = list(table.columns)
+        if table.named:
+            return []
         headed = self.header
         if headed is None:
             headed = any(name in first for name in (self.source, self.target))

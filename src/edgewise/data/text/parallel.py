@@ -1,7 +1,7 @@
-"""Pairs of texts, of which one is to be written from the other: translation above all.
+"""Pairs of source and target texts, such as for translation.
 
-In parallel files line i of one is line i of the other, translated. Both sides share one vocabulary
-of byte pairs (Sennrich et al., 2016), so that names and numbers are the same tokens in both.
+Line i of one parallel file is the translation of line i of the other. Both sides share one
+byte-pair vocabulary (Sennrich et al., 2016), so that names and numbers have the same tokens.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Lines = tuple[list[str], list[str]]
 
 
 class PairParts(NamedTuple):
-    """Pairs of texts, read.
+    """Pairs of texts read from files.
 
     Attributes:
-        parts: the sources and the targets of each split.
-        column: of the sources in tables of this form.
+        parts: Sources and targets of each split.
+        column: Column of the sources in a table.
 
     """
 
@@ -49,28 +49,28 @@ class PairParts(NamedTuple):
 
 @dataclass(frozen=True)
 class TextPairs(TextData):
-    """Texts, and for each another that a model is to write.
+    """Base class of sequence-to-sequence data.
 
-    Batches: inputs ``(source, target)``, each :class:`edgewise.layers.Tokens` packed without
-    padding, where the source ends with ``<eos>`` and the target begins with ``<bos>``; targets
-    ``[M]`` are the same text one token on, up to ``<eos>``.
+    Batches: inputs ``(source, target)``, both :class:`edgewise.layers.Tokens` packed without
+    padding. The source ends with ``<eos>``; the target begins with ``<bos>``. The targets ``[M]``
+    are the target tokens shifted by one, ending with ``<eos>``.
 
     Attributes:
-        kind, vocabulary_size, lowercase, tokenizer: see :class:`TextData`; both sides share the
+        kind, vocab_size, lowercase, tokenizer: See :class:`TextData`; both sides share the
             vocabulary.
-        batch_size: tokens of a batch, those of both texts together.
+        batch_size: Maximum number of tokens per batch, source and target together.
 
     """
 
     kind: Kind = "bpe"
-    vocabulary_size: int | None = 10_000
+    vocab_size: int | None = 10_000
     batch_size: int = 4096
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size",)
 
     @abstractmethod
     def parts(self) -> PairParts:
-        """The pairs of each split."""
+        """Return the pairs of each split."""
 
     def load(self) -> TextSplits:
         texts, column = self.parts()
@@ -80,21 +80,23 @@ class TextPairs(TextData):
         for split, own in pairs.items():
             lengths = torch.stack([own.source.sizes, own.target.sizes - 1], 1)
             splits[split] = TokenSplit(len(texts[split][0]), own.take, lengths=lengths)
-        data_sizes = {"vocabulary": tokenizer.get_vocab_size()}
+        data_sizes = {"vocab_size": tokenizer.get_vocab_size()}
         train, val, test = (splits[name] for name in ("train", "val", "test"))
-        fitted = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
 
 @dataclass(frozen=True)
 class Parallel(TextPairs):
-    """Files ``FOLDER/SPLIT.LANGUAGE``, plain or packed, for each of two languages.
+    """Parallel files ``FOLDER/SPLIT.LANGUAGE``, plain or gzipped.
 
     Attributes:
-        folder: where the files are.
-        source, target: the languages, which are the ends of the files' names.
-        train, val, test: the beginnings of the names.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
+        folder: Folder of the files.
+        source, target: Source and target language: the extensions of the files.
+        train, val, test: Names of the files without extension.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextPairs`.
 
     """
 
@@ -116,7 +118,7 @@ class Parallel(TextPairs):
             )
 
     def find_folder(self) -> Path:
-        """The folder of the files."""
+        """Return the folder of the files."""
         return Path(self.folder)
 
     def parts(self) -> PairParts:
@@ -131,12 +133,12 @@ class Parallel(TextPairs):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Texts and their translations as ids, each on one packed axis.
+    """Encoded source and target texts.
 
     Attributes:
-        source, target: their ids; each target is ``<bos> ... <eos>``.
-        references: the translations as they are in the file.
-        tokenizer: of both.
+        source, target: Packed ids; each target is ``<bos> ... <eos>``.
+        references: Target texts as in the file.
+        tokenizer: Tokenizer of both sides.
 
     """
 
@@ -147,17 +149,17 @@ class Pairs:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
-        """From the lines of two files."""
+        """Encode the lines of two files."""
         return cls.of_sources(tokenizer, sources_of(tokenizer, lines[0]), lines[1])
 
     @classmethod
     def of_sources(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
-        """Likewise of sources that are ids already."""
+        """Encode the target texts of encoded sources."""
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
         return cls(source, target, targets, tokenizer)
 
     def take(self, which: Tensor) -> Batch:
-        """The batch of these pairs."""
+        """Return the batch of some pairs."""
         source, sizes = self.source.take(which)
         target, whole = self.target.take(which)
         first = starts(whole)
@@ -175,12 +177,12 @@ class Pairs:
 
 
 def sources_of(tokenizer: Tokenizer, texts: Sequence[str]) -> PackedTexts:
-    """Texts as a model reads them: each ends with ``<eos>``."""
+    """Encode source texts; each ends with ``<eos>``."""
     return PackedTexts(*encode_all(tokenizer, texts, last="eos"))
 
 
 def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
-    """From ids ``[B, T]`` to texts, without what comes after ``<eos>``."""
+    """Return a function that decodes ids ``[B, T]`` to texts, up to ``<eos>``."""
     end = special_id(tokenizer, "eos")
 
     def decode(ids: Tensor) -> list[str]:
@@ -193,16 +195,17 @@ def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
 def read_parallel(
     source: Path, target: Path, *, read: Callable[[Path], list[str]] = read_lines
 ) -> Lines:
-    """The lines of two files, which are as many.
+    """Read two parallel files.
 
     Args:
-        source: a file.
-        target: its translation, line by line.
-        read: gives the lines of each.
+        source: File of source texts.
+        target: File of target texts.
+        read: Function that reads the lines of a file.
 
     Raises:
-        MissingDataError: a file is not there.
-        ArgumentError: no lines, not as many, or an empty one; names the file and the line.
+        MissingDataError: a file is missing.
+        ArgumentError: the numbers of lines differ, or a line is empty; the error names the file
+            and line.
 
     """
     lines = _texts(source, read), _texts(target, read)
@@ -211,7 +214,7 @@ def read_parallel(
             f"{source.name}, {target.name}",
             expected="as many lines in one as in the other: line i translates line i",
             got=f"{len(lines[0])} and {len(lines[1])} lines",
-            remedy="find where they part, or take both files from one release",
+            remedy="find the first line that does not match, or take both files from one release",
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Plays of Shakespeare as one long stream of tokens."""
+"""Tiny Shakespeare, for causal language modelling."""
 
 from __future__ import annotations
 

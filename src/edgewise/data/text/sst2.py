@@ -1,4 +1,4 @@
-"""Sentiment classification of film reviews, sentence by sentence."""
+"""Sentiment classification of sentences of film reviews."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from edgewise.data.reading import raw_texts
-from edgewise.data.text.labelled_sentences import LabelledParts, LabelledSentences, read_labelled
+from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
 
 
 @dataclass(frozen=True)
 class SST2(LabelledSentences):
-    """Sentences of film reviews, praise or not (Socher et al., 2013): 6920, 872 and 1821.
+    """Stanford Sentiment Treebank with two classes (Socher et al., 2013).
 
-    Whole sentences alone, without the 67 thousand labelled phrases that GLUE adds.
+    6920 training, 872 validation and 1821 test sentences; without the 67,000 labelled phrases that
+    GLUE adds.
     """
 
     names: ClassVar[Mapping[str, str]] = {"0": "negative", "1": "positive"}
@@ -24,6 +25,8 @@ class SST2(LabelledSentences):
         where = f"https://raw.githubusercontent.com/{at}/data/SST2"
         names = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
         texts = raw_texts("SST2", {file: f"{where}/{file}" for file in names.values()})
-        return LabelledParts(
-            {name: read_labelled(texts[file], file) for name, file in names.items()}, names
-        )
+        parts: dict[str, Labelled] = {}
+        for name, file in names.items():
+            rows = (line.rsplit("\t", 1) for line in texts[file].removesuffix("\n").split("\n"))
+            parts[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
+        return LabelledParts(parts, names)

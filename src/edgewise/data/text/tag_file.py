@@ -7,15 +7,15 @@ from itertools import groupby
 from pathlib import Path
 
 from edgewise.data.files import unreadable
-from edgewise.data.reading import OPENED, read_own_text
-from edgewise.data.table import read_table
+from edgewise.data.reading import read_own_text
+from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.read import is_table, read_table
 from edgewise.data.text.conllu import COLUMNS, WIDTH, Tag, read_conllu
 from edgewise.data.text.labelled_sentences import Labelled
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.data.text.tagged_words import TaggedParts, TaggedWords
 from edgewise.errors import ArgumentError, unknown_name
 
-TABLES = (".csv", ".tsv")
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
@@ -38,7 +38,7 @@ class TagFile(TaggedWords, OwnFiles):
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`; sentences
             are dealt at random.
         packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
 
@@ -60,9 +60,8 @@ class TagFile(TaggedWords, OwnFiles):
         parts = self.dealt(read)
         return TaggedParts(parts, {split: str(files.get(split, files["train"])) for split in parts})
 
-    def _read(self, path: Path) -> list[Labelled]:
-        plain = Path(path.stem if path.suffix.lower() in OPENED else path.name)
-        if plain.suffix.lower() in TABLES:
+    def _read(self, path: Path | FrameSource) -> list[Labelled]:
+        if isinstance(path, FrameSource) or is_table(path):
             return self._read_table(path)
         text = read_own_text(path)
         first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
@@ -75,7 +74,7 @@ class TagFile(TaggedWords, OwnFiles):
             return read_conllu(text, str(path), tag)
         return read_lines_of_words(text, path)
 
-    def _read_table(self, path: Path) -> list[Labelled]:
+    def _read_table(self, path: Path | FrameSource) -> list[Labelled]:
         table = read_table(path)
         found: list[str] = []
         asked = (

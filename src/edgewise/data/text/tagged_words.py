@@ -1,4 +1,4 @@
-"""Sentences whose words have a tag each."""
+"""Base class of token classification (tagging) data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk")
 
 
 class TaggedParts(NamedTuple):
-    """Sentences of words and tags, read.
+    """Tagged sentences read from files.
 
     Attributes:
-        parts: those of each split.
-        files: where each split is from, for errors.
+        parts: Sentences of each split, as pairs of word and tag.
+        files: File of each split, for errors.
 
     """
 
@@ -38,20 +38,20 @@ class TaggedParts(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedWords(LabelledText):
-    """Words with tags; a word is one or several tokens.
+    """Base class of tagging data; a word has one or several tokens.
 
-    Batches: inputs ``(tokens, sizes [W])``, the tokens of each sentence and how many of them each
-    word has, and targets ``[W]``.
+    Batches: inputs ``(tokens, sizes [W])``, the tokens of the sentences and the number of tokens of
+    each word, and targets ``[W]``.
 
     Attributes:
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        packed, word_dropout: See :class:`LabelledText`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
 
     """
 
     @abstractmethod
     def parts(self) -> TaggedParts:
-        """The sentences of each split."""
+        """Return the sentences of each split."""
 
     def load(self) -> Splits:
         parts, files = self.parts()
@@ -67,15 +67,17 @@ class TaggedWords(LabelledText):
             splits[name], most_tokens = self._split(name, words, target, tokenizer)
             longest = max(longest, most_tokens)
         size = tokenizer.get_vocab_size()
-        data_sizes = {"vocabulary": size, "longest": longest, "out_width": len(tags)}
+        data_sizes = {"vocab_size": size, "longest": longest, "out_width": len(tags)}
         train, val, test = (splits[name] for name in PARTS)
-        fitted = {"labels": tags}
-        return TextSplits(data_sizes, train, val, test, self.batch_size, tokenizer, fitted=fitted)
+        preprocessing = {"labels": tags}
+        return TextSplits(
+            data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
+        )
 
     def _split(
         self, name: str, words: PackedTexts, target: PackedTexts, tokenizer: Tokenizer
     ) -> tuple[Split, int]:
-        """Batches of sentences, and the tokens of the longest."""
+        """Return a split of sentences, and the number of tokens of the longest."""
         sentence = run_of_each(target.sizes)
         lengths = torch.zeros_like(target.sizes).index_add_(0, sentence, words.sizes)
 
@@ -88,7 +90,7 @@ class TaggedWords(LabelledText):
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> PackedTexts:
-    """Words as tokens; one that the tokenizer makes nothing of is unknown."""
+    """Encode words; a word without tokens becomes ``<unk>``."""
     ids, sizes = encode_all(tokenizer, words)
     if bool((sizes > 0).all()):
         return PackedTexts(ids, sizes)

@@ -1,4 +1,4 @@
-"""What all data sets of texts have in common: the tokenizer, and the fields that choose it."""
+"""Base class of text data sets, with the options of the tokenizer."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextData(Data, ABC):
-    """Texts as numbers.
+    """Base class of text data sets.
 
     Attributes:
-        kind: of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
-        vocabulary_size: the most tokens; all characters or words where it is ``None``.
-        lowercase: whether upper case is lost.
-        tokenizer: a ``tokenizer.json``, or a run folder with one, to be used instead of training
-            one on the texts; the three fields above then count for nothing.
-        batch_size: examples in a batch.
+        kind: Kind of tokens; see :func:`edgewise.data.text.tokenizer.train_tokenizer`.
+        vocab_size: Maximum vocabulary size; ``None`` for all characters or words.
+        lowercase: Convert texts to lower case.
+        tokenizer: Path of a ``tokenizer.json``, or of a run folder, to use instead of training a
+            tokenizer. The three fields above are then ignored.
+        batch_size: Batch size.
 
     """
 
     kind: Kind = "characters"
-    vocabulary_size: int | None = None
+    vocab_size: int | None = None
     lowercase: bool = False
     tokenizer: str = ""
     batch_size: int = 32
@@ -45,21 +45,21 @@ class TextData(Data, ABC):
     def __post_init__(self) -> None:
         check_choice("data.kind", self.kind, KINDS)
         self.at_least("batch_size", 1, 32)
-        if self.vocabulary_size is not None:
-            self.at_least("vocabulary_size", 1, 8000)
+        if self.vocab_size is not None:
+            self.at_least("vocab_size", 1, 8000)
 
     def at_least(self, name: str, least: int, good: int) -> None:
-        """Refuse a smaller value of this field."""
+        """Check that a field is not below a minimum."""
         check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
 
     def shares(self, *names: str) -> None:
-        """Refuse shares of the data that leave nothing to train on."""
+        """Check that the fractions of held-out data leave training data."""
         held_out = {f"data.{name}": getattr(self, name) for name in names}
         check_shares(held_out, "choose for example 0.1")
 
     def make_tokenizer(self, texts: Iterable[str], special: Sequence[Special] = ()) -> Tokenizer:
-        """The one that ``tokenizer`` names, or one trained on these texts."""
+        """Load the tokenizer that ``tokenizer`` names, or train one on the texts."""
         if self.tokenizer:
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}
-        return train_tokenizer(texts, self.kind, self.vocabulary_size, **options)  # type: ignore[arg-type]
+        return train_tokenizer(texts, self.kind, self.vocab_size, **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Text files of your own as one long stream of tokens."""
+"""Causal language modelling on the user's own text files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgewise.data.text.text_stream import TextStream
 
 @dataclass(frozen=True)
 class TextFiles(TextStream):
-    """Your own text.
+    """The user's own text files, concatenated.
 
     Attributes:
-        paths: files in UTF-8, plain or gzipped, one after the other.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-        context, windows, stride, consecutive, val, test: see :class:`TextStream`.
+        paths: Text files in UTF-8, plain or gzipped.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`.
+        context, windows, stride, consecutive, val, test: See :class:`TextStream`.
 
     """
 
@@ -30,5 +30,5 @@ class TextFiles(TextStream):
         expected = "text files, separated by commas"
         check_given("data.paths", self.paths, expected, "name them with --data.paths")
         *others, last = (read_own_text(Path(path)) for path in self.paths)
-        # A file whose last line has no end would be glued to the next.
+        # Without a final newline, the last line would be joined to the next file.
         return "".join(text if text.endswith("\n") else f"{text}\n" for text in others) + last

@@ -1,4 +1,4 @@
-"""Language modelling on plain text as one long stream of tokens."""
+"""Causal language modelling on one long text."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ EOS = "<eos>"
 
 @dataclass(frozen=True)
 class TextStream(TextData):
-    """One text in three parts: its beginning to validate on, its end to test on, the rest to train.
+    """Base class of long texts: the beginning is for validation, the end for test.
 
-    A batch is windows ``[B, context]``. In training they begin anywhere; of the other two parts
-    every token is predicted exactly once, but for the text's first ``context`` ones, which are
-    only read. The first windows of the test part read the end of the training text.
+    A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
+    validation and test every token is predicted exactly once, except for the first ``context``
+    tokens of the text, which are context only. The first test windows see the end of the training
+    text as context.
 
-    Where ``consecutive``, each row of a batch goes on in the next, for a model that carries
-    something from one to the other: in training the text is cut into ``batch_size`` rows, which
-    are read from their beginning to their end, and an epoch goes on where the last one ended; the
-    other two parts are read in one row.
+    With ``consecutive``, each row of a batch continues in the next batch, for models that carry a
+    state. The training text is cut into ``batch_size`` rows, and an epoch continues where the
+    previous one ended; validation and test have one row.
 
     Attributes:
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`. Of
-            characters all three parts make up the vocabulary, of other tokens the first alone.
-        context: the most tokens that are read.
-        windows: how many windows an epoch draws; as many as fit side by side where it is 0.
-        stride: in validation and test a window predicts its last ``stride`` tokens; all of them
-            where it is 0.
-        consecutive: whether batches go on where the one before ended.
-        val, test: shares of the text, from its beginning and from its end.
+        kind, vocab_size, lowercase, tokenizer, batch_size: See :class:`TextData`. The
+            vocabulary of characters is that of all three parts, otherwise of the training text.
+        context: Maximum number of tokens that a prediction depends on.
+        windows: Windows per epoch; 0 for as many as fit without overlap.
+        stride: Number of tokens at the end of a window that are predicted in validation and test;
+            0 for all.
+        consecutive: Each batch continues the previous one.
+        val, test: Fractions of the text used for validation (from its beginning) and test (from
+            its end).
 
     """
 
@@ -55,7 +56,7 @@ class TextStream(TextData):
     val: float = 0.02
     test: float = 0.1
 
-    provides: ClassVar[tuple[str, ...]] = ("vocabulary", "longest")
+    provides: ClassVar[tuple[str, ...]] = ("vocab_size", "longest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,18 +73,18 @@ class TextStream(TextData):
         if self.consecutive and self.stride not in (0, self.context):
             raise ArgumentError(
                 "data.stride",
-                expected="0 where windows are consecutive, as each token is read once",
+                expected="0 with consecutive windows, as each token is read once",
                 got=str(self.stride),
                 remedy="choose 0, or data.consecutive false",
             )
         self.shares("val", "test")
 
     def encode(self, tokenizer: Tokenizer, text: str) -> Tensor:
-        """Ids ``[N]`` of a text, in which lines of words end with ``<eos>``."""
+        """Encode a text to ids ``[N]``; with kind ``"words"``, lines end with ``<eos>``."""
         return encode_all(tokenizer, [self._line_ends(text)])[0]
 
     def decode(self, tokenizer: Tokenizer, ids: Tensor) -> str:
-        """The text of ids ``[N]``: where :meth:`encode` makes a line end a token, back again."""
+        """Decode ids ``[N]``; the inverse of :meth:`encode`."""
         rows: list[list[int]] = [[]]
         end = tokenizer.token_to_id(EOS) if self.kind == "words" else None
         for token in ids.tolist():
@@ -94,19 +95,19 @@ class TextStream(TextData):
         return "\n".join(tokenizer.decode_batch(rows))
 
     def _line_ends(self, text: str) -> str:
-        """Of words white space, and so the end of a line, would be lost."""
+        """Replace line ends by tokens for kind ``"words"``, which drops white space."""
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
     def files(self) -> tuple[str, ...]:
-        """The files that it is read from."""
+        """Return the names of the files."""
 
     @abstractmethod
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
 
     def parts(self) -> tuple[str, str, str]:
-        """The text to train on, to validate on and to test on."""
+        """Return the training, validation and test text."""
         text = self.text()
         first, last = int(len(text) * self.val), int(len(text) * (1 - self.test))
         return text[first:last], text[:first], text[last:]
@@ -133,7 +134,7 @@ class TextStream(TextData):
         for name, stream in (("val", val), ("test", test)):
             check_some(name, stream)
         return TextSplits(
-            {"vocabulary": tokenizer.get_vocab_size(), "longest": self.context},
+            {"vocab_size": tokenizer.get_vocab_size(), "longest": self.context},
             train=windows,
             val=held_out(opening, val),
             test=held_out(train, test),
@@ -143,11 +144,11 @@ class TextStream(TextData):
 
 
 def check_some(name: str, stream: Tensor) -> None:
-    """A part of a text has tokens."""
+    """Check that a part of the text has tokens."""
     if not len(stream):
         raise ArgumentError(
             f"data.{name}",
-            expected="a share that holds some text, and of the beginning more than one context",
+            expected="a fraction with some text; for validation, with more than one context",
             got="none",
             remedy="raise it, or give more text",
         )

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgewise.data.files import unreadable
-from edgewise.data.table import Table, read_table
+from edgewise.data.tables.frames import FrameSource
+from edgewise.data.tables.read import read_table
+from edgewise.data.tables.table import Table
 from edgewise.data.text.labelled_sentences import Labelled, LabelledParts, LabelledSentences
 from edgewise.data.text.own_files import OwnFiles, check_filled
 from edgewise.errors import ArgumentError
@@ -37,15 +39,15 @@ class TextTable(LabelledSentences, OwnFiles):
     Attributes:
         text: the column of the texts; guessed where there is no doubt.
         label: the column of the labels, which are numbers or names; likewise.
-        longest: the most tokens that are kept of a text.
+        max_length: the most tokens that are kept of a text.
         path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`. Each fold
             has its share of every label.
         packed, word_dropout: see :class:`LabelledText`.
-        kind, vocabulary_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     """
 
-    longest: int = 256
+    max_length: int = 256
     text: str = ""
     label: str = ""
 
@@ -84,7 +86,7 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
     for argument, column in (("data.text", text), ("data.label", label)):
         if column:
             table.texts(argument, column)
-    if len(names) == 2 and not text and not label:
+    if len(names) == 2 and not text and not label and not table.named:
         few, many = sorted(names, key=lambda name: len(set(table.columns[name])))
         if few in table.columns[few]:
             given = ("text", "label") if names[0] == many else ("label", "text")
@@ -130,7 +132,7 @@ def labelled_rows(table: Table, columns: Columns) -> Labelled:
     return [(text.strip(), label.strip()) for text, label in zip(texts, labels, strict=True)]
 
 
-def _check_classes(labels: list[str], column: str, file: Path) -> None:
+def _check_classes(labels: list[str], column: str, file: Path | FrameSource) -> None:
     distinct = len(set(labels))
     if distinct == 1:
         raise ArgumentError(

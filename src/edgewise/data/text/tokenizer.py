@@ -1,7 +1,7 @@
-"""From text to numbers and back: tokenizers trained and used through Hugging Face ``tokenizers``.
+"""Training and use of tokenizers with Hugging Face ``tokenizers``.
 
-The same texts give the same vocabulary; no seed is involved. A tokenizer is kept as the
-``tokenizer.json`` that Hugging Face's libraries read too.
+Training is deterministic: the same texts give the same vocabulary. A tokenizer is saved as
+``tokenizer.json``, which Hugging Face libraries can load.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ OTHERS: dict[Special, tuple[str, ...]] = {
     "sep": ("[SEP]", "</s>"),
     "mask": ("[MASK]",),
 }
-"""What the special tokens are called in the tokenizers of BERT, RoBERTa and GPT-2."""
+"""Names of the special tokens in the tokenizers of BERT, RoBERTa and GPT-2."""
 TOKENIZER = "tokenizer.json"
 WHITE = " \t\r\n"
 PORTION = 1_000_000  # characters
-WHILE_CODED = 260  # bytes for each character of a text, measured where each is a token
+WHILE_CODED = 260  # bytes of memory per character while encoding, measured with kind characters
 WHOLE: tuple[Kind, ...] = ("characters", "bytes")
-"""The kinds that can do without a token for what is unknown."""
+"""Kinds that need no token for unknown text."""
 
 
 def train_tokenizer(
     texts: Iterable[str],
     kind: Kind = "bytes",
-    vocabulary_size: int | None = None,
+    vocab_size: int | None = None,
     *,
     special: Sequence[Special] = (),
     lowercase: bool = False,
 ) -> Tokenizer:
-    """A tokenizer whose vocabulary is learned from texts.
+    """Train a tokenizer.
 
     Args:
-        texts: what to learn from; each is one text, and no token spans two.
-        kind: ``characters``; ``words`` between white space; ``bpe``, pairs merged by frequency
-            (Sennrich et al., 2016), which keeps spaces; ``bytes``, the same on UTF-8 bytes, which
-            knows every text (GPT-2); ``wordpiece`` (BERT).
-        vocabulary_size: the most tokens, special ones included; the most frequent are kept. All
-            characters or words where it is ``None``, which only these two kinds can do.
-        special: names of special tokens, which come first in the vocabulary, in this order; the
-            token of ``"pad"`` is ``<pad>``. Kinds that cannot spell every text get ``"unk"`` as
-            well; ``characters`` gets it where it is named.
-        lowercase: whether upper case is lost.
+        texts: Training texts; no token spans two of them.
+        kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
+            characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
+            of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
+        vocab_size: Maximum vocabulary size, with special tokens; the most frequent tokens are
+            kept. ``None`` for all, which only ``"characters"`` and ``"words"`` support.
+        special: Names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
+            in this order. ``"unk"`` is added for the kinds other than ``"characters"`` and
+            ``"bytes"``.
+        lowercase: Convert texts to lower case.
 
     Raises:
-        ArgumentError: an unknown kind or special token, no text, a vocabulary too small.
+        ArgumentError: the kind or a special token is unknown, the texts are empty, or the
+            vocabulary size is too small.
         MissingExtraError: ``tokenizers`` is not installed.
     """
     _check_names(kind, special)
@@ -79,7 +80,7 @@ def train_tokenizer(
     texts = list(texts)
     tokens = [f"<{name}>" for name in names]
     learn = _counted if kind in ("characters", "words") else _merged
-    model = learn(_untrained(kind, lowercase, "unk" in names), texts, kind, vocabulary_size, tokens)
+    model = learn(_untrained(kind, lowercase, "unk" in names), texts, kind, vocab_size, tokens)
     tokenizer = _untrained(kind, lowercase, "unk" in names)
     tokenizer.model = model
     tokenizer.add_special_tokens(tokens)
@@ -93,17 +94,17 @@ def encode_all(
     first: Special | None = None,
     last: Special | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Ids of all texts on one packed axis, ``[N]``, and how many each text has, ``[S]``.
+    """Encode texts, and return their packed token ids ``[N]`` and lengths ``[S]``.
 
     Args:
-        tokenizer: from :func:`train_tokenizer` or :func:`load_tokenizer`.
-        texts: S of them; an empty one has no tokens but ``first`` and ``last``.
-        first: a special token put before each text.
-        last: one put after each.
+        tokenizer: Tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
+        texts: S texts; an empty one has only the tokens ``first`` and ``last``.
+        first: Special token added before each text.
+        last: Special token added after each text.
 
     Raises:
-        ArgumentError: a character that the vocabulary does not have, where it has no ``<unk>``;
-            a special token that it does not have; more text than the memory that is free can hold.
+        ArgumentError: a character is not in the vocabulary, which has no ``<unk>``; a special
+            token is not in the vocabulary; or the texts do not fit in free memory.
     """
     before = [] if first is None else [special_id(tokenizer, first)]
     after = [] if last is None else [special_id(tokenizer, last)]
@@ -115,7 +116,7 @@ def encode_all(
     for part in _portions(texts):
         try:
             coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
-        except Exception as error:  # the Rust library raises no narrower one
+        except Exception as error:  # the Rust library raises only this class
             raise _unknown_character(tokenizer, texts, error) from error
         rows = [before + one.ids + after for one in coded]
         sizes += [len(row) for row in rows]
@@ -126,7 +127,7 @@ def encode_all(
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
-    """Parts of about so many characters, as what is made of each takes far more memory."""
+    """Yield parts of about ``PORTION`` characters, as encoding needs far more memory per text."""
     part: list[str] = []
     held = 0
     for text in texts:
@@ -140,10 +141,10 @@ def _portions(texts: list[str]) -> Iterator[list[str]]:
 
 
 def special_id(tokenizer: Tokenizer, name: Special) -> int:
-    """The id of a special token, such as 0 for ``"pad"``.
+    """Return the id of a special token, such as 0 for ``"pad"``.
 
     Raises:
-        ArgumentError: the tokenizer was trained without it.
+        ArgumentError: the tokenizer does not have it.
     """
     found = _special_id(tokenizer, name)
     if found is None:
@@ -165,23 +166,23 @@ def _special_id(tokenizer: Tokenizer, name: Special) -> int | None:
 
 
 def special_ids(tokenizer: Tokenizer) -> Tensor:
-    """The ids of all special tokens, which no text spells."""
+    """Return the ids of all special tokens."""
     added = tokenizer.get_added_tokens_decoder()
     return torch.tensor(sorted(id_ for id_, token in added.items() if token.special))
 
 
 def hiding_id(tokenizer: Tokenizer) -> int:
-    """What a hidden token is shown as: ``<mask>`` where the tokenizer has it, else ``<unk>``."""
+    """Return the id that replaces a hidden token: ``<mask>`` if it exists, else ``<unk>``."""
     mask = _special_id(tokenizer, "mask")
     return special_id(tokenizer, "unk") if mask is None else mask
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a ``tokenizer.json``, or of a folder that holds one.
+    """Load a ``tokenizer.json``, given by its path or folder.
 
     Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is no tokenizer.
+        MissingDataError: the file is missing.
+        ArgumentError: the file is not a tokenizer.
     """
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
@@ -192,7 +193,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
-    """The tokenizer that ``tokenizer.to_str()`` wrote."""
+    """Load the result of ``tokenizer.to_str()``."""
     library = _library()
     try:
         tokenizer: Tokenizer = library.Tokenizer.from_str(text)
@@ -209,7 +210,7 @@ def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
 
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
-    """Sixteen hexadecimal digits that differ wherever some text would get other ids."""
+    """Return a hash of 16 hexadecimal digits of everything that determines token ids."""
     parts = json.loads(tokenizer.to_str())
     decides = {key: parts.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
     decides["special"] = [token["content"] for token in parts["added_tokens"]]
@@ -259,7 +260,7 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 def _counted(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    """Characters or words by themselves; characters in the order of their code points."""
+    """Train a model of characters or words; characters are sorted by code point."""
     counts: Counter[str] = Counter()
     for text in _normalised(tokenizer, texts):
         counts.update(text if kind == "characters" else text.split())
@@ -280,7 +281,7 @@ def _merged(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
     expected = f"a number for the kind {kind}, whose tokens are merged one by one"
-    max_tokens = check_given("vocabulary_size", max_tokens, expected, "choose for example 8000")
+    max_tokens = check_given("vocab_size", max_tokens, expected, "choose for example 8000")
     hf = _library()
     if not any(texts):
         raise _no_text()
@@ -297,7 +298,7 @@ def _merged(
     make = hf.trainers.BpeTrainer
     if kind == "wordpiece":
         make = hf.trainers.WordPieceTrainer
-        # Else they come in the order of a hash table, which is another one in every process.
+        # Without this their order is that of a hash table and differs between processes.
         options["special_tokens"] = tokens + [f"##{character}" for character in alphabet]
     least = len(options["special_tokens"]) + len(alphabet)
     if max_tokens < least:
@@ -314,15 +315,15 @@ def _normalised(tokenizer: Tokenizer, texts: list[str]) -> Iterable[str]:
 def _no_text() -> ArgumentError:
     return ArgumentError(
         "texts",
-        expected="some text to learn a vocabulary from",
+        expected="text to train the vocabulary on",
         got="none",
-        remedy="check the files that it is read from",
+        remedy="check the files of the data set",
     )
 
 
 def _too_small(max_tokens: int, least: int) -> ArgumentError:
     return ArgumentError(
-        "vocabulary_size",
+        "vocab_size",
         expected=f"at least {least}, for every single character of the texts and special tokens",
         got=str(max_tokens),
         remedy="choose more, or let special hold unk where the kind is characters",

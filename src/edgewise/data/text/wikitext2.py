@@ -1,4 +1,4 @@
-"""WikiText-2 as one long stream of tokens."""
+"""WikiText-2, for causal language modelling."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ADDRESS = (
 
 @dataclass(frozen=True)
 class WikiText2(TextStream):
-    """Wikipedia articles (Merity et al., 2016); trained on the *validation* file, tested on test.
+    """Wikipedia articles (Merity et al., 2016): training on the *validation* file, test on test.
 
-    The published training file is not part of it, so that published perplexities do not compare.
+    The published training file is not used, so perplexities are not comparable with published
+    ones.
     """
 
     def files(self) -> tuple[str, ...]:

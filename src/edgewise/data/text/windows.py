@@ -1,4 +1,4 @@
-"""A long text cut into windows, of which each token predicts the next."""
+"""Windows of a long text for causal language modelling."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from edgewise.layers import Tokens
 
 
 def training_windows(stream: Tensor, context: int, draw: int) -> Split:
-    """Windows that begin anywhere in ``stream [N]``.
+    """Return a training split of windows that may begin at any token.
 
     Args:
-        stream: ids.
-        context: T, tokens of a window.
-        draw: how many windows an epoch draws; as many as fit side by side where it is 0.
+        stream: Token ids, ``[N]``.
+        context: Tokens per window.
+        draw: Windows sampled per epoch; 0 for as many as fit without overlap.
 
     Raises:
         ArgumentError: the text is not longer than the context.
@@ -29,7 +29,7 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
     if len(stream) <= context:
         raise ArgumentError(
             "data.context",
-            expected=f"less than the {len(stream)} tokens of the text to train on",
+            expected=f"less than the {len(stream)} tokens of the training text",
             got=str(context),
             remedy="shorten it, or give more text",
         )
@@ -43,17 +43,17 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
 
 
 def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) -> Split:
-    """Windows in which every token of ``stream [N]`` is predicted exactly once.
+    """Return a split of sliding windows in which every token is predicted exactly once.
 
-    Each window predicts its last ``stride`` tokens; the others only read. The last window predicts
-    what is left.
+    Each window predicts its last ``stride`` tokens; the tokens before are context. The last window
+    predicts the remaining tokens.
 
     Args:
-        before: the tokens that precede the stream, at least ``context`` of them.
-        stream: ids.
-        context: T, tokens of a window.
-        stride: how far a window is from the one before; at most T. The smaller, the more a token
-            is allowed to read, and the longer it takes.
+        before: Token ids that precede the stream, at least ``context`` of them.
+        stream: Token ids, ``[N]``.
+        context: Tokens per window.
+        stride: Distance between windows, at most ``context``. A smaller stride gives tokens more
+            context and takes longer.
     """
     stream_with_context = torch.cat([before[-context:], stream])
     count = -(-len(stream) // stride)
@@ -75,18 +75,18 @@ def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) 
 
 
 class StreamLoader(Loader):
-    """Windows of a text one after the other, so that each row of a batch goes on in the next.
+    """Loader of consecutive windows: each row of a batch continues in the next batch.
 
-    The text is cut into as many rows as a batch has. An epoch goes on where the one before ended;
-    after the last window of the rows, which leaves out what does not fill one, come the first
-    again. So (epoch, batch) alone decide what is served.
+    The text is cut into as many rows as a batch has. An epoch continues where the previous one
+    ended; after the last full window of the rows it starts over. Batches therefore depend only on
+    (epoch, batch).
 
     Args:
-        stream: ids ``[N]``.
-        context: T, tokens of a window.
-        size: rows.
-        seed: for its form alone, as nothing is drawn.
-        draw: windows of an epoch; as many as there are where it is ``None``.
+        stream: Token ids, ``[N]``.
+        context: Tokens per window.
+        size: Rows per batch.
+        seed: Not used, as the order is fixed.
+        draw: Windows per epoch; ``None`` for all.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class StreamLoader(Loader):
 
     @property
     def _of_row(self) -> int:
-        """How many windows fit a row."""
+        """Number of windows per row."""
         found = self.count // self._total_size
         if not found:
             raise ArgumentError(
@@ -127,13 +127,14 @@ class StreamLoader(Loader):
 
 
 class HeldOutStreamLoader(Loader):
-    """A text window after window in one row; of the first window only the last prediction counts.
+    """Loader of consecutive windows in one row, for validation and test.
 
-    Of several processes each reads all of it, as it needs what was before, and the first counts.
+    Only the last prediction of the first window is scored. With several processes, each reads the
+    whole text, as the model carries a state, and only the first one is scored.
 
     Args:
-        stream: the tokens before the text, as many as a window has, and the text.
-        context: T, tokens of a window.
+        stream: Token ids: ``context`` tokens that precede the text, then the text.
+        context: Tokens per window.
     """
 
     def __init__(self, stream: Tensor, context: int) -> None:
@@ -155,12 +156,12 @@ class HeldOutStreamLoader(Loader):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSplit(Split):
-    """A text of which each batch goes on where the one before ended.
+    """Split of a text in which each batch continues the previous one.
 
     Attributes:
-        stream: ids ``[N]``.
-        context: tokens of a window.
-        held_out: whether every token counts once, after the first ``context``.
+        stream: Token ids, ``[N]``.
+        context: Tokens per window.
+        held_out: Score every token after the first ``context`` exactly once.
     """
 
     stream: Tensor
@@ -169,13 +170,13 @@ class StreamSplit(Split):
 
     @classmethod
     def to_train(cls, stream: Tensor, context: int, draw: int) -> StreamSplit:
-        """Of windows that begin at a multiple of the context in each row; ``draw`` an epoch."""
+        """Create a training split with ``draw`` windows per epoch."""
         plain = training_windows(stream, context, draw)
         return cls(plain.count, plain.make, draw=draw or None, stream=stream, context=context)
 
     @classmethod
     def to_test(cls, before: Tensor, stream: Tensor, context: int) -> StreamSplit:
-        """Of windows in which every token of the stream is predicted once, and all are read."""
+        """Create a test split that predicts every token of the stream once."""
         plain = held_out_windows(before, stream, context, context)
         whole = torch.cat([before[-context:], stream])
         return cls(plain.count, plain.make, stream=whole, context=context, held_out=True)

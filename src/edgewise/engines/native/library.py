@@ -48,11 +48,19 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """Load the library; return it, or ``None`` and the reason with a remedy."""
+    """Load the library, or warn of the reason why it cannot be used; return both."""
+    loaded, why = _load()
+    if why:
+        warnings.warn(
+            f"Edgewise runs without its native kernels, and much slower: {why}", stacklevel=2
+        )
+    return loaded, why
+
+
+def _load() -> tuple[ctypes.CDLL | None, str]:
     path = next(_candidates(), None)
     if path is None:
-        why = "the native kernels were not built"
-        return None, f"{why} (reinstall edgewise on a machine with a C++ compiler)"
+        return None, "they were not built (install a C++ compiler, then reinstall edgewise)"
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
@@ -61,9 +69,7 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
     except (OSError, AttributeError):  # damaged, or of another version
         return None, f"{path} does not load or is of another version ({_remedy()})"
     if HEADER.is_file() and HEADER.read_text(encoding="utf-8") != loaded.ew_abi().decode():
-        stale = f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"
-        warnings.warn(f"the native kernels are not used: {stale}", stacklevel=2)
-        return None, stale
+        return None, f"{path} was compiled from another {HEADER.name} than {HEADER} ({_remedy()})"
     loaded.ew_isa.restype = ctypes.c_char_p
     loaded.ew_divide.restype = None
     loaded.ew_sum.restype = None

@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn import Parameter
 
 from edgewise.engines.native import library
+from edgewise.torch_internals import in_functorch_transform, is_tracing, single_level_apply
 
 if TYPE_CHECKING:
     from edgewise.engines.call import Problem
 
 T = TypeVar("T")
-
-PLAIN = (Tensor, Parameter)
-"""Types of tensors with memory of their own."""
 
 LARGEST = 2**31 - 1
 """Limit of the numbers of edges and nodes, whose indices have 32 bits."""
@@ -149,11 +145,11 @@ def structure_fields(
 
 
 MOST_SIZES = 32
-"""Kinds of calls on one graph of which something is remembered."""
+"""Largest number of cached choices for the calls on one graph."""
 
 
-def remembered(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """What ``make`` gives, once for all calls of a kind: it takes as long as a small kernel."""
+def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """Return ``known[key]``, made on the first call of a kind; it takes as long as a kernel."""
     kept = known.get(key)
     if kept is None:
         if len(known) >= MOST_SIZES:
@@ -244,7 +240,7 @@ class KernelOperator(ABC):
         ``leaves`` are the arguments that may have gradients. For a list of tensors, an object with
         an attribute ``tensors`` may be passed.
         """
-        if watched(leaves.values()):
+        if is_tracing(leaves.values()):
             shown = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
             results = self.operator(*map({**leaves, **others, **shown}.get, self.names))
             results = results if isinstance(results, tuple) else (results,)
@@ -386,8 +382,8 @@ class _Eager(torch.autograd.Function):
         return None, None, None, *map(made.get, ctx.leaves)
 
 
-# Its look at what ``torch.func`` has left is not needed here: see ``watched`` and ``transformed``.
-_apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, _Eager).apply
+# Transforms of torch.func never come here: see `is_tracing` and `in_functorch_transform`.
+_apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
 class _FirstDerivatives(torch.autograd.Function):
@@ -400,25 +396,6 @@ class _FirstDerivatives(torch.autograd.Function):
     @staticmethod
     def backward(_ctx: Any, *_grads: Tensor | None) -> None:
         raise RuntimeError(NO_SECOND_DERIVATIVE)
-
-
-def watched(tensors: Iterable[Tensor] = ()) -> bool:
-    """Whether calls with these tensors must go through PyTorch's dispatcher to be seen."""
-    if torch.compiler.is_compiling():
-        return True
-    for x in tensors:  # any() would call a generator
-        if type(x) not in PLAIN:
-            return True
-    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None
-
-
-def transformed() -> bool:
-    """Whether ``torch.func`` or forward-mode derivatives look on, which see into no kernel."""
-    if torch.compiler.is_compiling():
-        return False
-    return (
-        torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-    )
 
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:
@@ -463,7 +440,7 @@ def refusals(
         reasons.append("it indexes edges and nodes with 32 bits")
     if not problem.value_width and problem.operation != "edges":
         reasons.append("values of width 0 are not supported")
-    if transformed():
+    if in_functorch_transform():
         reasons.append("its kernels support neither torch.func nor forward-mode differentiation")
     if missing:
         reasons.append(missing)

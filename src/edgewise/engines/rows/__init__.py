@@ -103,7 +103,7 @@ class Rows:
         terms = problem.bias + problem.gain
         amounts["term"], amounts["term head"] = terms, terms * heads
         amounts["layout"] = problem.num_targets == 1
-        amounts["odd head"] = (problem.value_width % LANES > 0) * heads
+        amounts["odd head"] = heads if problem.value_width % LANES else 0
         if isinstance(problem.score, Additive):
             amounts["additive"], amounts["additive element"] = 1, heads * problem.width
         return "rows", amounts

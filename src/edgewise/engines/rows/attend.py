@@ -24,9 +24,9 @@ from edgewise.engines.native.operator import (
     KernelOperator,
     Results,
     as_it_is,
+    cached_choice,
     left_out,
     node_sizes,
-    remembered,
     structure_fields,
     threads_for,
 )
@@ -184,7 +184,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
     query: Tensor | None = given.get("query")
     side = rows_side(given["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
-    fields = remembered(
+    fields = cached_choice(
         side.call_fields,
         (*alike, torch.get_num_threads()),
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from edgewise.dispatch_modes import disable_modes, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
-from edgewise.modes import outside_modes, while_tracing
 
 PIECE = 1024
 """Edges in a piece of work. Longer rows are cut, at places that depend only on the graph."""
@@ -177,7 +177,7 @@ class RowsLayout:
         """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        with outside_modes():  # the layout keeps these tensors
+        with disable_modes():  # the layout keeps these tensors
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
@@ -215,7 +215,7 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     stamp = stamp_of(given, columns)
     known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
     if known is None or known[0] != stamp:
-        with outside_modes():
+        with disable_modes():
             known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
     return known[1]
 

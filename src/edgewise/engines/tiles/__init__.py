@@ -72,7 +72,7 @@ class Tiles:
             "element": nodes * elements,
             "pair": pairs,
             "product": pairs * elements,
-            "dropout pair": (problem.dropout > 0) * pairs,
+            "dropout pair": pairs if problem.dropout > 0 else 0,
             "bias pair": (problem.bias and not problem.table) * pairs,
             "table pair": (problem.table and not problem.offsets) * pairs,
             "offset pair": problem.offsets * pairs,

@@ -21,9 +21,9 @@ from edgewise.engines.native.operator import (
     KernelOperator,
     Results,
     as_it_is,
+    cached_choice,
     left_out,
     node_sizes,
-    remembered,
     structure_fields,
     threads_for,
 )
@@ -120,7 +120,7 @@ class TilesAttend(KernelOperator):
         layout = given["layout"]
         if not isinstance(layout, TilesLayout):  # a list of its tensors, from the dispatcher
             layout = TilesLayout(given["pairs"], *layout)
-        fields = remembered(
+        fields = cached_choice(
             layout.call_fields,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
             lambda: _sizes(query, value, layout),

@@ -99,10 +99,10 @@ class FlexLayout:
     sequences: Sequences | None
     brought: int = 0
 
-    def reordered(self, target_at: Tensor, source_at: Tensor) -> FlexLayout:
+    def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
         """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
-        row = target_at if self.row is None else target_at[self.row]
-        column = source_at if self.column is None else source_at[self.column]
+        row = target_perm if self.row is None else target_perm[self.row]
+        column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod

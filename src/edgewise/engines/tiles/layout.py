@@ -95,9 +95,9 @@ class TilesLayout:
         """Number of tiles of partial gradients, for sources that several chunks attend to."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
-    def reordered(self, target_at: Tensor, source_at: Tensor) -> TilesLayout:
+    def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
         """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
-        row, column = _at(target_at, self.row), _at(source_at, self.column)
+        row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod

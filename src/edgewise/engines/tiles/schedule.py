@@ -171,7 +171,7 @@ def _cut(sizes: Tensor, most: int) -> Pieces:
     counts = (sizes + most - 1) // most
     segment = run_of_each(counts)
     piece = torch.arange(segment.numel(), device=sizes.device)
-    first = most * piece + (starts(sizes) - most * starts(counts))[segment]
+    first = most * piece + starts(sizes - most * counts)[segment]
     return Pieces(F.pad(first, (0, 1), value=int(sizes.sum())).int(), counts)
 
 

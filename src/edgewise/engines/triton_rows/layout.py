@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from edgewise.dispatch_modes import persist_on
 from edgewise.engines.native.operator import BAD_CLASS, LARGEST
 from edgewise.engines.rows.layout import (
     RowsLayout,
@@ -18,7 +19,6 @@ from edgewise.engines.rows.layout import (
     too_large,
 )
 from edgewise.errors import ArgumentError
-from edgewise.modes import kept_on
 from edgewise.ragged import starts
 
 SHORT = 8
@@ -130,7 +130,7 @@ class TritonLayout(RowsLayout):
             raise too_large(rows, columns, row.numel())
         if torch.compiler.is_compiling():
             return sort_edges(row, column, rows)
-        with kept_on(row.device):
+        with persist_on(row.device):
             return TritonSide(sort_edges(row, column, rows), columns)
 
 
@@ -158,7 +158,7 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
     stamp = stamp_of([index], classes)
     known: tuple[object, TritonSide] | None = _KNOWN.get(index)
     if known is None or known[0] != stamp:
-        with kept_on(index.device):
+        with persist_on(index.device):
             edge = torch.arange(len(index), device=index.device)
             tensors = sort_edges(index.long(), edge, classes)
             try:
@@ -172,7 +172,7 @@ def _remembered(tensors: list[Tensor], columns: int) -> TritonSide:
     stamp = stamp_of(tensors, columns)
     known: tuple[object, TritonSide] | None = _KNOWN.get(tensors[0])
     if known is None or known[0] != stamp:
-        with kept_on(tensors[0].device):
+        with persist_on(tensors[0].device):
             known = _KNOWN[tensors[0]] = stamp, TritonSide(tensors, columns)
     return known[1]
 

@@ -1,10 +1,10 @@
-"""Hugging Face's ``transformers``: its weights in Edgewise's models, and its models on any graph.
+"""Hugging Face ``transformers``: load checkpoints, and run its models on Edgewise's engines.
 
-:func:`load` makes a model of ours of a folder. Only its safetensors are read, nothing is unpickled
-or downloaded, and ``transformers`` itself is not needed.
+:func:`load` returns an Edgewise model with the weights of a checkpoint. It reads safetensors only:
+nothing is unpickled or downloaded, and ``transformers`` is not needed.
 
-Once this is imported ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")`` is
-their own model on Edgewise's engines, and :func:`on_graph` puts it on another graph.
+After importing this package, ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")``
+is the ``transformers`` model on Edgewise's engines. :func:`on_graph` replaces its attention graph.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FAMILIES: dict[str, Callable[[Checkpoint, Pattern | None], nn.Module]] = {
     "vit": load_vit,
     "vit_mae": load_mae,
 }
-"""What can be loaded, by the configuration's ``model_type``."""
+"""Functions that load a checkpoint, by the ``model_type`` of its configuration."""
 
 
 def load(
@@ -57,40 +57,39 @@ def load(
     positions: int | None = None,
     leave_out: Sequence[str] = (),
 ) -> Any:
-    """The Edgewise model with these weights, in evaluation mode and in the weights' precision.
+    """Load an Edgewise model from a checkpoint, in evaluation mode and the dtype of the weights.
 
-    A head for labels, tags or answers comes along.
+    A classification, tagging or question-answering head is loaded as well.
 
     Args:
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
             ``model.safetensors`` (or its shards).
-        graph: who reads whom, in place of the model's own pattern: ``graphs.window(128) |
-            graphs.hubs([0])`` makes BERT a Longformer. A causal model keeps to the past of it; of
-            an encoder-decoder it is the encoder's; of ViT it is over the patches. A text such as
-            ``"window(128) | hubs([0])"`` is read by :func:`edgewise.graphs.parse`.
-        leave_out: parts of the names of tensors that may be dropped, such as ``"pooler"``. A tensor
-            that the model has no place for is refused otherwise.
-        positions: how many tokens a BERT, RoBERTa, Longformer, BigBird or GPT-2 is to read, where
-            that is more than it has learned. What it has learned is repeated, as Longformer's
-            authors did it (Beltagy et al., 2020), and a warning says so: such a model has to be
-            trained on.
+        graph: attention pattern in place of the model's own. ``graphs.window(128) |
+            graphs.hubs([0])`` turns BERT into a Longformer. Causal models attend to its causal
+            part; an encoder-decoder uses it in the encoder, a ViT over patches. Text such as
+            ``"window(128) | hubs([0])"`` is parsed by :func:`edgewise.graphs.parse`.
+        leave_out: parts of the names of tensors to drop, such as ``"pooler"``. Any other tensor
+            without a place in the model raises an error.
+        positions: max length of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer than in
+            the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et al.,
+            2020), with a warning: such a model needs further training.
 
     Returns:
         A text model, called ``model(input_ids, attention_mask=None)``, gives the last hidden
         state ``[B, T, width]``; T5 takes ``decoder_input_ids`` too; ViT is called
-        ``model(pixel_values)``. ``model.logits(states)`` are the language model's scores.
+        ``model(pixel_values)``. ``model.logits(states)`` returns the logits of the language model.
 
-        With a head for labels it is a :class:`edgewise.layers.TextClassifier` (of texts) or a
-        :class:`edgewise.layers.TokenClassifier` (of tokens; for questions its two logits are of
-        the answer's first and last token), called with :class:`edgewise.layers.Tokens`;
-        ``model.labels`` are the classes' names. ViT and Swin with their classifiers give
-        ``[B, classes]``; a masked autoencoder is called ``model(pixel_values, noise)``.
+        A checkpoint with a classification head becomes a :class:`edgewise.layers.TextClassifier` or
+        a :class:`edgewise.layers.TokenClassifier`, called with :class:`edgewise.layers.Tokens`;
+        ``model.labels`` holds the class names. For question answering, the two logits of a token
+        are those of the first and last token of the answer. ViT and Swin with a head return
+        ``[B, classes]``. A masked autoencoder is called ``model(pixel_values, noise)``.
 
     Raises:
-        ArgumentError: an unknown family or variant; tensors of other shapes than the configuration
-            describes, or without a place in the model, all of them listed; a graph that is none;
-            or positions for a model that has no table of them, or fewer than it has.
-        MissingDataError: no such folder, or no safetensors in it.
+        ArgumentError: the family or variant is unknown; tensors do not fit the configuration or
+            have no place in the model (all are listed); ``graph`` is not a pattern; or
+            ``positions`` is given for a model without learned positions, or is too small.
+        MissingDataError: the folder does not exist, or has no safetensors.
     """
     reads = parse(graph) if isinstance(graph, str) else graph
     if reads is not None:
@@ -104,7 +103,7 @@ def load(
 
 
 def _listed(leave_out: Sequence[str]) -> Sequence[str]:
-    """A text alone would be read letter by letter, and leave out everything."""
+    """Check the list; a single string would be read letter by letter and drop every tensor."""
     if not isinstance(leave_out, str) and all(leave_out):
         return leave_out
     raise ArgumentError(

@@ -1,7 +1,7 @@
-"""Attention of ``transformers`` models on Edgewise's engines, and on any graph.
+"""Attention of ``transformers`` models on Edgewise's engines and on any graph.
 
-Both functions that ``transformers`` asks for are registered under the name ``"edgewise"``: the
-attention itself, and its masks, which are graphs here (``masks.py``).
+Two functions are registered with ``transformers`` under the name ``"edgewise"``: the attention
+function, and the mask function, which returns graphs (``masks.py``).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import importlib.abc
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,22 +23,24 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise.attention import attend
 from edgewise.biases import add_terms
+from edgewise.dispatch_modes import detach_from_inference, persist_on
 from edgewise.errors import ArgumentError, require
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
 from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
 from edgewise.scores import Dot
+from edgewise.torch_internals import version_of
 
 Model = TypeVar("Model", bound=nn.Module)
 
 NAME, HOME = "edgewise", "transformers.modeling_utils"
 GRAPH = "edgewise_graph"
-"""The attribute of an attention module that holds its graph."""
+"""Attribute of an attention module that holds its graph."""
 UNKNOWN = {
     "softcap": "caps its scores",
     "s_aux": "has attention sinks",
     "output_attentions": "is asked for attention weights",
 }
-"""Arguments of an attention function that would change what it gives, and what they mean."""
+"""Unsupported arguments of an attention function, with their meaning."""
 _masks = WeakIdKeyDictionary()
 
 
@@ -54,26 +57,28 @@ def attention(
     position_bias: Tensor | None = None,
     **other: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that is registered with ``transformers``.
+    """Compute attention; this function is registered with ``transformers``.
 
     Args:
-        module: the layer that asks; its graph is what :func:`on_graph` has given it.
+        module: the calling layer; :func:`on_graph` sets its graph.
         query: ``[B, H, T, D]``.
-        key: ``[B, H, S, D]``, or of fewer heads, each for a group of queries.
-        value: likewise.
-        attention_mask: what :func:`edgewise.interop.huggingface.masks.reads_of_call` gave, a mask
-            of the caller's own ``[B, H, T, S]``, or ``None``.
-        dropout: on the weights.
-        scaling: of the scores.
-        is_causal: whether only the past is read, where there is no mask.
+        key: ``[B, H, S, D]``, or with fewer heads for grouped-query attention.
+        value: of the shape of ``key``.
+        attention_mask: result of :func:`edgewise.interop.huggingface.masks.reads_of_call`, a mask
+            ``[B, H, T, S]`` of the caller, or ``None``. The graph of a caller's mask is cached
+            until the mask is changed in place. Changes through ``.data`` or a NumPy array that
+            shares memory are not noticed: pass a new tensor after them.
+        dropout: dropout probability of the attention weights.
+        scaling: factor of the scores.
+        is_causal: whether attention is causal if there is no mask.
         position_bias: ``[B, H, T, S]``, added to the scores (T5).
-        other: ignored, but for what would change the result, which is refused.
+        other: ignored, except unsupported arguments, which raise an error.
 
     Returns:
-        ``[B, T, H, D]``; and no weights.
+        The output ``[B, T, H, D]``, and None in place of the attention weights.
 
     Raises:
-        ArgumentError: a layer that caps its scores, has sinks, or is to give its weights.
+        ArgumentError: the layer caps its scores, has attention sinks or needs the weights.
     """
     _refuse(module, other)
     members, _, targets = query.shape[:3]
@@ -98,9 +103,9 @@ def attention(
 
 
 def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
-    """Of numbers for all pairs ``[B, H, T, S]`` those of the edges, ``[B, E, H]``.
+    """Gather the edges ``[B, E, H]`` from values for all pairs ``[B, H, T, S]``.
 
-    ``[E, H]`` where the graph is of the whole batch on one axis.
+    The result is ``[E, H]`` if the graph is a packed batch.
     """
     if graph.num_targets == targets:
         found = added[..., graph.target.to(added.device), graph.source.to(added.device)]
@@ -118,20 +123,35 @@ def _reads(
     key: Tensor,
     is_causal: bool | None,
 ) -> tuple[Reads, Tensor | None]:
-    """What may be read in this call, and what is added to the scores."""
+    """Return the allowed pairs of a call, and the bias of the scores."""
     if isinstance(mask, Reads):
         return mask, None
     targets, sources = query.shape[2], key.shape[2]
     if mask is not None:
-        known = _masks.setdefault(mask, {})  # all layers are given the same
-        form = targets, sources, mask._version
-        if form not in known:
-            known[form] = reads_of_mask(mask, targets, sources)
-        found: tuple[Reads, Tensor | None] = known[form]
-        return found
+        return _reads_of_mask(mask, targets, sources)
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     own: Pattern = causal() if is_causal and targets > 1 else complete()
     return Reads([own], targets, sources), None
+
+
+def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
+    """Return what a mask allows and adds, cached because every layer receives the same mask.
+
+    Changes in place are found by the version of the mask. An inference tensor has none, so its
+    values are compared with a copy.
+    """
+    known = _masks.setdefault(mask, {})
+    form = targets, sources
+    if form in known:
+        stamp, found = known[form]
+        if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
+            cached: tuple[Reads, Tensor | None] = found
+            return cached
+    with persist_on(mask.device):  # the next call may train
+        own = detach_from_inference(mask)
+        found = reads_of_mask(own, targets, sources)
+        known[form] = version_of(mask) if own is mask else own, found
+    return found
 
 
 def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
@@ -147,25 +167,29 @@ def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
 
 
 def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]) -> Model:
-    """The same ``transformers`` model on another graph, in place.
+    """Replace the attention graph of a ``transformers`` model, in place.
 
-    Each layer reads what its own mask allows *and* the graph has: a causal model keeps to the past,
-    a sliding window within it, a text to itself, and nobody reads padding. Positions are those of
-    each text's own tokens, and of an image's (the class token, where there is one, is 0).
+    Each layer attends to pairs that its own mask allows *and* that are edges of the graph. A causal
+    model stays causal, a sliding window stays within its window, packed texts stay apart, and
+    padding is never attended to. Positions are counted within each text without padding, or within
+    an image (a class token is position 0).
+
+    A mask ``[B, H, T, S]`` passed to the model is cached as a graph. It must not be changed through
+    ``.data`` or NumPy, as such changes are not noticed; ordinary changes in place are.
 
     Args:
-        model: one that leaves attention to ``AttentionInterface``, as most do; of an
-            encoder-decoder the encoder's layers change.
-        graph: for all layers, or a sequence of one for each, ``None`` where a layer keeps its own;
-            ``graphs.complete()`` gives a model its own again. A text is read by
-            :func:`edgewise.graphs.parse`.
+        model: a model that uses ``AttentionInterface``, as most do. Only the encoder of an
+            encoder-decoder changes.
+        graph: one graph for all layers, or a sequence with one per layer, ``None`` to keep a
+            layer unchanged. ``graphs.complete()`` restores the original attention. Text is parsed
+            by :func:`edgewise.graphs.parse`.
 
     Returns:
         The model.
 
     Raises:
-        ArgumentError: a model with layers that compute attention themselves; other graphs than
-            layers; something that is no graph.
+        ArgumentError: layers of the model compute attention themselves, the number of graphs is
+            not the number of layers, or an item is not a graph.
         MissingExtraError: transformers is not installed.
 
     Example:
@@ -193,9 +217,9 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
 
 
 def layers_that_ask(model: nn.Module) -> list[nn.Module]:
-    """The layers of self-attention that ask ``AttentionInterface``, in their order.
+    """Return the self-attention layers that use ``AttentionInterface``, in order.
 
-    Of an encoder-decoder those of the encoder.
+    For an encoder-decoder, these are the layers of the encoder.
 
     Raises:
         ArgumentError: there are none.
@@ -224,7 +248,7 @@ def _name(module: nn.Module) -> str:
 
 
 def _asks(kind: type[nn.Module]) -> bool:
-    """Whether its forward pass asks for an attention function by name."""
+    """Return whether the forward pass looks up an attention function by name."""
     forward = inspect.unwrap(kind.forward)
     return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
 
@@ -233,19 +257,49 @@ def register() -> None:
     """Register both functions with ``transformers`` under the name ``"edgewise"``.
 
     Raises:
-        MissingExtraError: it is not installed, or too old to have these interfaces.
+        MissingExtraError: ``transformers`` is not installed, or too old.
     """
     require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
-    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, reads_of_call)
+    if not hasattr(PreTrainedModel.__init__, NAME):
+        PreTrainedModel.__init__ = _refusing(PreTrainedModel.__init__)  # type: ignore[method-assign]
+
+
+def _refusing(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``PreTrainedModel.__init__`` to refuse layers that are chosen from a table by name.
+
+    GPT-J, GPT-Neo, Falcon, SAM and others look their attention class up in a dict of their module,
+    such as ``GPTJ_ATTENTION_CLASSES``, where a registered name is a KeyError.
+    """
+
+    @wraps(init)
+    def with_refusals(self: nn.Module, *arguments: Any, **named: Any) -> None:
+        for kind in type(self).__mro__:
+            for name, table in list(vars(sys.modules.get(kind.__module__, sys)).items()):
+                if name.endswith("ATTENTION_CLASSES") and isinstance(table, dict):
+                    table.setdefault(NAME, partial(_refuse_class, type(self).__name__))
+        init(self, *arguments, **named)
+
+    setattr(with_refusals, NAME, True)
+    return with_refusals
+
+
+def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
+    raise ArgumentError(
+        "attn_implementation",
+        expected="a model that leaves attention to AttentionInterface of transformers",
+        got=f"{name}, which looks its attention class up in a table of its own",
+        remedy='use attn_implementation="eager" for it',
+    )
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Registers once ``transformers`` is imported by somebody: that takes seconds, and is theirs.
+    """Import hook that registers the functions after ``transformers`` was imported.
 
-    It finds nothing itself, but adds a step to the import of one module.
+    Importing ``transformers`` takes seconds, so this package does not import it itself.
     """
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
@@ -258,7 +312,9 @@ class _WhenImported(importlib.abc.MetaPathFinder):
 
             def then_register(module: ModuleType) -> None:
                 execute(module)
-                with suppress(ImportError):  # too old for graphs, and good for all else
+                with suppress(
+                    ImportError
+                ):  # this version is too old for graphs; everything else works
                     register()
 
             spec.loader.exec_module = then_register  # type: ignore[method-assign]

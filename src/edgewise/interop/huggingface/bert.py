@@ -1,4 +1,4 @@
-"""BERT and RoBERTa from Hugging Face's checkpoints."""
+"""Load BERT and RoBERTa checkpoints of Hugging Face."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
 UNUSED = ("position_ids", "embeddings.token_type_ids")
-UNUSED_HEAD = ("head.decoder.", "head.bias")  # the pieces take what differs
+UNUSED_HEAD = ("head.decoder.", "head.bias")  # loaded by the pieces if they differ
 
-HEADS = (  # the same head under the names of either
+HEADS = (  # names of the head in BERT and in RoBERTa
     ("cls.predictions.transform.dense.", "head.dense."),
     ("cls.predictions.transform.LayerNorm.", "head.norm."),
     ("cls.predictions.decoder.", "head.decoder."),
@@ -29,7 +29,7 @@ HEADS = (  # the same head under the names of either
 
 
 def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``bert`` or ``roberta`` with the checkpoint's weights, and its pooler and heads."""
+    """Load ``bert`` or ``roberta`` with the pooler and heads of the checkpoint."""
     kind = theirs["model_type"]
     theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
     theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
@@ -44,19 +44,21 @@ def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn.Module:
-    """A model of BERT's kin with the checkpoint's weights, its pooler and heads."""
+    """Fill a BERT-like model with the weights, pooler and heads of a checkpoint."""
     pieces = embedding_pieces() | layers
     if "head.dense.weight" in theirs.tensors:
         pieces |= head_pieces(model, theirs)
     else:
         model.head = None
     head = label_head(theirs)
-    of_texts = head is not None and head.dense == "pooler.dense"  # then the pooler is its part
+    of_texts = (
+        head is not None and head.dense == "pooler.dense"
+    )  # then the pooler belongs to the head
     if "pooler.dense.weight" in theirs.tensors and not of_texts:
         width = theirs["hidden_size"]
         model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
         pieces |= linear("pooler.0", "pooler.dense")
-    # As theirs: the vector of padding is not trained, where padding is read.
+    # As in transformers, the embedding of padding is not trained.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
     whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
     fill(whole, pieces, theirs, unused=UNUSED + UNUSED_HEAD)
@@ -64,9 +66,9 @@ def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn
 
 
 def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
-    """The head's pieces; a decoder that is not the embedding becomes a matrix of its own."""
+    """Return the pieces of the head; an untied decoder gets its own matrix."""
     pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
-    # Of two that differ theirs adds the decoder's; where they are one, either may be saved.
+    # If the biases differ, transformers adds the decoder's. If tied, either may be saved.
     own_bias = "head.decoder.bias" in theirs.tensors
     pieces["head.bias"] = Piece("head.decoder.bias" if own_bias else "head.bias")
     decoder = theirs.tensors.get("head.decoder.weight")
@@ -80,12 +82,12 @@ def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
 
 
 def numbers(theirs: Checkpoint) -> dict[str, Any]:
-    """The sizes that the configuration says."""
+    """Return the sizes in the configuration."""
     return {
         "width": theirs["hidden_size"],
         "depth": theirs["num_hidden_layers"],
         "heads": theirs["num_attention_heads"],
-        "feed_forward": theirs["intermediate_size"],
+        "ffn_dim": theirs["intermediate_size"],
         "length": theirs["max_position_embeddings"],
         "types": theirs["type_vocab_size"],
         "act": theirs.activation("hidden_act"),
@@ -95,7 +97,7 @@ def numbers(theirs: Checkpoint) -> dict[str, Any]:
 
 
 def embedding_pieces() -> dict[str, Piece]:
-    """Where the embedding's tensors come from."""
+    """Return the pieces of the embedding."""
     return {
         "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
         "embedding.positions.table": Piece("embeddings.position_embeddings.weight"),
@@ -104,8 +106,8 @@ def embedding_pieces() -> dict[str, Piece]:
     }
 
 
-def layer_pieces(depth: int, path: str = "reader.stack.layers") -> dict[str, Piece]:
-    """Where the layers' tensors come from; ours are at this path."""
+def layer_pieces(depth: int, path: str = "backbone.stack.layers") -> dict[str, Piece]:
+    """Return the pieces of the layers; ``path`` is the prefix in the Edgewise model."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         ours, their = f"{path}.{i}", f"encoder.layer.{i}"

@@ -1,4 +1,4 @@
-"""BigBird from Hugging Face's checkpoints, with the random blocks that transformers draws."""
+"""Load BigBird checkpoints of Hugging Face, with the random blocks of transformers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KINDS = ("block_sparse", "original_full")
 
 
 def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``bigbird`` with the checkpoint's weights, on its blocks, or on ``graph``.
+    """Load ``bigbird`` on its own block-sparse pattern, or on ``graph``.
 
-    In training it reads the random blocks that transformers would; evaluated, the first block in
-    their place, as transformers does.
+    As in transformers, random blocks are sampled in training, and replaced by the first block in
+    evaluation.
     """
     theirs = theirs.without_prefix("bert.").renamed(*HEADS, *POOLER)
     theirs.must_be(is_decoder=False, add_cross_attention=False, use_bias=True)
@@ -35,4 +35,4 @@ def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         graph=complete() if graph is None and kind == "original_full" else graph,
         **numbers(theirs),
     )
-    return filled(model, layer_pieces(theirs["num_hidden_layers"], "reader.layers"), theirs)
+    return filled(model, layer_pieces(theirs["num_hidden_layers"], "backbone.layers"), theirs)

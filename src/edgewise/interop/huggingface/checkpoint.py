@@ -1,4 +1,4 @@
-"""Reading a checkpoint: its configuration and its tensors, without unpickling."""
+"""Reading of checkpoints (configuration and tensors) without unpickling."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""Hugging Face's names of non-linearities, and ours."""
+"""Activation functions of Edgewise by their Hugging Face name."""
 
 OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A configuration and the tensors that belong to it."""
+    """Configuration and tensors of a checkpoint."""
 
     config: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
 
     def __getitem__(self, name: str) -> Any:
-        """A number of the configuration.
+        """Return a value of the configuration.
 
         Raises:
-            ArgumentError: the configuration does not have it.
+            ArgumentError: the configuration lacks this value.
         """
         if name not in self.config:
             raise ArgumentError(
@@ -49,7 +49,7 @@ class Checkpoint:
         return self.config[name]
 
     def renamed(self, *pairs: tuple[str, str]) -> Checkpoint:
-        """The same with each first text in the tensors' names replaced by the second."""
+        """Return a copy with strings in tensor names replaced, for each pair ``(old, new)``."""
         tensors = {}
         for name, tensor in self.tensors.items():
             for old, new in pairs:
@@ -58,23 +58,23 @@ class Checkpoint:
         return Checkpoint(self.config, tensors)
 
     def without_prefix(self, prefix: str) -> Checkpoint:
-        """The same with names as the bare model has them, where a head wraps it."""
+        """Return a copy with a prefix, added by a head, removed from tensor names."""
         tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
         return Checkpoint(self.config, tensors)
 
     def without(self, parts: Collection[str]) -> Checkpoint:
-        """The same without the tensors in whose names one of these parts is."""
+        """Return a copy without tensors whose names contain one of these parts."""
         kept = {n: x for n, x in self.tensors.items() if not any(part in n for part in parts)}
         return Checkpoint(self.config, kept)
 
     def labels(self, count: int) -> tuple[str, ...]:
-        """What the classes of a head are called; ``LABEL_0`` and so on where nobody said."""
+        """Return the class names of a head; missing names are ``LABEL_0``, ``LABEL_1``, ..."""
         named: Mapping[Any, str] = self.config.get("id2label") or {}
         named = {int(number): name for number, name in named.items()}
         return tuple(named.get(number, f"LABEL_{number}") for number in range(count))
 
     def activation(self, name: str) -> str:
-        """Our name of the non-linearity that the configuration names."""
+        """Return the Edgewise name of the activation function in the configuration."""
         if self[name] not in ACTIVATIONS:
             raise ArgumentError(
                 name,
@@ -85,7 +85,7 @@ class Checkpoint:
         return ACTIVATIONS[self[name]]
 
     def must_be(self, **wanted: Any) -> None:
-        """Refuse a configuration of a kind that is not built here, naming all that differ."""
+        """Raise an error that lists all configuration values that Edgewise does not support."""
         other = {k: self.config[k] for k, v in wanted.items() if self.config.get(k, v) != v}
         if other:
             raise ArgumentError(
@@ -97,12 +97,12 @@ class Checkpoint:
 
 
 def read(source: Any) -> Checkpoint:
-    """The checkpoint of a live ``transformers`` model, or of a folder that it was saved in.
+    """Read a checkpoint from a ``transformers`` model or from a folder.
 
     Raises:
-        MissingDataError: no such folder, or no ``config.json`` or safetensors in it.
-        ArgumentError: neither a folder nor a model.
-        MissingExtraError: a folder, and safetensors is not installed.
+        MissingDataError: the folder, its ``config.json`` or its safetensors do not exist.
+        ArgumentError: ``source`` is neither a folder nor a model.
+        MissingExtraError: ``source`` is a folder, and safetensors is not installed.
     """
     config = getattr(source, "config", None)
     if isinstance(source, nn.Module) and config is not None:

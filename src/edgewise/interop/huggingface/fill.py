@@ -1,4 +1,4 @@
-"""Filling a model from a checkpoint, tensor by tensor."""
+"""Copying of checkpoint tensors into a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgewise.layers import JointLinear
 
 @dataclass(frozen=True)
 class Piece:
-    """Where one of our tensors comes from: a name of theirs, and what to do with that tensor."""
+    """Source of a tensor: its name in the checkpoint, and a function applied to it."""
 
     name: str
     change: Callable[[Tensor], Tensor] = lambda tensor: tensor
@@ -28,17 +28,17 @@ def fill(
     *,
     unused: Iterable[str] = (),
 ) -> None:
-    """Copy every tensor of theirs into ours, in their precision.
+    """Copy all tensors of a checkpoint into a model, in the dtype of the checkpoint.
 
     Args:
-        model: to be filled.
-        pieces: for each name of ours, where it comes from; a joint ``qkv`` is filled by its parts.
+        model: the model.
+        pieces: source of each tensor of the model; the parts of a joint ``qkv`` are separate.
         theirs: the checkpoint.
-        unused: parts of names whose tensors say nothing new: counts, masks, copies.
+        unused: parts of the names of redundant tensors, such as counts, masks and tied copies.
 
     Raises:
-        ArgumentError: with everything that is missing or of another shape; or with all that the
-            model has no place for, so that nothing is dropped unseen.
+        ArgumentError: tensors are missing, have other shapes, or have no place in the model. The
+            error lists all of them.
     """
     own = _tensors(model)
     assert own.keys() == pieces.keys(), sorted(own.keys() ^ pieces.keys())
@@ -83,14 +83,14 @@ def fill(
 
 
 def _parts(names: Iterable[str]) -> list[str]:
-    """The modules of these tensors, to be named in one list."""
+    """Return the names of the modules of these tensors."""
     return sorted({name.rpartition(".")[0] or name for name in names})
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Every tensor of the model by name; of a joint ``qkv`` the ``query``, ``key`` and ``value``.
+    """Return all tensors of the model by name; a joint ``qkv`` is split into three views.
 
-    These three are views of its rows, so that filling them fills it.
+    Filling the views ``query``, ``key`` and ``value`` fills the joint matrix.
     """
     joint = {name: m for name, m in model.named_modules() if isinstance(m, JointLinear)}
     found = {}
@@ -105,6 +105,6 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Piece]:
-    """The weight and bias of a map or norm."""
+    """Return the pieces of a linear layer or norm: the weight and the bias."""
     ends = ("weight", "bias") if bias else ("weight",)
     return {f"{ours}.{end}": Piece(f"{theirs}.{end}") for end in ends}

@@ -1,4 +1,4 @@
-"""GPT-2 from Hugging Face's checkpoints, which keep matrices the other way round."""
+"""Load GPT-2 checkpoints of Hugging Face, whose matrices are transposed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNUSED = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
 
 def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``gpt`` with the checkpoint's weights and its head, on the causal part of ``graph``."""
+    """Load ``gpt`` with the head of the checkpoint, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("transformer.")
     theirs.must_be(
         scale_attn_weights=True,
@@ -27,8 +27,8 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         width=theirs["n_embd"],
         depth=theirs["n_layer"],
         heads=theirs["n_head"],
-        feed_forward=theirs.config.get("n_inner") or 4 * theirs["n_embd"],
-        length=theirs["n_positions"],
+        ffn_dim=theirs.config.get("n_inner") or 4 * theirs["n_embd"],
+        max_length=theirs["n_positions"],
         act=theirs.activation("activation_function"),
         epsilon=theirs["layer_norm_epsilon"],
         dropout=theirs["resid_pdrop"],
@@ -37,10 +37,10 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     pieces = {
         "embedding.tokens.weight": Piece("wte.weight"),
         "embedding.positions.table": Piece("wpe.weight"),
-        **linear("reader.stack.norm", "ln_f"),
+        **linear("backbone.stack.norm", "ln_f"),
     }
     for i in range(theirs["n_layer"]):
-        ours, their = f"reader.stack.layers.{i}", f"h.{i}"
+        ours, their = f"backbone.stack.layers.{i}", f"h.{i}"
         for part, name in enumerate(("query", "key", "value")):
             pieces |= _turned(f"{ours}.attention.sublayer.{name}", f"{their}.attn.c_attn", part)
         pieces |= _turned(f"{ours}.attention.sublayer.output", f"{their}.attn.c_proj")
@@ -55,7 +55,7 @@ def load_gpt2(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 
 
 def _turned(ours: str, theirs: str, part: int | None = None) -> dict[str, Piece]:
-    """A map kept as ``[in, out]``; of three in one, the query, key or value."""
+    """Return the pieces of a matrix ``[in, out]``; ``part`` selects query, key or value."""
 
     def third(x: Tensor) -> Tensor:
         return x if part is None else x.unflatten(-1, (3, -1))[..., part, :]

@@ -1,4 +1,4 @@
-"""Heads for labels on a checkpoint's trunk: of texts, of their tokens, and of answers."""
+"""Heads for text classification, token classification and question answering."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from edgewise.layers import (
 
 @dataclass(frozen=True)
 class LabelHead:
-    """Where a checkpoint keeps its head for labels, and what that is a head of.
+    """Classification head in a checkpoint.
 
     Attributes:
-        output: the name of its last map.
-        dense: the name of the map before it, of the class token; "" for none.
-        of_tokens: whether it tells each token's label, and not the text's.
-        act: after ``dense``.
+        output: name of the last linear layer.
+        dense: name of the linear layer before it, applied to the class token; "" if none.
+        of_tokens: whether the head classifies tokens instead of texts.
+        act: activation function after ``dense``.
     """
 
     output: str
@@ -36,7 +36,7 @@ class LabelHead:
     def put_on(
         self, trunk: TextModel, pieces: Mapping[str, Piece], theirs: Checkpoint
     ) -> tuple[TextClassifier | TokenClassifier, dict[str, Piece]]:
-        """The trunk with this head, and where the tensors of both come from."""
+        """Return the backbone with this head, and the pieces of both."""
         weight = theirs.tensors[f"{self.output}.weight"]
         classes, width = weight.shape
         dropout = _dropout(theirs)
@@ -52,16 +52,16 @@ class LabelHead:
         else:
             model = TextClassifier(trunk, LastTokenHead(width, classes, dropout=dropout))
             pieces |= linear("head.output", self.output, bias=False)
-        if self.output != "qa_outputs":  # the places of an answer's ends have no names
+        if self.output != "qa_outputs":  # start and end logits have no class names
             model.labels = theirs.labels(classes)
         return model, pieces
 
 
 def label_head(theirs: Checkpoint) -> LabelHead | None:
-    """The head for labels that a checkpoint has, told by the names of its tensors.
+    """Return the classification head of a checkpoint, found by tensor names, or None.
 
-    BERT's reads its pooler, and RoBERTa's a map of its own; GPT-2's and Llama's have none before
-    the last, and one of texts has no bias.
+    BERT's head follows the pooler, RoBERTa's a linear layer of its own. GPT-2's and Llama's heads
+    are a single linear layer, without bias for texts.
     """
     names = theirs.tensors
     if "classifier.out_proj.weight" in names:
@@ -79,6 +79,6 @@ def label_head(theirs: Checkpoint) -> LabelHead | None:
 
 
 def _dropout(theirs: Checkpoint) -> float:
-    """Before the head's last map, as their models of either family take it."""
+    """Return the dropout probability before the last linear layer of the head."""
     given = (theirs.config.get(name) for name in ("classifier_dropout", "hidden_dropout_prob"))
     return next((float(share) for share in given if share is not None), 0.0)

@@ -1,4 +1,4 @@
-"""Llama and its kin (Mistral, Qwen2) from Hugging Face's checkpoints."""
+"""Load Llama, Mistral and Qwen2 checkpoints of Hugging Face."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNUSED = ("rotary_emb.inv_freq",)
 
 
 def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``llama`` with the checkpoint's weights and its head, on the causal part of ``graph``."""
+    """Load ``llama`` with the head of the checkpoint, on the causal part of ``graph``."""
     theirs = theirs.without_prefix("model.")
     theirs.must_be(mlp_bias=False, use_sliding_window=False)
     depth = theirs["num_hidden_layers"]
@@ -35,17 +35,17 @@ def load_llama(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
     model = llama(theirs["vocab_size"], bias=bias, tied=tied, graph=reads, **_numbers(theirs))
     pieces = {
         "embedding.tokens.weight": Piece("embed_tokens.weight"),
-        **linear("reader.stack.norm", "norm", bias=False),
+        **linear("backbone.stack.norm", "norm", bias=False),
     }
     if not tied:
         pieces["head.weight"] = Piece("lm_head.weight")
     elif not says_tied and head is None:
-        model.head = None  # the checkpoint of the bare model
+        model.head = None  # a checkpoint without head
     for i in range(depth):
-        pieces |= _layer(f"reader.stack.layers.{i}", f"layers.{i}", bias)
+        pieces |= _layer(f"backbone.stack.layers.{i}", f"layers.{i}", bias)
     if bias:
         theirs = _with_output_bias(theirs, depth)
-    # As theirs: the vector of padding is not trained, where padding is read.
+    # As in transformers, the embedding of padding is not trained.
     model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
     unused = (*UNUSED, "lm_head.weight") if tied else UNUSED
     whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
@@ -63,7 +63,7 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "heads": heads,
         "key_heads": theirs.config.get("num_key_value_heads") or heads,
         "head_width": head_width,
-        "feed_forward": theirs["intermediate_size"],
+        "ffn_dim": theirs["intermediate_size"],
         "act": theirs.activation("hidden_act"),
         "base": base,
         "rates": rates,
@@ -85,7 +85,7 @@ def _layer(ours: str, their: str, bias: bool) -> dict[str, Piece]:
 
 
 def _with_output_bias(theirs: Checkpoint, depth: int) -> Checkpoint:
-    """Qwen2 has biases on query, key and value alone: its output's is zero."""
+    """Add zero output biases, as Qwen2 has biases on query, key and value only."""
     tensors: dict[str, Tensor] = {}
     for i in range(depth):
         weight = theirs.tensors[f"layers.{i}.self_attn.o_proj.weight"]
@@ -94,7 +94,7 @@ def _with_output_bias(theirs: Checkpoint, depth: int) -> Checkpoint:
 
 
 def _rotary(theirs: Checkpoint, width: int) -> tuple[float, Tensor | None]:
-    """The base, and the rates where long contexts have changed them."""
+    """Return the rotary base, and the frequencies if they are scaled for long contexts."""
     options: dict[str, Any] = {
         **(theirs.config.get("rope_scaling") or {}),
         **(theirs.config.get("rope_parameters") or {}),
@@ -108,7 +108,8 @@ def _rotary(theirs: Checkpoint, width: int) -> tuple[float, Tensor | None]:
     factor = options["factor"]
     if kind == "linear":
         return base, rates / factor
-    # Llama 3: short waves stay, long ones stretch by the factor, those between go over smoothly.
+    # Llama 3: high frequencies stay, low ones are divided by the factor, with interpolation
+    # between them.
     length = options["original_max_position_embeddings"]
     low, high = options["low_freq_factor"], options["high_freq_factor"]
     turns = length * rates / (2 * math.pi)

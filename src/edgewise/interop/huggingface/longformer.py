@@ -1,4 +1,4 @@
-"""Longformer from Hugging Face's checkpoints."""
+"""Load Longformer checkpoints of Hugging Face."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgewise.models.longformer import longformer
 
 
 def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``longformer`` with the checkpoint's weights, and hubs as transformers has them.
+    """Load ``longformer`` with the global tokens of transformers.
 
-    A classifier of texts makes the first token a hub. Other models have no hubs but those that a
-    call names with ``global_attention_mask``. ``graph`` takes the windows' place.
+    The first token of a text classifier is global. Other models have only the global tokens given
+    by ``global_attention_mask``. ``graph`` replaces the sliding windows.
     """
     theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
     depth = theirs["num_hidden_layers"]
@@ -37,15 +37,15 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         **numbers(theirs),
     )
     if graph is not None:
-        model.reader.graphs = [graph] * depth
-    return filled(model, layer_pieces(depth, "reader.layers") | _hub_pieces(depth), theirs)
+        model.backbone.graphs = [graph] * depth
+    return filled(model, layer_pieces(depth, "backbone.layers") | _hub_pieces(depth), theirs)
 
 
 def _hub_pieces(depth: int) -> dict[str, Piece]:
-    """The second projections, of the hubs' own rows."""
+    """Return the pieces of the projections of global tokens."""
     pieces: dict[str, Piece] = {}
     for i in range(depth):
         for name in ("query", "key", "value"):
-            ours = f"reader.layers.{i}.attention.sublayer.hub_{name}"
+            ours = f"backbone.layers.{i}.attention.sublayer.hub_{name}"
             pieces |= linear(ours, f"encoder.layer.{i}.attention.self.{name}_global")
     return pieces

@@ -1,4 +1,4 @@
-"""Masked autoencoders of images (ViTMAE) from Hugging Face's checkpoints."""
+"""Load ViTMAE checkpoints (masked autoencoders of images) of Hugging Face."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgewise.models.mae import MaskedAutoencoder, mae
 
 
 def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
-    """``mae`` with the checkpoint's weights, decoder included.
+    """Load ``mae`` with its decoder.
 
     Raises:
-        ArgumentError: a graph, as the encoder's patches are others in each image.
+        ArgumentError: a graph is given; the visible patches differ between images.
     """
     if graph is not None:
         raise ArgumentError(
@@ -32,11 +32,11 @@ def load_mae(theirs: Checkpoint, graph: Pattern | None) -> MaskedAutoencoder:
         width=theirs["hidden_size"],
         depth=theirs["num_hidden_layers"],
         heads=theirs["num_attention_heads"],
-        feed_forward=theirs["intermediate_size"],
+        ffn_dim=theirs["intermediate_size"],
         decoder_width=theirs["decoder_hidden_size"],
         decoder_depth=theirs["decoder_num_hidden_layers"],
         decoder_heads=theirs["decoder_num_attention_heads"],
-        decoder_feed_forward=theirs["decoder_intermediate_size"],
+        decoder_ffn_dim=theirs["decoder_intermediate_size"],
         act=theirs.activation("hidden_act"),
         epsilon=theirs["layer_norm_eps"],
         mask_ratio=theirs["mask_ratio"],

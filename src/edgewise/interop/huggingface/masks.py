@@ -1,8 +1,8 @@
-"""Who reads whom in a call of a ``transformers`` model: what its mask allows, as graphs.
+"""Attention masks of ``transformers`` models as graphs.
 
-Their masks are functions of positions, made for each call and then written out as ``[B, 1, T, S]``.
-Here the causal and the complete one are the patterns of these names, any other is read row by row
-once, and a text's padding takes its edges away.
+``transformers`` describes a mask by a function of positions and expands it to ``[B, 1, T, S]`` in
+each call. Here the causal and the full mask become the patterns ``causal`` and ``complete``. Other
+mask functions are evaluated once, a few rows at a time. Edges from padding are removed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Rule = Callable[..., Tensor]
 """``(member, head, target, source) -> bool`` of positions, as ``transformers`` writes its masks."""
 SIDES = ("targets", "sources")
 AT_ONCE = 1 << 24
-"""Pairs of positions that a rule is asked about at a time."""
+"""Number of pairs for which a mask function is evaluated at once."""
 
 
 class Reads:
-    """What stands in the place of their mask ``[B, 1, T, S]``: it is never written out.
+    """Replacement of a mask ``[B, 1, T, S]``, which is never expanded.
 
     Attributes:
-        own: what their mask allows, for all members of the batch or for each of them.
-        targets, sources: T and S; the targets are the last of the sources, but in cross-attention.
-        forgotten: how many sources before these a sliding cache has dropped.
-        real: ``[B, forgotten + S]``, where a token is no padding; ``None`` where none is.
-        kind: the model, for errors.
+        own: pattern of the allowed pairs, one for the batch or one per member.
+        targets, sources: T and S. The targets are the last sources, except in cross-attention.
+        forgotten: number of earlier sources that a sliding cache has dropped.
+        real: boolean ``[B, forgotten + S]``, False for padding; ``None`` if there is none.
+        kind: type of the model, for errors.
     """
 
     ndim = 4
-    """As that of the mask it stands for, by which ``generate`` knows that it is one already."""
+    """Number of dimensions of the mask, by which ``generate`` recognises a prepared mask."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Reads:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all members of the batch read alike, so that one graph does for them."""
+        """Whether all members of the batch have the same graph."""
         return self.real is None and len(self.own) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:
-        """Who reads whom of what the mask allows, by the pattern: ``None`` is all of it.
+        """Return the pairs that the mask allows and the pattern has; ``None`` allows all.
 
-        Of ``[T, S]``, or of the whole batch on one axis, ``[B·T, B·S]``, where it is not shared.
-        The pattern is over each text's own tokens: its first token that is no padding is 0.
+        The graph is ``[T, S]`` if it is shared, else a packed batch ``[B·T, B·S]``. Positions of
+        the pattern start at the first token of each text that is not padding.
         """
         if pattern not in self._bound:
             self._bound[pattern] = (
@@ -72,7 +72,7 @@ class Reads:
         return self._bound[pattern]
 
     def contiguous(self) -> Reads:
-        """Itself; ``generate`` asks for it."""
+        """Return the object itself; ``generate`` calls this method."""
         return self
 
     def _shared(self, pattern: Pattern | None) -> Pattern:
@@ -89,7 +89,7 @@ class Reads:
         allowed = self.own[number if len(self.own) > 1 else 0]
         own = allowed.bind(self.targets, self.sources)
         first, stop, holes = self._span(number)
-        if pattern is None or first == stop:  # what is padding may read, as there
+        if pattern is None or first == stop:  # padding may attend, as in transformers
             start = torch.full((self.targets,), max(first - self.forgotten, 0))
             end = torch.full((self.targets,), max(stop - self.forgotten, 0))
             read: Graph = Intervals(start, end, self.sources)
@@ -106,7 +106,7 @@ class Reads:
         return both if holes is None else _without_sources(both, ~holes[self.forgotten :])
 
     def _span(self, number: int) -> tuple[int, int, Tensor | None]:
-        """From where to where a text has tokens, and which of them are padding, if any are."""
+        """Return the start and end of a text, and the padding within it, if there is any."""
         if self.real is None:
             return 0, self.forgotten + self.sources, None
         real = self.real[number].cpu()
@@ -120,7 +120,7 @@ class Reads:
         self._refuse()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copying and pickling ask for what need not be there
+        if name.startswith("_"):  # copy and pickle look up optional attributes
             raise AttributeError(name)
         self._refuse()
 
@@ -152,8 +152,11 @@ def reads_of_call(
     use_vmap: bool = False,
     **other: Any,
 ) -> Reads:
-    """The mask function that is registered with ``transformers``; its arguments are theirs."""
-    if isinstance(attention_mask, Reads):  # made before the model was called
+    """Return the mask of a call; this function is registered with ``transformers``.
+
+    The padding mask ``attention_mask`` is read in each call of the model.
+    """
+    if isinstance(attention_mask, Reads):  # prepared before the call
         return attention_mask
     kind = getattr(other.get("config"), "model_type", "")
     from transformers import masking_utils as theirs
@@ -163,7 +166,7 @@ def reads_of_call(
     if rule is theirs.bidirectional_mask_function:
         own: list[Pattern] = [complete()]
     else:
-        # A cache of a fixed length has places that are not written yet, and nobody reads them.
+        # A static cache has slots that are not written yet and must not be attended to.
         kv_length = min(kv_length, ahead + q_length - kv_offset)
         own = [causal()]
         if rule is not theirs.causal_mask_function:
@@ -179,19 +182,22 @@ def reads_of_call(
 
 
 def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """What a mask ``[B, H, T, S]`` allows, and what it adds to the scores besides, if anything.
+    """Return the allowed pairs of a mask ``[B, H, T, S]``, and its bias of the scores, or None.
+
+    The caller caches the result by the version of the mask, so a change of the mask through
+    ``.data`` or NumPy is not noticed.
 
     Args:
-        mask: boolean, True where a pair may be read; or numbers that are added to the scores.
-        targets: T; a longer mask is cut.
-        sources: S, likewise.
+        mask: boolean, True for allowed pairs; or numbers that are added to the scores.
+        targets: T; a larger mask is cut.
+        sources: S; a larger mask is cut.
     """
     mask = mask[..., :targets, :sources]
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     added = None
     if mask.dtype != torch.bool and bool((mask * allowed).any()):
         added = mask.masked_fill(~allowed, -torch.inf)
-    elif allowed.shape[1] > 1:  # heads that read differently
+    elif allowed.shape[1] > 1:  # the heads have different masks
         added = torch.zeros(mask.shape, device=mask.device).masked_fill(~allowed, -torch.inf)
     of_members = allowed.any(1).cpu()
     own: list[Pattern] = [graph_of_rows([(0, rows)], targets) for rows in of_members]
@@ -200,14 +206,14 @@ def reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tens
 
 @dataclass(frozen=True)
 class Asked:
-    """A rule of theirs, which is asked about every pair, a few rows at a time.
+    """Mask function of ``transformers``, evaluated for every pair, a few rows at a time.
 
     Attributes:
-        rule: theirs.
-        members: how many the batch has, as a rule may differ between them.
-        ahead: how many sources come before the first target.
-        first: the position of the first source.
-        one_by_one: whether the rule takes single positions only.
+        rule: the mask function.
+        members: batch size, as a mask may differ between members.
+        ahead: number of sources before the first target.
+        first: position of the first source.
+        one_by_one: whether the function takes single positions only.
     """
 
     rule: Rule
@@ -217,9 +223,10 @@ class Asked:
     one_by_one: bool
 
     def patterns(self, targets: int, sources: int) -> list[Pattern]:
-        """What it allows, for all members of the batch or for each.
+        """Return one pattern for the batch, or one per member.
 
-        A rule that is made of numbers alone is asked once: it is known by its code and by them.
+        A function that closes over numbers only is evaluated once: its code and these numbers
+        identify it.
         """
         key = meaning(self.rule)
         if key is not None and not self.one_by_one:
@@ -227,7 +234,7 @@ class Asked:
         return list(self.graphs(targets, sources))
 
     def graphs(self, targets: int, sources: int) -> list[Graph]:
-        """One graph, or one for each member where they differ."""
+        """Return one graph, or one per member if they differ."""
         parts = list(self._rows(targets, sources))
         alike = all(bool((allowed == allowed[:1]).all()) for _, allowed in parts)
         count = 1 if alike else self.members
@@ -237,7 +244,7 @@ class Asked:
         ]
 
     def _rows(self, targets: int, sources: int) -> Iterator[tuple[int, Tensor]]:
-        """``(first row, [members, rows, S])``."""
+        """Yield ``(first row, mask [members, rows, S])``."""
         from transformers.masking_utils import sdpa_mask
 
         step = max(AT_ONCE // max(self.members * sources, 1), 1)
@@ -253,13 +260,13 @@ class Asked:
                 allow_is_bidirectional_skip=False,
                 use_vmap=self.one_by_one,
             )
-            assert mask is not None  # as no skip is allowed
+            assert mask is not None  # because skipping is disabled
             yield row, mask[:, 0].cpu()
 
 
 @dataclass(frozen=True)
 class Ruled(Pattern):
-    """What a rule of theirs allows whose meaning is known: an own sliding window, for example."""
+    """Pattern of a mask function that is identified by ``key``, such as a sliding window."""
 
     key: Any
     ahead: int
@@ -283,7 +290,7 @@ class Ruled(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Late(Pattern):
-    """A pattern over more sources than are left: the first of them are forgotten."""
+    """Pattern over more sources than a sliding cache still has."""
 
     pattern: Pattern
     forgotten: int
@@ -294,7 +301,7 @@ class Late(Pattern):
 
 
 def meaning(rule: Any) -> Any:
-    """What a rule is known by: its code and the numbers it closes over; ``None`` for others."""
+    """Return a key for a mask function: its code and the numbers it closes over, or None."""
     code = getattr(rule, "__code__", None)
     if code is None:
         return None
@@ -310,11 +317,11 @@ def meaning(rule: Any) -> Any:
 
 
 def graph_of_rows(parts: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
-    """The graph of boolean rows: runs of sources where each row is one, else edges.
+    """Return the graph of a boolean mask: intervals if each row is one interval, else edges.
 
     Args:
-        parts: the first row of each, and rows ``[rows, S]``.
-        targets: how many rows there are in all.
+        parts: number of the first row, and rows ``[rows, S]``, of each part.
+        targets: total number of rows.
     """
     sources = parts[0][1].shape[1] if parts else 0
     counts = torch.cat([rows.sum(1) for _, rows in parts]) if parts else torch.zeros(0)
@@ -330,9 +337,9 @@ def graph_of_rows(parts: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
 
 
 def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Graph:
-    """The graph among more nodes: its first target is ``row`` and its first source ``column``.
+    """Embed a graph in a larger one, with its first target at ``row`` and source at ``column``.
 
-    Sources before 0 are left out.
+    Sources before 0 are dropped.
     """
     if (row, column, graph.num_targets, graph.num_sources) == (0, 0, targets, sources):
         return graph
@@ -351,7 +358,7 @@ def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Gr
 
 
 def side_by_side(members: Sequence[Graph]) -> Graph:
-    """A packed batch of graphs; runs of sources stay runs."""
+    """Pack graphs into a block-diagonal graph; intervals stay intervals."""
     runs = [[part for part in m.parts if isinstance(part, Intervals)] for m in members]
     rest = [[part for part in m.parts if not isinstance(part, Intervals)] for m in members]
     columns = [*zip_longest(*runs), *zip_longest(*rest)]
@@ -364,12 +371,12 @@ def side_by_side(members: Sequence[Graph]) -> Graph:
 
 
 def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
-    """How long the texts are that lie in one row and do not read one another.
+    """Return the lengths of texts packed in one row that do not attend to one another.
 
     Args:
-        graph: of as many targets as sources.
-        first: where its tokens begin.
-        stop: where they end.
+        graph: graph with as many targets as sources.
+        first: position of the first token.
+        stop: position after the last token.
     """
     if not isinstance(graph, Intervals):
         return [stop - first]
@@ -377,7 +384,7 @@ def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
     low = graph.start.masked_fill(~reads, stop)[first:stop].flip(0).cummin(0).values.flip(0)
     high = graph.stop.masked_fill(~reads, 0)[first:stop].cummax(0).values
     place = torch.arange(first, stop)
-    ends = (high[:-1] <= place[1:]) & (low[1:] >= place[1:])  # nobody reads over this place
+    ends = (high[:-1] <= place[1:]) & (low[1:] >= place[1:])  # no pair crosses this position
     cuts = [0, *(ends.nonzero().flatten() + 1).tolist(), stop - first]
     return [after - before for before, after in pairwise(cuts)]
 

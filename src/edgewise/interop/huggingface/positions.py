@@ -1,4 +1,4 @@
-"""More positions than a checkpoint has learned: those it has, repeated (Longformer's way)."""
+"""Extension of learned positions by repetition, as in Longformer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TABLES = {
     **dict.fromkeys(("bert", "roberta", "longformer", "big_bird"), OF_BERT),
     "gpt2": ("wpe.weight", "n_positions"),
 }
-"""Of each family with a table: the end of its name, and how the configuration calls its length."""
+"""End of the name of each family's position table, and the configuration value of its length."""
 
 
 def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
-    """The checkpoint with a table of ``positions`` positions, those after the learned ones copied.
+    """Return the checkpoint with ``positions`` positions; learned ones are repeated.
 
     Raises:
-        ArgumentError: a family without a table, or fewer positions than there are.
+        ArgumentError: the family has no learned positions, or ``positions`` is too small.
 
     """
     check_count("positions", positions, 1, "choose for example 4096")

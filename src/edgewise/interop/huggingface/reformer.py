@@ -1,4 +1,4 @@
-"""Reformer from Hugging Face's checkpoints."""
+"""Load Reformer checkpoints of Hugging Face."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgewise.layers.sequences import refuse_graph
 from edgewise.models.reformer import Axial, reformer
 
 UNUSED = ("lm_head.bias", "lm_head.decoder.bias")
-"""Theirs are beside the head, and no logit has them added."""
+"""Bias next to the head, which transformers adds to no logit."""
 
 
 def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """``reformer`` with the checkpoint's weights; its hashes are theirs where there is a seed."""
+    """Load ``reformer``; with a hash seed it has the same hashes as transformers."""
     refuse_graph("reformer", graph)
     theirs = theirs.without_prefix("reformer.")
     near = {
@@ -39,17 +39,17 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
         depth=len(theirs["attn_layers"]),
         heads=theirs["num_attention_heads"],
         head_width=theirs["attention_head_size"],
-        feed_forward=theirs["feed_forward_size"],
+        ffn_dim=theirs["feed_forward_size"],
         kinds=tuple(theirs["attn_layers"]),
         chunk=theirs["lsh_attn_chunk_length"],
         local_chunk=theirs["local_attn_chunk_length"],
-        before=near["before"][0],
-        after=near["after"][0],
-        buckets=tuple(buckets) if isinstance(buckets, list) else buckets,
-        hashes=theirs["num_hashes"],
+        num_chunks_before=near["before"][0],
+        num_chunks_after=near["after"][0],
+        num_buckets=tuple(buckets) if isinstance(buckets, list) else buckets,
+        num_hashes=theirs["num_hashes"],
         hash_seed=theirs.config.get("hash_seed"),
-        one_way=theirs["is_decoder"],
-        length=theirs["max_position_embeddings"],
+        causal=theirs["is_decoder"],
+        max_length=theirs["max_position_embeddings"],
         axial=tuple(theirs["axial_pos_shape"]) if axial else None,
         axial_widths=tuple(theirs["axial_pos_embds_dim"]) if axial else None,
         act=theirs.activation("hidden_act"),
@@ -68,7 +68,7 @@ def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
 def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     pieces = {
         "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
-        **linear("reader.norm.0", "encoder.layer_norm"),
+        **linear("backbone.norm.0", "encoder.layer_norm"),
     }
     places = "embeddings.position_embeddings"
     if isinstance(model.embedding.positions, Axial):
@@ -77,7 +77,7 @@ def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
     else:
         pieces["embedding.positions.table"] = Piece(f"{places}.embedding.weight")
     for i, kind in enumerate(theirs["attn_layers"]):
-        ours, their = f"reader.layers.{i}", f"encoder.layers.{i}"
+        ours, their = f"backbone.layers.{i}", f"encoder.layers.{i}"
         maps = ("query_key", "value") if kind == "lsh" else ("query", "key", "value")
         for name in maps:
             there = f"{their}.attention.self_attention.{name}"

@@ -1,4 +1,4 @@
-"""Swin from Hugging Face's checkpoints, under the names of version 4 or 5 of transformers."""
+"""Load Swin checkpoints of Hugging Face, saved by version 4 or 5 of transformers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ UNUSED = ("relative_position_index",)
 
 
 def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """``swin`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
+    """Load ``swin`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
 
-    Where the checkpoint has none it ends with its last norm and gives ``[B, patches, width]``.
+    Without a classifier, the model returns the normalised states ``[B, patches, width]``.
 
     Raises:
         ArgumentError: a graph, as each of its layers has windows of its own.
@@ -53,7 +53,7 @@ def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         depths=depths,
         heads=theirs["num_heads"],
         window=theirs["window_size"],
-        feed_forward_ratio=int(times),
+        ffn_ratio=int(times),
         act=theirs.activation("hidden_act"),
         epsilon=theirs["layer_norm_eps"],
         dropout=theirs["hidden_dropout_prob"],

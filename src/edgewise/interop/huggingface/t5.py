@@ -1,4 +1,4 @@
-"""T5 from Hugging Face's checkpoints: with its ReLU, or gated as from version 1.1 on."""
+"""Load T5 checkpoints of Hugging Face: version 1.0 (ReLU) or 1.1 (gated)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNUSED = ("coder.embed_tokens.weight",)
 
 
 def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
-    """``t5`` with the checkpoint's weights; ``graph`` is for its encoder."""
+    """Load ``t5``; ``graph`` is the attention pattern of the encoder."""
     theirs = theirs.without_prefix("transformer.")
     kind = theirs.config.get("feed_forward_proj", "relu")
     check_choice("feed_forward_proj", kind, GATED)
@@ -50,9 +50,9 @@ def _numbers(theirs: Checkpoint) -> dict[str, Any]:
         "decoder_depth": theirs.config.get("num_decoder_layers") or theirs["num_layers"],
         "heads": theirs["num_heads"],
         "head_width": theirs["d_kv"],
-        "feed_forward": theirs["d_ff"],
-        "buckets": theirs["relative_attention_num_buckets"],
-        "most_distant": theirs.config.get("relative_attention_max_distance", 128),
+        "ffn_dim": theirs["d_ff"],
+        "num_buckets": theirs["relative_attention_num_buckets"],
+        "max_distance": theirs.config.get("relative_attention_max_distance", 128),
         "epsilon": theirs["layer_norm_epsilon"],
         "dropout": theirs["dropout_rate"],
     }

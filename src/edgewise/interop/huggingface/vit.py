@@ -1,4 +1,4 @@
-"""ViT from Hugging Face's checkpoints, under the names of version 4 or 5 of transformers."""
+"""Load ViT checkpoints of Hugging Face, saved by version 4 or 5 of transformers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MODERN = (
 
 
 def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """``vit`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
+    """Load ``vit`` with its classifier, ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
 
-    Where the checkpoint has none it ends with its last norm and gives ``[B, 1 + patches, width]``.
-    ``graph`` is over the patches; the class token reads all and is read by all.
+    Without a classifier, the model returns the normalised states ``[B, 1 + patches, width]``.
+    ``graph`` is a pattern over patches; the class token attends to all and all attend to it.
     """
     theirs = theirs.without_prefix("vit.").renamed(*MODERN)
     theirs.must_be(qkv_bias=True)
@@ -39,7 +39,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
         width=theirs["hidden_size"],
         depth=theirs["num_hidden_layers"],
         heads=theirs["num_attention_heads"],
-        feed_forward=theirs["intermediate_size"],
+        ffn_dim=theirs["intermediate_size"],
         act=theirs.activation("hidden_act"),
         norm=partial(nn.LayerNorm, eps=theirs["layer_norm_eps"]),
         dropout=theirs["hidden_dropout_prob"],
@@ -62,7 +62,7 @@ def load_vit(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
 
 
 def image_layer(ours: str, theirs: str) -> dict[str, Piece]:
-    """A layer of ViT, and of those that have its names."""
+    """Return the pieces of a layer with the tensor names of ViT."""
     pieces: dict[str, Piece] = {}
     for mine, name in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
         pieces |= linear(f"{ours}.attention.sublayer.{mine}", f"{theirs}.attention.{name}_proj")

@@ -1,9 +1,9 @@
-"""Graphs from PyG's ``edge_index``, ``EdgeIndex`` and sparse matrices, made once for each.
+"""Cached graphs of PyG's ``edge_index``, ``EdgeIndex`` and sparse matrices.
 
-An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency all
-become :class:`edgewise.graphs.Edges`. The graph, with its checks, layouts and self-loops, is kept
-for as long as the caller keeps that tensor and does not change it in place, so that a static graph
-is prepared in the first call alone.
+An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency become
+:class:`edgewise.graphs.Edges`. The graph, with its layouts and self-loops, is cached while the
+tensor exists and is not changed in place, so a static graph is prepared only in the first call.
+Changes through ``.data`` or NumPy are not noticed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from torch_geometric.utils import (
     to_torch_csr_tensor,
 )
 
+from edgewise.dispatch_modes import persist_on
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Edges, Graph, edges
+from edgewise.torch_internals import version_of
 
 T = TypeVar("T")
 Size = tuple[int | None, int | None] | None
@@ -35,17 +37,18 @@ _graphs = WeakIdKeyDictionary()
 def graph_of(
     adjacency: Tensor, senders: Tensor, readers: Tensor | None, size: Size, forwards: bool
 ) -> Graph:
-    """The graph from the nodes of ``senders`` to those of ``readers`` (``[..., N, F]`` each).
+    """Return the graph from the nodes of ``senders`` to those of ``readers``.
 
     Args:
         adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
-        senders: features of the nodes that messages come from.
-        readers: of those that they go to; without it ``size`` says how many, or as many as senders.
-        size: how many senders and readers there are.
-        forwards: whether the second row of ``edge_index`` reads the first, or the other way round.
+        senders: features ``[..., N, F]`` of source nodes.
+        readers: features of target nodes. If None, ``size`` gives their number, by default that
+            of ``senders``.
+        size: numbers of source and target nodes.
+        forwards: whether the targets are in the second row of ``edge_index``.
 
     Raises:
-        ArgumentError: sizes that disagree, indices out of range, an unknown kind of matrix.
+        ArgumentError: sizes disagree, an index is out of range, or the matrix type is unknown.
 
     """
     given = _given_size(adjacency, size, forwards)
@@ -58,11 +61,11 @@ def graph_of(
         index = edge_index_of(adjacency)
         return edges(index if forwards else index.flip(0), (num_sources, num_targets))
 
-    return _remembered(adjacency, (num_sources, num_targets, forwards), make)
+    return _cached_for(adjacency, (num_sources, num_targets, forwards), make)
 
 
 def edge_index_of(adjacency: Tensor) -> Tensor:
-    """``[2, E]`` as a plain tensor that does not keep the caller's alive (a view would)."""
+    """Return ``[2, E]`` as a plain tensor, no view, which would keep the caller's tensor alive."""
     if is_torch_sparse_tensor(adjacency):
         matrix_index: Tensor = to_edge_index(adjacency)[0]
         return matrix_index.flip(0)
@@ -71,7 +74,7 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 
 
 def values_of(adjacency: Tensor) -> Tensor | None:
-    """``[E, ...]``, the entries of a sparse matrix, in the order of its edges."""
+    """Return the entries ``[E, ...]`` of a sparse matrix in edge order, else None."""
     values: Tensor | None = None
     if is_torch_sparse_tensor(adjacency):
         values = to_edge_index(adjacency)[1]
@@ -79,7 +82,7 @@ def values_of(adjacency: Tensor) -> Tensor | None:
 
 
 def edge_features(adjacency: Tensor, features: Tensor | None) -> Tensor | None:
-    """Edge features ``[E, F]``: those given (or ``[E]``), else those that a sparse matrix holds."""
+    """Return edge features ``[E, F]``: ``features``, or the entries of a sparse matrix."""
     if features is None:
         values = values_of(adjacency)
         return values if values is not None and values.dim() > 1 else None
@@ -87,10 +90,10 @@ def edge_features(adjacency: Tensor, features: Tensor | None) -> Tensor | None:
 
 
 def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
-    """The graph with exactly one loop a node, after the other edges, as PyG has it.
+    """Replace all self-loops by one per node, after the other edges, as PyG does.
 
     Returns:
-        The graph, which edges of the old one it keeps, and which were loops.
+        The new graph, the indices of the kept edges, and the indices of the removed self-loops.
 
     """
 
@@ -106,10 +109,10 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
 
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
-    """Features of the edges that are no loops, then of a loop for each node, by ``fill_value``.
+    """Return edge features with self-loops filled by ``fill_value``, as PyG does.
 
-    PyG fills by the second row of ``edge_index``, whichever way it reads along the edges. Features
-    that have no gradient are filled once, for all layers and steps that are given them.
+    PyG fills by the second row of ``edge_index`` for both flows. Features without gradient are
+    filled once and cached for all layers and steps.
     """
     looped, kept, _ = fresh_loops(graph)
 
@@ -117,19 +120,18 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
         index = looped.edge_index[:, : kept.numel()]
         index = index if forwards else index.flip(0)
         own = features if kept.numel() == len(features) else features[kept]
-        # Filled for all nodes and cut: PyG fills for those with loops alone, and fails where an
-        # edge enters another node.
+        # Fill for all nodes, then cut: PyG fails if an edge enters a node without self-loop.
         nodes = max(graph.num_targets, graph.num_sources)
         joined: Tensor = add_self_loops(index, own, fill_value=fill, num_nodes=nodes)[1]
         return joined[: looped.num_edges]
 
     if features.requires_grad or isinstance(fill, Tensor):
         return make()
-    return _remembered(features, ("looped", looped, fill, forwards), make)
+    return _cached_for(features, ("looped", looped, fill, forwards), make)
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Edge values as a sparse matrix of the layout that came, and in its order."""
+    """Return edge values as a sparse matrix in the layout and order of ``adjacency``."""
     order = (graph.target * graph.num_sources + graph.source).argsort(stable=True)
     index, sorted_values = graph.edge_index.flip(0)[:, order], values[order]
     size = (graph.num_targets, graph.num_sources)
@@ -138,7 +140,7 @@ def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor
 
 
 def _given_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | None, int | None]:
-    """The numbers of senders and readers that the caller states."""
+    """Return the numbers of source and target nodes given by the caller, or None."""
     if not isinstance(adjacency, Tensor):
         raise ArgumentError(
             "edge_index",
@@ -172,17 +174,18 @@ def _agreed(stated: int | None, counted: int) -> int:
     return counted
 
 
-def _remembered(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
-    """What ``make`` gives, once for this tensor and for as long as nothing is written into it."""
-    if torch.compiler.is_compiling():  # which knows no tensor, only its shape
+def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
+    """Return ``make()``, cached for this tensor until it is changed in place."""
+    if torch.compiler.is_compiling():  # a compiler knows the shape of a tensor, not the tensor
         return make()
-    if tensor.is_inference():  # keeps no count of what is written into it
+    if tensor.is_inference():  # has no version counter, so changes in place are not seen
         return make()
     version, kept = _graphs.get(tensor, (None, {}))
-    if version != tensor._version:
-        version, kept = tensor._version, {}
+    if version != (current := version_of(tensor)):
+        version, kept = current, {}
         _graphs[tensor] = version, kept
     if key not in kept:
-        kept[key] = make()
+        with persist_on(tensor.device):  # for later calls in other modes
+            kept[key] = make()
     value: T = kept[key]
     return value

@@ -1,4 +1,4 @@
-"""Base of the three drop-ins with attention: self-loops, edge features and what they return."""
+"""Base class of the three attention layers: self-loops, edge features and return values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Pair = tuple[Tensor, Tensor | None]
 
 
 class AttentionDropIn(DropIn):
-    """A drop-in with ``heads``, whose weights sum to one over each neighbourhood."""
+    """Layer with attention heads, whose weights sum to one over each neighbourhood."""
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
 
     def _looped(
         self, adjacency: Tensor, pair: Pair, edge_attr: Tensor | None, size: Size = None
     ) -> tuple[Graph, Tensor | None]:
-        """The graph and its edge features ``[E, F]``, with a loop for every node if asked."""
+        """Return the graph and edge features ``[E, F]``, with self-loops if the layer adds them."""
         graph = self._graph(adjacency, pair, size)
         features = edge_features(adjacency, edge_attr)
         if not self.add_self_loops:
@@ -56,7 +56,7 @@ class AttentionDropIn(DropIn):
         edge_key: EdgeVector | None,
         show: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attention; and, to be shown, the very weights that the values were multiplied with."""
+        """Return the output, and the attention weights after dropout if ``show``."""
         dropout = self.dropout if self.training else 0.0
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
         if not show:
@@ -65,7 +65,7 @@ class AttentionDropIn(DropIn):
         return aggregate(value, graph, weight=weight), weight
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
-        """``lin_edge(features)`` in heads, not computed: engines project nodes instead of edges."""
+        """Return ``lin_edge(features)`` as a projection, which engines apply to nodes instead."""
         if features is None:
             return None
         if self.lin_edge is None:
@@ -85,7 +85,7 @@ class AttentionDropIn(DropIn):
         graph: Graph,
         weights: Tensor | None,
     ) -> Any:
-        """Heads side by side or averaged, with residual and bias; and the weights, if shown."""
+        """Concatenate or average heads; add residual and bias; return the weights if given."""
         out = heads.flatten(1) if self.concat else heads.mean(1)
         for term in (residual, self.bias):
             out = out if term is None else out + term
@@ -98,13 +98,13 @@ class AttentionDropIn(DropIn):
 
 
 def as_pair(x: Tensor | Pair) -> Pair:
-    """Node features of sources and targets."""
+    """Return the features of sources and targets."""
     return (x, x) if isinstance(x, Tensor) else (x[0], x[1])
 
 
 def _heads_of(linear: Linear, features: Tensor, heads: int) -> Tensor:
-    """``[H, D, F]``, the weight of a linear map to ``H * D``."""
+    """Return the weight of a linear layer to ``H * D`` as ``[H, D, F]``."""
     if isinstance(linear.weight, UninitializedParameter):
-        linear(features)  # a lazy layer learns its width by being called
+        linear(features)  # a lazy layer gets its width from a call
     weight: Tensor = linear.weight.unflatten(0, (heads, -1))
     return weight

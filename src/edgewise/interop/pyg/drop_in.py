@@ -1,4 +1,4 @@
-"""Base of the seven drop-ins: PyG's layers with another way of reading neighbours."""
+"""Base class of the seven PyG layers that aggregate with Edgewise."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
-    """Mixed into a PyG layer, in front of it.
+    """Mixin, placed in front of a PyG layer.
 
     Attributes:
-        reductions: the values of ``aggr`` that this layer has.
+        reductions: supported values of ``aggr``.
 
     """
 
@@ -35,7 +35,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     @property
     def aggr(self) -> str:
-        """How messages are put together; checked wherever it is set."""
+        """Aggregation of messages, checked on assignment."""
         return self._aggr
 
     @aggr.setter
@@ -50,10 +50,10 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         self._aggr: str = aggr
 
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
-        """Nothing: PyG generates code for its message passing, which is not used here."""
+        """Do nothing: PyG's generated message-passing code is not used."""
 
     def __prepare_scriptable__(self) -> NoReturn:
-        """Called by ``torch.jit.script``."""
+        """Refuse ``torch.jit.script``, which calls this method."""
         raise ArgumentError(
             "module",
             expected=f"a module that TorchScript can compile, such as {_original(type(self))}",
@@ -63,16 +63,16 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
     @property
     def _reduce(self) -> Reduce:
-        """``aggr`` by the name that :func:`edgewise.aggregate` has for it."""
+        """Return the ``reduce`` argument of :func:`edgewise.aggregate` for ``aggr``."""
         return REDUCTIONS[self.aggr]
 
     def _graph(
         self, adjacency: Tensor, pair: tuple[Tensor, Tensor | None], size: Size = None
     ) -> Graph:
-        """The graph that this layer reads along: the second of the pair reads the first.
+        """Return the graph from the first nodes of the pair to the second.
 
         Raises:
-            ArgumentError: something is asked for that needs every message one by one.
+            ArgumentError: an option needs every message separately.
 
         """
         self._refuse_what_needs_messages(pair[0])
@@ -99,13 +99,13 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
 
 def _original(layer: type) -> str:
-    """PyG's layer that a drop-in, or a subclass of one, stands for."""
+    """Return the name of the PyG layer that a class replaces."""
     found = [base for base in layer.__mro__ if base.__module__.startswith("torch_geometric.")]
     return f"torch_geometric.nn.{found[0].__name__}"
 
 
 def _overridden(layer: type) -> list[str]:
-    """The steps that a subclass computes in its own way."""
+    """Return the message-passing steps that a subclass overrides."""
     ours = next(base for base in layer.__mro__ if base.__module__.startswith(__package__ or ""))
     steps = (*STEPS, "update", "edge_updater")
     return [step for step in steps if getattr(layer, step) is not getattr(ours, step)]

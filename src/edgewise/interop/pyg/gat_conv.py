@@ -16,8 +16,8 @@ from edgewise.scores import Additive
 class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
     r"""PyG's ``GATConv``, :math:`\sum_j \alpha_{ij} W x_j` (Veličković et al., 2018).
 
-    The score is leaky(a·W x_i + b·W x_j + c·V e_ij). The last term is a number an edge and head;
-    V e_ij itself is never made.
+    The score is leaky(a·W x_i + b·W x_j + c·V e_ij). The last term is one number per edge and head;
+    V e_ij itself is not computed.
     """
 
     def forward(
@@ -28,7 +28,7 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         size: Size = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
         pair = as_pair(x)
         graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
         value, at_target = self._values(pair)
@@ -50,7 +50,7 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         return self._finished(out, residual, edge_index, graph, weights)
 
     def _values(self, pair: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-        """``[N, H, D]`` of both ends, computed once where both are the same."""
+        """Return ``[N, H, D]`` of sources and targets, computed once if they are the same."""
         linears = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
         first = linears[0](pair[0]).unflatten(-1, (self.heads, -1))
         if pair[1] is None or (pair[1] is pair[0] and linears[0] is linears[1]):

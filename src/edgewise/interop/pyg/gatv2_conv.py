@@ -25,7 +25,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
         left, right = as_pair(x)
         if right is None:
             raise ArgumentError(

@@ -1,4 +1,4 @@
-"""``GCNConv``: a sum weighed by the degrees of both ends."""
+"""``GCNConv``: a sum weighted by the degrees of both nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
     """
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """``[..., N, out_channels]`` from x ``[..., N, in_channels]``."""
+        """Return ``[..., N, out_channels]`` from x ``[..., N, in_channels]``."""
         if not isinstance(x, Tensor):
             raise ArgumentError(
                 "x",
@@ -48,7 +48,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
     def _normalised(
         self, graph: Graph, weight: Tensor | None, dtype: torch.dtype, adds: bool
     ) -> tuple[Graph, Tensor]:
-        """The graph with its loops and the weights of its edges, kept if the layer is to."""
+        """Return the graph with self-loops and its edge weights, cached if the layer caches."""
         fill = (2.0 if self.improved else 1.0) if self.add_self_loops else None
 
         def of_the_graph() -> tuple[Graph, Tensor]:

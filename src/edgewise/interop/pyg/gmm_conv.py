@@ -29,7 +29,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
         x: tuple[Tensor, Tensor | None],
         edge_attr: Tensor | None,
     ) -> Tensor:
-        """``[N_dst, out_channels]``: what each node reads from its neighbours."""
+        """Aggregate neighbours into ``[N_dst, out_channels]``."""
         graph = self._graph(edge_index, x, size)
         coordinates = edge_features(edge_index, edge_attr)
         if coordinates is None:

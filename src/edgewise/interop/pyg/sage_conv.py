@@ -20,7 +20,7 @@ class SAGEConv(DropIn, nn.SAGEConv):  # type: ignore[misc]
     def propagate(
         self, edge_index: Tensor, size: Size = None, *, x: tuple[Tensor, Tensor | None]
     ) -> Tensor:
-        """``[..., N_dst, F]``: what each node reads from its neighbours, weighed by a matrix."""
+        """Aggregate neighbours into ``[..., N_dst, F]``, weighted by the entries of a matrix."""
         graph, values = self._graph(edge_index, x, size), values_of(edge_index)
         senders = x[0].unsqueeze(-2)
         return aggregate(senders, graph, weight=values, reduce=self._reduce).squeeze(-2)

@@ -29,7 +29,7 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` if these are asked."""
+        """Return ``[N_dst, H * out_channels]``, or ``(out, (edge_index, weights))`` on request."""
         left, right = as_pair(x)
         graph = self._graph(edge_index, (left, right))
         query, key, value = (

@@ -1,0 +1,186 @@
+"""Image captioning: rows of handwritten digits, with captions such as "three seven"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_least
+from edgewise.batches import Batch, WritingBatch
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
+from edgewise.data.images.mnist import SIDE, read_mnist
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Split, Splits
+from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+PAD, BEGIN, END, FIRST = 0, 1, 2, 3
+"""Token ids; the id of a digit is ``FIRST`` plus the digit."""
+
+
+@dataclass(frozen=True)
+class CaptionDigits(ImageData):
+    """Images of ``places`` squares in a row, of which ``least`` to ``places`` have an MNIST digit.
+
+    Training images are sampled in every epoch. Validation and test images are fixed, and use the
+    last 5,000 training digits and the test digits of MNIST, which no training image has.
+
+    Batches have inputs ``(images [B, 1, 28, 28 · places], ids [B, T])``, where the ids start with a
+    begin token, and as targets ``[M]`` the next token after each token that is not padding.
+
+    Attributes:
+        places: number of squares in a row.
+        least: minimum number of digits.
+        jitter: maximum shift of a digit in pixels, vertically and horizontally.
+        count: number of training images per epoch.
+        tested: number of validation images, and of test images.
+        split_seed: seed of the validation and test images.
+        batch_size: number of images per batch.
+
+    """
+
+    places: int = 4
+    least: int = 2
+    jitter: int = 2
+    count: int = 20_000
+    tested: int = 2000
+    split_seed: int = 0
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = (
+        "image_size",
+        "channels",
+        "vocab_size",
+        "max_length",
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in (("count", 1), ("tested", 1), ("batch_size", 1), ("jitter", 0)):
+            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+        if not 1 <= self.least <= self.places:
+            raise ArgumentError(
+                "data.least, data.places",
+                expected="at least 1 digit, and a place for each",
+                got=f"{self.least} and {self.places}",
+                remedy="choose for example 2 and 4",
+            )
+
+    def load(self) -> Splits:
+        images, labels = read_mnist("train")
+        test_images, test_labels = read_mnist("test")
+        kept = len(images) - len(images) // 12
+        train = LabelledDigits(images[:kept], labels[:kept])
+        val, test = (
+            LabelledDigits(images[kept:], labels[kept:]),
+            LabelledDigits(test_images, test_labels),
+        )
+        sizes = {
+            "image_size": (SIDE, SIDE * self.places),
+            "channels": 1,
+            "vocab_size": FIRST + len(DIGITS),
+            "max_length": self.places + 1,
+        }
+
+        def draw(index: Tensor, generator: Generator) -> Batch:
+            return self._made(train, self._plan(len(index), train, generator))
+
+        def fixed(digits: LabelledDigits, seed: int) -> Split:
+            plan = self._plan(self.tested, digits, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._made(digits, plan.of(index)))
+
+        return Splits(
+            sizes,
+            SampledSplit.of(draw, self.count, self.batch_size),
+            fixed(val, self.split_seed),
+            fixed(test, self.split_seed + 1),
+            batch_size=self.batch_size,
+        )
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        # A shorter row is padded with empty squares on the right.
+        width = max(1, min(round(image.width * SIDE / image.height), SIDE * self.places))
+        squares = bright_on_dark(pixels(image, SIDE, width, color=False) / 255)
+        return F.pad(squares, (0, SIDE * self.places - width))
+
+    def asked(self, images: Tensor) -> WritingBatch:
+        """Return a batch of images ``[B, 1, H, W]`` without captions, for generation."""
+        nothing = torch.zeros(len(images), self.places, dtype=torch.long)
+        return captioned(images, nothing, nothing.bool())
+
+    def _plan(self, count: int, digits: LabelledDigits, generator: Generator) -> Plan:
+        shape = (count, self.places)
+        number = torch.randint(self.least, self.places + 1, (count, 1), generator=generator)
+        there = torch.rand(shape, generator=generator).argsort(1).argsort(1) < number
+        which = torch.randint(len(digits.labels), shape, generator=generator)
+        shifts = 2 * self.jitter + 1
+        return Plan(there, which, torch.randint(shifts, (2, *shape), generator=generator))
+
+    def _made(self, digits: LabelledDigits, plan: Plan) -> Batch:
+        padded = F.pad(digits.images[plan.which], [self.jitter] * 4)
+        down, right = plan.moved[..., None] + torch.arange(SIDE)
+        row, place = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
+        moved = padded[
+            row[..., None, None], place[..., None, None], down[..., None], right[..., None, :]
+        ]
+        squares = moved * plan.there[..., None, None] / 255
+        images = squares.transpose(1, 2).flatten(2)[:, None]
+        return captioned(images, digits.labels[plan.which], plan.there)
+
+
+@dataclass(frozen=True)
+class LabelledDigits:
+    """Images ``[N, 28, 28]`` and their labels ``[N]``."""
+
+    images: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """For each image and square ``[B, P]``: whether it has a digit, which one, and its shift."""
+
+    there: Tensor
+    which: Tensor
+    moved: Tensor
+
+    def of(self, index: Tensor) -> Plan:
+        """Return the plan of some images."""
+        return Plan(self.there[index], self.which[index], self.moved[:, index])
+
+
+def captioned(images: Tensor, labels: Tensor, there: Tensor) -> WritingBatch:
+    """Return the batch of images with captions of the labels ``[B, P]`` where ``there``."""
+    count = there.sum(1)
+    step = torch.arange(there.shape[1] + 1)
+    # Squares with a digit come first, in their order.
+    order = (~there).byte().argsort(dim=1, stable=True)
+    words = F.pad(FIRST + labels.gather(1, order), (0, 1))
+    asked = words.where(step < count[:, None], torch.where(step == count[:, None], END, PAD))
+    read = F.pad(asked[:, :-1], (1, 0), value=BEGIN)
+    real = step <= count[:, None]
+    return WritingBatch(
+        (images, read),
+        asked[real],
+        select=real.flatten().nonzero()[:, 0],
+        prompt=torch.full((len(images), 1), BEGIN),
+        end=END,
+        padding=PAD,
+        references=tuple(spelled(asked)),
+        decode=spelled,
+    )
+
+
+def spelled(ids: Tensor) -> list[str]:
+    """Decode ids ``[B, T]`` to captions, up to the first token that is not a digit."""
+    texts = []
+    for row in ids.tolist():
+        stop = next((i for i, token in enumerate(row) if token < FIRST), len(row))
+        texts.append(" ".join(DIGITS[token - FIRST] for token in row[:stop]))
+    return texts

@@ -1,0 +1,84 @@
+"""CSL: ten classes of circulant graphs with skip links, which the 1-WL test cannot distinguish.
+
+A graph is a ring of 41 nodes in which each node is also linked to the nodes ``skip`` steps away;
+the skip is its class. All nodes have degree four, so that message passing computes the same for all
+nodes and classes.
+
+Papers: Murphy et al., Relational pooling for graph representations, 2019; Dwivedi et al.,
+Benchmarking graph neural networks, 2020 (150 graphs, five folds).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_least
+from edgewise.data.folds import Folds
+from edgewise.data.graphs.graph_data import GraphData, kept_form, labelled
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.splits import Splits
+
+NODES = 41
+SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
+
+
+@dataclass(frozen=True)
+class CSL(GraphData):
+    """Graph classification of CSL graphs, which are generated.
+
+    Models are called ``model(x, graph, batch=members)``, where every node has the feature 1, and
+    get the values of their encodings as further arguments.
+
+    Attributes:
+        copies: number of graphs of each class, with permuted nodes.
+        folds, fold, val, split_seed: see :class:`~edgewise.data.folds.Folds`; folds are
+            stratified by class.
+        batch_size: number of graphs per batch.
+
+    """
+
+    copies: int = 15
+    folds: int = 5
+    fold: int = 0
+    val: float = 0.25
+    split_seed: int = 0
+    batch_size: int = 15
+
+    def __post_init__(self) -> None:
+        self._folds()
+        check_least("data.copies", self.copies, 1, "choose for example 15")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 15")
+
+    def _folds(self) -> Folds:
+        return Folds(self.folds, self.fold, self.val, self.split_seed)
+
+    def load(self) -> Splits:
+        y = torch.arange(len(SKIPS)).repeat_interleave(self.copies)
+        mixed = torch.Generator().manual_seed(self.split_seed)
+        edges = [circulant(SKIPS[kind], torch.randperm(NODES, generator=mixed)) for kind in y]
+        nodes = [torch.ones(NODES, 1)] * len(y)
+        graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
+        codes, index = PrecomputedEncodings(graphs), self._folds().split("stratified", y.tolist())
+        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
+        sizes = {"in_width": 1, "out_width": len(SKIPS)}
+        preprocessing = kept_form([f"skip {skip}" for skip in SKIPS])
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
+        )
+
+
+def circulant(skip: int, order: Tensor) -> Tensor:
+    """Return edges ``[2, 4 n]``, both directions of the ring and of its skip links.
+
+    Args:
+        skip: length of the skip links, from 2 to less than half of n.
+        order: ``[n]``, node indices along the ring.
+
+    """
+    ends = [torch.stack([order, order.roll(-step)]) for step in (1, skip)]
+    causal = torch.cat(ends, dim=1)
+    return torch.cat([causal, causal.flip(0)], dim=1)

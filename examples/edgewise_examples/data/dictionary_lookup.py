@@ -1,0 +1,107 @@
+"""DictionaryLookup: nodes with keys and values, and query nodes that look up one key each.
+
+Every query node is linked to all key nodes. Static attention such as GAT ranks the keys equally for
+all queries and cannot fit the data; attention whose ranking depends on the query can.
+
+Paper: Brody et al., How attentive are graph attention networks?, 2022
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_count
+from edgewise.batches import Batch
+from edgewise.data.sampled import drawn_splits
+from edgewise.data.splits import Data, Splits
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, batch, edges
+
+
+@dataclass(frozen=True)
+class DictionaryLookup(Data):
+    """Node classification at the query nodes of random dictionaries.
+
+    Models are called ``model(x, graph)`` with x ``[B · 2 · size, 2 · size + 1]``, one-hot keys and
+    values: first the keys of a dictionary with their values, then the queries, each with another
+    key and the value "unknown". Only the outputs at the queries have targets.
+
+    Training dictionaries are sampled in every epoch; validation and test dictionaries are fixed.
+
+    Attributes:
+        size: number of keys, values and queries of a dictionary.
+        count: number of training dictionaries per epoch.
+        tested: number of validation dictionaries, and of test dictionaries.
+        split_seed: seed of the validation and test dictionaries.
+        batch_size: number of dictionaries per batch.
+
+    """
+
+    size: int = 10
+    count: int = 4000
+    tested: int = 500
+    split_seed: int = 0
+    batch_size: int = 100
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        for name in ("size", "count", "tested", "batch_size"):
+            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+
+    def load(self) -> Splits:
+        return drawn_splits(
+            {"in_width": 2 * self.size + 1, "out_width": self.size},
+            lambda count, generator: (self.draw(count, generator),),
+            self.as_batch,
+            count=self.count,
+            tested=self.tested,
+            split_seed=self.split_seed,
+            batch_size=self.batch_size,
+        )
+
+    def draw(self, count: int, generator: Generator) -> Tensor:
+        """Return random values ``[count, size]`` of the keys, a permutation for each dictionary."""
+        return torch.rand(count, self.size, generator=generator).argsort(1)
+
+    def asked(self, values: Sequence[int]) -> Tensor:
+        """Return the values of the keys, given by a user, as a tensor.
+
+        Raises:
+            ArgumentError: they are not a permutation of all values.
+
+        """
+        if sorted(values) != list(range(self.size)):
+            raise ArgumentError(
+                "input",
+                expected=f"the values of {self.size} keys: the numbers from 0 to {self.size - 1}, "
+                "each once, in any order",
+                got=" ".join(map(str, values))[:60],
+                remedy=f"write for example {' '.join(map(str, reversed(range(self.size))))}",
+            )
+        return torch.tensor(values)
+
+    def as_batch(self, values: Tensor) -> Batch:
+        """Return the batch of dictionaries with values ``[B, size]``."""
+        count, size = values.shape
+        graph, queries = packed_dictionaries(size, count)
+        key = torch.eye(size).repeat(count, 2, 1)
+        unknown = torch.full_like(values, size)
+        value = F.one_hot(torch.cat([values, unknown], dim=1), size + 1).float()
+        x = torch.cat([key, value], dim=2).flatten(0, 1)
+        return Batch((x, graph), values.flatten(), queries)
+
+
+@lru_cache(maxsize=8)
+def packed_dictionaries(size: int, count: int) -> tuple[Graph, Tensor]:
+    """Return the graph of ``count`` dictionaries and the indices of their query nodes."""
+    pairs = torch.cartesian_prod(torch.arange(size), torch.arange(size, 2 * size)).T
+    one = edges(pairs, 2 * size)
+    return batch([one] * count), torch.arange(2 * size * count).view(count, -1)[:, size:].flatten()

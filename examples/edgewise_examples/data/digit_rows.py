@@ -1,0 +1,96 @@
+"""Rows of handwritten digits, with the digit at one position as class.
+
+The number of layers needed to carry this digit to a distant token depends on the attention graph.
+The digits are those of scikit-learn, 8×8 pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_least, check_shares
+from edgewise.batches import Batch
+from edgewise.data.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.data.images.image_data import ImageData, bright_on_dark, pixels
+from edgewise.data.sampled import SampledSplit
+from edgewise.data.splits import Split, Splits
+from edgewise.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class DigitRows(ImageData):
+    """Images ``[B, 1, 8, 8 · places]`` from 0 to 1, and the digit at position ``asked``.
+
+    Training rows are sampled in every epoch. Validation and test rows are fixed, and use digits
+    that no training row has.
+
+    Attributes:
+        places: number of digits in a row.
+        asked: position of the digit to predict, from 0 on the left.
+        count: number of training rows per epoch.
+        tested: number of validation rows, and of test rows.
+        val: fraction of the digits used for validation rows.
+        test: fraction of the digits used for test rows.
+        split_seed: seed of the validation and test rows.
+        batch_size: number of rows per batch.
+
+    """
+
+    places: int = 8
+    asked: int = 0
+    count: int = 3200
+    tested: int = 1000
+    val: float = 0.1
+    test: float = 0.2
+    split_seed: int = 0
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("places", "count", "tested", "batch_size"):
+            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+        held_out = {"data.val": self.val, "data.test": self.test}
+        check_shares(held_out, "choose for example 0.1 and 0.2")
+        if not 0 <= self.asked < self.places:
+            raise ArgumentError(
+                "data.asked",
+                expected=f"a place of the row, 0 to {self.places - 1}",
+                got=repr(self.asked),
+                remedy="choose one of them",
+            )
+
+    def load(self) -> Splits:
+        train, val, test = read_digits(self.val, self.test, self.split_seed)
+
+        def draw(index: Tensor, generator: Generator) -> Batch:
+            return self._row(train, self._drawn(len(index), train, generator))
+
+        def fixed(part: Part, seed: int) -> Split:
+            drawn = self._drawn(self.tested, part, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._row(part, drawn[index]))
+
+        return Splits(
+            {"image_size": (SIDE, SIDE * self.places), "channels": 1, "out_width": CLASSES},
+            SampledSplit.of(draw, self.count, self.batch_size),
+            fixed(val, self.split_seed),
+            fixed(test, self.split_seed + 1),
+            batch_size=self.batch_size,
+            preprocessing={"labels": [str(digit) for digit in range(CLASSES)]},
+        )
+
+    def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
+        return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
+
+    def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
+        """Sample the indices ``[rows, places]`` of the digits of each row."""
+        return torch.randint(len(part.labels), (rows, self.places), generator=generator)
+
+    def _row(self, part: Part, which: Tensor) -> Batch:
+        images = part.images[which, 0].transpose(1, 2).flatten(2)[:, None]
+        return Batch((images,), part.labels[which[:, self.asked]])

@@ -1,0 +1,176 @@
+"""English web texts with syntax trees: heads are given, labels are predicted.
+
+Source: Silveira et al., A gold standard dependency corpus for English, 2014 (Universal
+Dependencies).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice, check_least
+from edgewise.batches import UNLABELLED, Batch
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.precomputed_encodings import PrecomputedEncodings
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.data.text.conllu import read_conllu
+from edgewise.data.text.ewt import ewt_texts
+from edgewise.data.text.labelled_sentences import Labelled
+from edgewise.errors import ArgumentError
+from edgewise.graphs import tree
+from edgewise.ragged import boundaries, ranges, run_of_each
+
+Links = Literal["tree", "chain"]
+Label = Literal["deprel", "upos"]
+
+
+@dataclass(frozen=True)
+class EWTTrees(Data):
+    """Node classification on the words of syntax trees.
+
+    Models are called ``model(x, graph, batch=sizes)`` with hashed character n-grams of each word, a
+    graph in which words attend to their dependents, and the number of words of each sentence; and
+    with the values of their encodings.
+
+    Attributes:
+        label: ``deprel``, the relation of a word to its head, without subtype; ``upos``, its part
+            of speech.
+        links: ``tree``; or ``chain``, in which each word attends to the previous one.
+        hashed: number of hash buckets for the features of a word: the word, its prefixes and
+            suffixes of one to three letters.
+        batch_size: number of sentences per batch.
+        train_rows: number of training sentences, the first of the file; 0 for all 12,544.
+
+    """
+
+    label: Label = "deprel"
+    links: Links = "tree"
+    hashed: int = 2048
+    batch_size: int = 32
+    train_rows: int = 0
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        check_choice("data.label", self.label, get_args(Label))
+        check_choice("data.links", self.links, get_args(Links))
+        check_least("data.hashed", self.hashed, 1, "choose for example 2048")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
+        check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
+
+    def load(self) -> Splits:
+        sentences, counts = [], []
+        for part, (file, text) in ewt_texts().items():
+            labels, heads = (read_conllu(text, file, column) for column in (self.label, "head"))
+            few = self.train_rows if part == "train" else 0
+            read = list(zip(labels, heads, strict=True))[: few or None]
+            sentences += [sentence(*one, self.links, file) for one in read]
+            counts.append(len(read))
+        index = torch.arange(len(sentences)).split(counts)
+        labels_of = [[label.partition(":")[0] for label in one.labels] for one in sentences]
+        names = sorted({label for i in index[0].tolist() for label in labels_of[i]})
+        number = {name: place for place, name in enumerate(names)}
+        y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
+
+        graphs, pieces = forest(sentences, self.hashed)
+        codes = PrecomputedEncodings(graphs)
+        train, val, test = (_part(codes, which, pieces, y) for which in index)
+        sizes = {"in_width": self.hashed, "out_width": len(names)}
+        return Splits(
+            sizes, train, val, test, self.batch_size, preprocessing={"labels": names}, codes=codes
+        )
+
+
+class Sentence(NamedTuple):
+    """Words, their labels, and edges ``[2, E]`` from dependents to heads."""
+
+    words: list[str]
+    labels: list[str]
+    edges: Tensor
+
+
+def sentence(labelled: Labelled, headed: Labelled, links: Links, file: str) -> Sentence:
+    """Return a sentence with its tree, or with the chain of its words.
+
+    Raises:
+        ArgumentError: the heads are not a tree.
+
+    """
+    n = len(labelled)
+    try:
+        chain = [*range(1, n), -1]
+        parents = chain if links == "chain" else [int(head) - 1 for _, head in headed]
+        graph = tree(parents, reads="children").bind(n)
+    except (ValueError, ArgumentError) as error:
+        heads = " ".join(head for _, head in headed)
+        raise ArgumentError(
+            file,
+            expected="a number of another word, or 0, as the head of each, without cycles",
+            got=f"{heads[:60]} in the sentence that begins {labelled[0][0]!r}",
+            remedy="correct it",
+        ) from error
+    words, labels = (list(column) for column in zip(*labelled, strict=True))
+    return Sentence(words, labels, graph.edge_index)
+
+
+def pieces_of(word: str) -> list[str]:
+    """Return the features of a word: itself, in lower case, and its prefixes and suffixes."""
+    lower = word.lower()
+    ends = [f"{lower[:k]}-" for k in (1, 2, 3)] + [f"-{lower[-k:]}" for k in (1, 2, 3)]
+    return [word, f"={lower}", *ends]
+
+
+class Pieces(NamedTuple):
+    """Hashed features of all words, the first feature of each word, and the number of buckets."""
+
+    numbers: Tensor
+    start: Tensor
+    hashed: int
+
+    def of(self, words: Tensor) -> Tensor:
+        """Return the counts ``[n, hashed]`` of features of words."""
+        many = self.start.diff()[words]
+        numbers = self.numbers[ranges(self.start[words], many)]
+        row = run_of_each(many, len(numbers))
+        return torch.zeros(len(words), self.hashed).index_put_(
+            (row, numbers), torch.ones(1), accumulate=True
+        )
+
+
+def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pieces]:
+    """Return the trees, whose node features are word indices, and the features of the words."""
+    words = [word for one in sentences for word in one.words]
+    pieces = [[zlib.crc32(p.encode()) % hashed for p in pieces_of(w)] for w in words]
+    edges = [one.edges for one in sentences]
+    places = torch.arange(len(words)).split([len(one.words) for one in sentences])
+    graphs = PackedGraphs.of(
+        [place[:, None] for place in places], edges, [torch.empty(e.shape[1], 0) for e in edges]
+    )
+    numbers = torch.tensor([number for word in pieces for number in word])
+    return graphs, Pieces(numbers, boundaries(torch.tensor([len(w) for w in pieces])), hashed)
+
+
+def _part(codes: PrecomputedEncodings, which: Tensor, pieces: Pieces, y: Tensor) -> Split:
+    def make(index: Tensor) -> Batch:
+        words, graph, _members, _edges = codes.graphs.take(which[index])
+        words = words[:, 0]
+        keywords = {
+            "batch": members_in_order(codes.graphs, which[index]),
+            **codes.take(which[index]),
+        }
+        known = y[words] != UNLABELLED
+        select = known.nonzero()[:, 0]
+        return Batch((pieces.of(words), graph), y[words][known], select, keywords)
+
+    return Split(len(which), make)
+
+
+def members_in_order(graphs: PackedGraphs, which: Tensor) -> Tensor:
+    """Return the number of nodes ``[B]`` of each graph of a batch, in packed order."""
+    return graphs.sizes[which.unique()]

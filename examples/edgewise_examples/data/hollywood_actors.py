@@ -1,0 +1,36 @@
+"""Link prediction between films and their actors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgewise.data.files import find_files
+from edgewise.data.graphs.edge_splits import distinct
+from edgewise.data.graphs.links import Links, Pairs
+from edgewise.data.tables.edges import read_memberships
+
+FILE = "actor.dat.gz"
+ADDRESS = f"https://github.com/AllenDowney/ThinkComplexity2/raw/master/data/{FILE}"
+
+
+@dataclass(frozen=True)
+class HollywoodActors(Links):
+    """Bipartite graph of 127,823 films (the first nodes) and 383,640 actors.
+
+    It is a large graph without features, for measuring speed, sampling and bipartite links.
+
+    Paper: Barabási and Albert, Emergence of scaling in random networks, 1999.
+    """
+
+    batch_size: int = 131072
+
+    def read(self) -> Pairs:
+        path = find_files("hollywood_actors", {FILE: ADDRESS}) / FILE
+        (film, actor), actors, _ = read_memberships(path)
+        films = int(film.max()) + 1
+        pairs = distinct(torch.stack([film, films + actor]))  # some casts name an actor twice
+        ids = {f"film {line}": line for line in range(films)}
+        ids |= {f"actor {name}": films + number for name, number in actors.items()}
+        return Pairs(pairs, range(films), range(films, len(ids)), ids, path)

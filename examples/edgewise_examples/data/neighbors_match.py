@@ -1,0 +1,146 @@
+"""NeighborsMatch: the root of a binary tree looks up the value of one of its leaves.
+
+Every leaf has a key and a value; the target is the value of the leaf with the key of the root.
+Nodes attend to their children. The nodes below the root do not know its key, so that messages have
+to carry all 2 ** depth pairs through the two edges at the root. That a network cannot even fit this
+is called over-squashing.
+
+Paper: Alon and Yahav, On the bottleneck of graph neural networks and its practical implications,
+2021
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_count
+from edgewise.batches import Batch
+from edgewise.data.sampled import drawn_splits
+from edgewise.data.splits import Data, Splits
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, batch, membership, tree
+
+
+@dataclass(frozen=True)
+class NeighborsMatch(Data):
+    """Graph classification of random trees; the class is the value that the root looks up.
+
+    Models are called ``model(x, graph, batch=members)`` with x ``[B · nodes, 2 · symbols]``,
+    one-hot keys and values: the root, which comes first, has a key, a leaf both, all other nodes
+    neither.
+
+    Training trees are sampled in every epoch; validation and test trees are fixed.
+
+    Attributes:
+        depth: depth of the tree, which has 2 ** depth leaves.
+        symbols: number of values to choose those of the leaves from; 0 for the number of leaves. A
+            run on shallow trees with the symbols of deep trees can initialise (``--from``) a run on
+            deep trees.
+        count: number of training trees per epoch.
+        tested: number of validation trees, and of test trees.
+        split_seed: seed of the validation and test trees.
+        batch_size: number of trees per batch.
+
+    """
+
+    depth: int = 4
+    symbols: int = 0
+    count: int = 16000
+    tested: int = 1000
+    split_seed: int = 0
+    batch_size: int = 200
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "count", "tested", "batch_size"):
+            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+        if self.symbols and self.symbols < self.leaves:
+            raise ArgumentError(
+                "data.symbols",
+                expected=f"{self.leaves} or more, one for each leaf, or 0 for as many",
+                got=repr(self.symbols),
+                remedy="choose more symbols, or shallower trees",
+            )
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaves of a tree."""
+        return int(2**self.depth)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.symbols or self.leaves
+
+    def load(self) -> Splits:
+        return drawn_splits(
+            {"in_width": 2 * self.classes, "out_width": self.classes},
+            self.draw,
+            self.as_batch,
+            count=self.count,
+            tested=self.tested,
+            split_seed=self.split_seed,
+            batch_size=self.batch_size,
+        )
+
+    def draw(self, trees: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Sample different values of the leaves ``[trees, leaves]``, and the root's key."""
+        values = torch.rand(trees, self.classes, generator=generator).argsort(1)
+        return values[:, : self.leaves], torch.randint(self.leaves, (trees,), generator=generator)
+
+    def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the values of the leaves and the key of the root, given by a user, as tensors.
+
+        Args:
+            given: values of the leaves, then the key of the root.
+
+        Raises:
+            ArgumentError: values are missing, repeated or too large, or no leaf has the key.
+
+        """
+        *values, key = given
+        keys = range(self.leaves)
+        different = len(values) == len(set(values)) == self.leaves
+        if not different or not set(values) <= set(range(self.classes)) or key not in keys:
+            raise ArgumentError(
+                "input",
+                expected=f"the values of {self.leaves} leaves, numbers from 0 to "
+                f"{self.classes - 1}, each once, in any order, and the key that is asked for",
+                got=" ".join(map(str, given))[:60],
+                remedy=f"write for example {' '.join(map(str, [*reversed(keys), 0]))}",
+            )
+        return torch.tensor(values), torch.tensor(key)
+
+    def as_batch(self, values: Tensor, asked: Tensor) -> Batch:
+        """Return the batch of trees.
+
+        Args:
+            values: ``[B, leaves]``, values of the leaves.
+            asked: ``[B]``, keys of the roots.
+
+        """
+        trees, leaves = values.shape
+        graph, members = packed_trees(self.depth, trees)
+        x = torch.zeros(trees, 2 * leaves - 1, 2, self.classes)
+        x[:, 0, 0] = F.one_hot(asked, self.classes).float()
+        x[:, -leaves:, 0] = torch.eye(leaves, self.classes)
+        x[:, -leaves:, 1] = F.one_hot(values, self.classes).float()
+        target = values.gather(1, asked[:, None])[:, 0]
+        inputs = x.flatten(2).flatten(0, 1), graph
+        return Batch(inputs, target, keywords={"batch": members})
+
+
+@lru_cache(maxsize=8)
+def packed_trees(depth: int, count: int) -> tuple[Graph, Graph]:
+    """Return ``count`` binary trees as one graph, and its membership graph."""
+    nodes = 2 ** (depth + 1) - 1
+    one = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
+    return batch([one] * count), membership([nodes] * count)

@@ -1,0 +1,198 @@
+"""Quick, Draw!: sketches as graphs of pen positions, 25 sketches in each of 344 categories.
+
+The data are a selection of Google's simplified drawings from a public repository. Of each category
+the first 15 are for training, five for validation and five for testing.
+
+Papers: Ha and Eck, A neural representation of sketch drawings, 2018; Xu, Joshi and Bresson,
+Multigraph Transformer for free-hand sketch recognition, 2019 (the graphs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_choice, check_least, check_share
+from edgewise.batches import Batch
+from edgewise.data.files import find_raw, not_published, unreadable
+from edgewise.data.images.warping import affine_maps
+from edgewise.data.packed import PackedGraphs
+from edgewise.data.reading import read_text
+from edgewise.data.splits import Data, Split, Splits
+from edgewise.encodings import sinusoidal_positions
+from edgewise.errors import ArgumentError
+from edgewise.graphs import Graph, batch, complete
+from edgewise.ragged import run_of_each
+from edgewise_examples.data.strokes import SIDE, Stroke, read_strokes
+
+NAME, FILES = "quickdraw_25x344", ["quickdraw_25x344.ndjson.gz", "categories.txt"]
+TRAIN, VAL = 15, 5  # of each category; the others are for testing
+POINTS = 100  # maximum number of points of a sketch, as in the paper
+GRAPHS = 3
+PLACE = 2  # number of coordinates, the first features of a point
+WAVES = 16
+
+Joined = Literal["multi", "two_hop", "complete"]
+
+
+@dataclass(frozen=True)
+class QuickDraw(Data):
+    """Classification of sketches as graphs of their points.
+
+    Models are called ``model(x, graph, batch=, edge_attr=)``. The features of a point are its
+    coordinates, and whether it starts or ends a stroke. ``edge_attr`` ``[E, 3]`` marks the edges of
+    three graphs, which have self-loops; the complete graph has no ``edge_attr``.
+
+    Attributes:
+        joined: edges of the graphs. ``multi``: points one step apart on a stroke; up to two steps
+            apart; the end of each stroke and the start of the next. ``two_hop``: the second of
+            these three times; ``complete``: all pairs.
+        order: whether points have a sinusoidal encoding of their index as features.
+        categories: number of categories, the first in alphabetical order.
+        flip: whether training sketches are mirrored with probability 1/2.
+        warp: strength of random affine maps of training sketches; 0.1 is up to a tenth of their
+            size.
+        batch_size: number of sketches per batch.
+
+    """
+
+    joined: Joined = "multi"
+    order: bool = False
+    categories: int = 344
+    flip: bool = False
+    warp: float = 0.0
+    batch_size: int = 64
+
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
+
+    def __post_init__(self) -> None:
+        check_choice("data.joined", self.joined, get_args(Joined))
+        check_least("data.categories", self.categories, 2, "choose 344 for all")
+        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+
+    def load(self) -> Splits:
+        raw = find_raw(NAME, FILES, not_published(NAME, FILES))
+        names = read_text(raw / FILES[1]).split("\n")
+        names = [name for name in names if name][: self.categories]
+        if len(names) < self.categories:
+            raise ArgumentError(
+                "data.categories",
+                expected=f"at most {len(names)}, the number in {FILES[1]}",
+                got=str(self.categories),
+                remedy="choose fewer",
+            )
+        drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
+        graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
+        y = torch.tensor([names.index(name) for name, _ in drawings])
+        # Index of each sketch within its category, in the order of the file.
+        of_same = (y[:, None] == y).tril(-1).sum(1)
+        bounds = [(0, TRAIN), (TRAIN, TRAIN + VAL), (TRAIN + VAL, len(y))]
+        train, val, test = (
+            self._part(graphs, ((of_same >= first) & (of_same < last)).nonzero()[:, 0], y, vary)
+            for (first, last), vary in zip(bounds, (self._varied, None, None), strict=True)
+        )
+        sizes = {"in_width": graphs.x.shape[1], "out_width": len(names), "edge_width": GRAPHS}
+        return Splits(sizes, train, val, test, self.batch_size, preprocessing={"labels": names})
+
+    def _varied(self, x: Tensor, sizes: Tensor) -> Tensor:
+        """Apply a random affine map to the points of each sketch."""
+        maps = affine_maps(len(sizes), self.warp)
+        if self.flip:
+            maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
+        maps = maps[run_of_each(sizes)]
+        place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
+        place = place + maps[:, :, 2] / 2  # coordinates are from -1/2 to 1/2
+        return torch.cat([place, x[:, PLACE:]], dim=1)
+
+    def _part(
+        self,
+        graphs: PackedGraphs,
+        which: Tensor,
+        y: Tensor,
+        vary: Callable[[Tensor, Tensor], Tensor] | None,
+    ) -> Split:
+        def make(index: Tensor) -> Batch:
+            x, graph, keywords = inputs(graphs, which[index], self.joined)
+            if vary is not None:
+                x = vary(x, graphs.sizes[which[index].unique()])
+            return Batch((x, graph), y[which[index]], keywords=keywords)
+
+        return Split(len(which), make)
+
+
+def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) -> PackedGraphs:
+    """Return the graphs of drawings; see :func:`sketch`."""
+    made = [sketch(strokes, joined, order) for strokes in drawings]
+    return PackedGraphs.of(*map(list, zip(*made, strict=True)))
+
+
+def inputs(
+    graphs: PackedGraphs, which: Tensor, joined: Joined
+) -> tuple[Tensor, Graph, dict[str, Any]]:
+    """Return the points of drawings, their graph, and the keyword arguments for a model."""
+    x, graph, members, flags = graphs.take(which)
+    if joined == "complete":  # contiguous ranges, which need no memory per pair
+        assert graph.segments is not None
+        return x, batch(complete(), graph.segments[0]), {"batch": members}
+    return x, graph, {"batch": members, "edge_attr": flags}
+
+
+def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features of points ``[n, 4 or more]``, edges ``[2, E]``, and their graphs ``[E, 3]``.
+
+    For the complete graph there are no edges here; :func:`inputs` adds them.
+    """
+    places, stroke, begins, ends = [], [], [], []
+    for number, (xs, ys) in enumerate(strokes):
+        places += list(zip(xs, ys, strict=True))
+        stroke += [number] * len(xs)
+        begins += [1.0] + [0.0] * (len(xs) - 1)
+        ends += [0.0] * (len(xs) - 1) + [1.0]
+    n = min(len(places), POINTS)
+    pen = torch.tensor([begins[:n], ends[:n]]).T
+    parts = [torch.tensor(places[:n]).float() / SIDE - 0.5, pen]
+    if order:
+        parts.append(sinusoidal_positions(torch.arange(n), WAVES).float())
+    graphs = adjacency(torch.tensor(stroke[:n]), joined)
+    target, source = graphs.any(0).nonzero().T
+    return torch.cat(parts, 1), torch.stack([source, target]), graphs[:, target, source].T.float()
+
+
+def adjacency(stroke: Tensor, joined: Joined) -> Tensor:
+    """Return adjacency matrices ``[3, n, n]``, given the index of the stroke of each point."""
+    n = len(stroke)
+    if joined == "complete":
+        return torch.zeros(GRAPHS, n, n, dtype=torch.bool)
+    number = torch.arange(n)
+    apart = (number[:, None] - number).abs()
+    same = stroke[:, None] == stroke
+    two = same & (apart <= 2)
+    if joined == "two_hop":
+        return two.expand(GRAPHS, n, n)
+    between = ~same & (apart == 1)  # the end of a stroke and the start of the next
+    return torch.stack([same & (apart <= 1), two, between | (apart == 0)])
+
+
+def _drawings(path: Path) -> Iterator[tuple[str, list[Stroke]]]:
+    """Yield the category and the strokes of each line."""
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line:
+            continue
+        try:
+            drawn = json.loads(line)
+            strokes, name = read_strokes(drawn["drawing"]), str(drawn["word"])
+        except (ValueError, KeyError, TypeError, ArgumentError) as error:
+            raise unreadable(
+                path,
+                expected="a drawing a line: its word, and strokes of as many x as y",
+                got=error.got if isinstance(error, ArgumentError) else str(error),
+                line=number,
+            ) from error
+        yield name, strokes

@@ -1,0 +1,69 @@
+"""Synthetic texts in which a distant key is to be recalled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from edgewise.arguments import check_count
+from edgewise.errors import ArgumentError
+from edgewise_examples.data.drawn_texts import DrawnTexts
+
+
+@dataclass(frozen=True)
+class Recall(DrawnTexts):
+    """Texts of noise with one key, which is predicted at the last token, the query.
+
+    Attributes:
+        keys: number of keys; the accuracy by chance is 1 / keys.
+        distance: minimum distance from the key to the query, in tokens.
+        length, symbols, count, tested, split_seed, batch_size: see :class:`DrawnTexts`; the noise
+            consists of ``symbols``.
+
+    """
+
+    length: int = 512
+    symbols: int = 16
+    keys: int = 8
+    distance: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("data.keys", self.keys, 1, "choose a larger number")
+        if not 0 < self.distance < self.length:
+            raise ArgumentError(
+                "data.distance",
+                expected=f"from 1 to {self.length - 1}, within a text of {self.length} tokens",
+                got=repr(self.distance),
+                remedy="choose a shorter distance, or a longer text",
+            )
+
+    @property
+    def vocabulary(self) -> int:
+        return self.keys + 1 + self.symbols
+
+    def draw(self, rows: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+        query = self.keys
+        noise = (rows, self.length)
+        texts = torch.randint(query + 1, self.vocabulary, noise, generator=generator)
+        key = torch.randint(self.keys, (rows, 1), generator=generator)
+        place = torch.randint(self.length - self.distance, (rows, 1), generator=generator)
+        texts.scatter_(1, place, key)
+        texts[:, -1] = query
+        return texts, torch.tensor([self.length - 1]), key
+
+    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+        """Return the text, and 1 for one token, the key."""
+        query, tokens = self.keys, set(range(self.vocabulary))
+        good = len(given) == self.length and set(given) <= tokens and given[-1] == query
+        if not good or sum(token < query for token in given) != 1:
+            raise ArgumentError(
+                "input",
+                expected=f"{self.length} numbers: one key from 0 to {query - 1}, noise from "
+                f"{query + 1} to {self.vocabulary - 1}, and {query} at the end",
+                got=f"{len(given)} from {min(given)} to {max(given)}, {given[-1]} at the end",
+                remedy="give a text of this form",
+            )
+        return torch.tensor(given), 1

@@ -1,0 +1,23 @@
+"""Captions of image files."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.inference import Answer
+from edgewise.inference.images import OnImages
+from edgewise_examples.data.caption_digits import CaptionDigits
+from edgewise_examples.tasks import Captioning
+
+
+class Captions(OnImages):
+    """Caption of an image, decoded greedily."""
+
+    data, task = CaptionDigits, Captioning
+
+    def answer(self, examples: list[Tensor]) -> list[Answer]:
+        data = self.recipe.data
+        assert isinstance(data, CaptionDigits)
+        found = self.recipe.task.generate(self.model, data.asked(torch.stack(examples)))
+        return [{"caption": text} for text in found]

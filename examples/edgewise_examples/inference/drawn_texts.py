@@ -1,0 +1,48 @@
+"""Answers on synthetic texts: the tokens that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from edgewise.inference.predictor import Answer, whole_numbers
+from edgewise.inference.text import OnTexts
+from edgewise.layers import Tokens
+from edgewise.tasks import MaskedLanguageModeling
+from edgewise_examples.data.drawn_texts import DrawnTexts
+
+
+class DrawnTextAnswers(OnTexts):
+    """Repeated text or recalled key, as defined by the method ``asked`` of the data set.
+
+    Tokens are decoded greedily; the probability is the product over tokens.
+    """
+
+    data, task, input = DrawnTexts, MaskedLanguageModeling, "a text of symbols as numbers"
+
+    def prepare(self, value: Any) -> tuple[Tensor, int]:
+        """Return the text and the number of tokens to generate."""
+        data = self.recipe.data
+        assert isinstance(data, DrawnTexts)
+        return data.asked(whole_numbers(value, self.input))
+
+    def answer(self, examples: list[tuple[Tensor, int]]) -> list[Answer]:
+        longest = self.preprocessing.model_arguments["longest"]
+        text = torch.stack([given for given, _ in examples])
+        first = text.shape[1]
+        before = torch.arange(len(text)) * longest - 1  # last position of the previous row
+        chance = torch.ones(len(text))
+        for _ in range(examples[0][1]):
+            # Pad to the full length, on which positions and hash buckets depend.
+            whole = F.pad(text, (0, longest - text.shape[1]))
+            scores = self.model(Tokens(whole), before + text.shape[1]).softmax(-1)
+            best = scores.max(-1)
+            chance = chance * best.values
+            text = torch.cat([text, best.indices[:, None]], 1)
+        found = zip(text[:, first:].tolist(), chance.tolist(), strict=True)
+        return [
+            {"answer": " ".join(map(str, tokens)), "probability": each} for tokens, each in found
+        ]

@@ -1,0 +1,61 @@
+"""Answers on sketches: classes and their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgewise.data.tables.read import read_json
+from edgewise.errors import ArgumentError
+from edgewise.inference.predictor import Answer, Predictor, top_labels
+from edgewise.tasks import Classification
+from edgewise_examples.data.quickdraw import QuickDraw, inputs, packed
+from edgewise_examples.data.strokes import Stroke, read_strokes
+
+
+class SketchClasses(Predictor):
+    """Most probable classes of a drawing.
+
+    A drawing is a list of strokes, each a list of x and a list of y, also as JSON or under the key
+    ``drawing`` of an object, as in the files of Quick, Draw!. See
+    :func:`edgewise_examples.data.strokes.read_strokes`.
+    """
+
+    data, task = QuickDraw, Classification
+    input = "a drawing, such as [[[0, 90], [0, 60]], [[20, 40], [30, 30]]]: x and y of each stroke"
+
+    def columns(self) -> tuple[str, ...]:
+        return ("drawing",)
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """Read one drawing per row or line; other columns are kept in the answer."""
+        for line, row, value in super().from_file(path):
+            named = {name: given for name, given in row.items() if name not in self.columns()}
+            yield line, named or {"input": self.show(value)}, value
+
+    def prepare(self, value: Any) -> list[Stroke]:
+        if isinstance(value, str):
+            try:
+                value = read_json(value)
+            except ValueError as error:
+                raise ArgumentError(
+                    "input",
+                    expected=self.input,
+                    got=value[:60],
+                    remedy="give files of drawings with --input",
+                ) from error
+        return read_strokes(self._of_row(value) if isinstance(value, Mapping) else value)
+
+    def answer(self, examples: list[list[Stroke]], *, top: int = 1) -> list[Answer]:
+        data = self.recipe.data
+        assert isinstance(data, QuickDraw)
+        graphs = packed(examples, data.joined, data.order)
+        x, graph, keywords = inputs(graphs, torch.arange(len(graphs)), data.joined)
+        scores = self.model(x, graph, **keywords)
+        return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
+
+    def show(self, value: Any) -> str:  # noqa: ARG002 - too long to show
+        return "drawing"

@@ -1,0 +1,34 @@
+"""Recipes on DictionaryLookup, which static attention (GAT) cannot fit and GATv2 can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from edgewise import models, tasks, training
+from edgewise.recipes import Protocol, Recipe
+from edgewise_examples import data
+
+BY = "500 fixed random dictionaries of 10 keys; best epoch by validation loss"
+
+gatv2_dictionary = Recipe(
+    name="gatv2-dictionary",
+    summary="GATv2 with one head on DictionaryLookup, which it can fit",
+    model=partial(models.gatv2, head_width=64, heads=1, dropout=0.0),
+    data=data.dictionary_lookup(),
+    task=tasks.Classification(),
+    optimizer=training.OptimizerSettings("adam", lr=0.01),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=25, monitor="val/loss", mode="min"),
+    protocol=Protocol(("test/accuracy",), "fitted by one head (Brody et al., 2022)", BY, seeds=3),
+)
+
+gat_dictionary = replace(
+    gatv2_dictionary,
+    name="gat-dictionary",
+    summary="GAT with one head on DictionaryLookup, which it cannot fit",
+    model=partial(models.gat, head_width=64, heads=1, output_heads=1, dropout=0.0),
+    protocol=Protocol(
+        ("test/accuracy",), "not fitted by one head (Brody et al., 2022)", BY, seeds=3
+    ),
+)

@@ -1,0 +1,37 @@
+"""Recipe on rows of handwritten digits."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from edgewise import models, tasks, training
+from edgewise.recipes import Protocol, Recipe
+from edgewise_examples import data
+
+# Position embeddings as large as the pixels: with 0.02, graphs that need both layers do not learn
+# in the first 200 steps.
+digit_rows = Recipe(
+    name="digit-rows",
+    summary="ViT on rows of eight digits: the last token predicts the first digit",
+    model=partial(
+        models.vit,
+        patch=8,
+        width=64,
+        depth=2,
+        heads=4,
+        ffn_dim=128,
+        pool="last",
+        position_std=0.2,
+    ),
+    data=data.digit_rows(),
+    task=tasks.Classification(),
+    optimizer=training.OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
+    schedule=training.CosineSchedule(warmup=0.1),
+    trainer=training.TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/loss", mode="min"),
+    protocol=Protocol(
+        ("test/accuracy",),
+        "10 %: by chance",
+        "1000 rows of digits not used in training; best epoch by validation loss",
+        seeds=3,
+    ),
+)

@@ -1,0 +1,140 @@
+"""Extractive summarisation: a score for each sentence, binary cross-entropy, and ROUGE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgewise.arguments import check_least
+from edgewise.base_task import Task
+from edgewise.encodings import Sinusoidal, packed_positions
+from edgewise.errors import require
+from edgewise.graphs import batch, complete
+from edgewise.graphs.batch import Sizes
+from edgewise.layers import Pool, TextModel, Tokens, TransformerLayer
+from edgewise.tasks.text import text_model
+from edgewise_examples.articles import Article
+from edgewise_examples.rouge import oracle, words
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+
+class ExtractiveSummarizer(nn.Module):
+    """Extractive summarisation model with one logit per sentence (BERTSUM).
+
+    A text model encodes each sentence; then a Transformer encodes the sentences of an article, each
+    represented by its first token and its position (Liu and Lapata, Text summarization with
+    pretrained encoders, 2019). In addition to the paper, the input has the logarithm of the number
+    of tokens: long sentences have more content, and attention cannot count tokens.
+
+    Args:
+        trunk: text model; its language modelling head is removed.
+        depth: number of layers over sentences.
+        heads: number of attention heads of these layers.
+        dropout: dropout rate of these layers.
+    """
+
+    def __init__(self, trunk: TextModel, *, depth: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        trunk.head = None
+        width = trunk.width
+        self.trunk, self.pool, self.positions = trunk, Pool("class"), Sinusoidal(width)
+        self.length = nn.Linear(1, width)
+        self.layers = nn.ModuleList(
+            TransformerLayer(width, heads, 2 * width, act="gelu", order="pre", dropout=dropout)
+            for _ in range(depth)
+        )
+        self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
+
+    def forward(self, tokens: Tokens, counts: Sizes) -> Tensor:
+        """Return logits ``[S]`` of S sentences, of which article i has ``counts[i]``."""
+        sizes = tokens.lengths()
+        x = self.pool(tokens.states(self.trunk), sizes)
+        x = x + self.length(torch.as_tensor(sizes).to(x).log()[:, None])
+        x = self.positions(x, packed_positions(counts).to(x.device))
+        graph = batch(complete(), counts)
+        for layer in self.layers:
+            x = layer(x, graph)
+        logits: Tensor = self.output(x)
+        return logits[..., 0]
+
+
+@dataclass(frozen=True)
+class Extraction(Task):
+    r"""Extractive summarisation with logits ``[S]`` of sentences and targets from 0 to 1.
+
+    .. math:: L = -\frac1S \sum_s y_s \log σ(o_s) + (1 - y_s) \log(1 - σ(o_s))
+
+    ``auc`` is the ROC AUC of sentences with targets above 0.5. On the test set the summary is the
+    ``chosen`` sentences with the highest scores, in the order of the text. The prefix ``lead_``
+    marks ROUGE of the first sentences, ``longest_`` of the max_length ones, and ``oracle_`` of the
+    sentences that a greedy search with the reference finds, which is an upper bound.
+
+    Paper: Liu and Lapata, Text summarization with pretrained encoders, 2019
+
+    Attributes:
+        chosen: number of sentences of a summary.
+        depth: number of layers over the sentences of an article.
+        heads: number of attention heads of these layers.
+        dropout: dropout rate of these layers.
+
+    """
+
+    chosen: int = 3
+    depth: int = 2
+    heads: int = 4
+    dropout: float = 0.1
+
+    takes: ClassVar[tuple[str, ...]] = ("longest",)
+
+    def __post_init__(self) -> None:
+        for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):
+            check_least(f"task.{name}", getattr(self, name), least, "choose a larger number")
+
+    def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
+        trunk = text_model(model, data_sizes)
+        return ExtractiveSummarizer(trunk, depth=self.depth, heads=self.heads, dropout=self.dropout)
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, target)
+
+    def metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="summaries")
+        from edgewise.tasks.link_metrics import LinkAUC
+
+        return {"auc": LinkAUC()}
+
+    def generation_metrics(self) -> dict[str, Metric]:
+        require("torchmetrics", extra="train", purpose="ROUGE")
+        from edgewise_examples.tasks.rouge_metric import ROUGES, Rouge
+
+        def lead(article: Article) -> str:
+            return " ".join(article.sentences[: self.chosen])
+
+        @cache  # called once for each kind of ROUGE
+        def longest(article: Article) -> str:
+            long = sorted(article.sentences, key=lambda text: -len(words(text)))[: self.chosen]
+            return " ".join(text for text in article.sentences if text in long)
+
+        @cache
+        def best(article: Article) -> str:
+            return " ".join(article.sentences[i] for i in oracle(article, self.chosen))
+
+        others = {"": None, "lead_": lead, "longest_": longest, "oracle_": best}
+        return {f"{who}{kind}": Rouge(kind, of) for who, of in others.items() for kind in ROUGES}
+
+    def generate(self, model: Any, batch: Any) -> list[str]:
+        scores = batch.counted(model(*batch.inputs, **batch.keywords))
+        parts = scores.split([len(article.sentences) for article in batch.articles])
+        best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
+        return [
+            " ".join(article.sentences[i] for i in sorted(chosen))
+            for article, chosen in zip(batch.articles, best, strict=True)
+        ]

@@ -1,0 +1,37 @@
+"""Metric: ROUGE of summaries, averaged over articles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmetrics import MeanMetric
+from torchmetrics.functional.text import rouge_score
+
+from edgewise_examples.articles import Article, SummaryBatch
+from edgewise_examples.rouge import words
+
+ROUGES = ("rouge1", "rouge2", "rougeL")
+
+
+class Rouge(MeanMetric):
+    """Mean of ``rouge_score`` of torchmetrics: F1 without stemming.
+
+    ``ROUGEScore`` of torchmetrics keeps a list of articles, and fails if two processes have
+    different numbers of articles.
+
+    Args:
+        kind: one of :data:`ROUGES`.
+        other: function that returns the summary to evaluate instead of the model's, or ``None``.
+    """
+
+    def __init__(self, kind: str, other: Callable[[Article], str] | None = None) -> None:
+        super().__init__()
+        self.kind, self.other = kind, other
+
+    def update(self, texts: list[str], batch: SummaryBatch) -> None:  # type: ignore[override]
+        """Add the summaries of a batch."""
+        if self.other is not None:
+            texts = [self.other(article) for article in batch.articles]
+        wanted = [article.summary for article in batch.articles]
+        found = rouge_score(texts, wanted, tokenizer=words, normalizer=str, rouge_keys=self.kind)
+        super().update(found[f"{self.kind}_fmeasure"], len(wanted))

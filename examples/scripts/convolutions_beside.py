@@ -1,0 +1,50 @@
+"""A small convolutional network on the images of a Vision Transformer's run, for comparison.
+
+python examples/scripts/convolutions_beside.py runs/cifar-small runs/cifar-convolutions
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from torch import nn
+
+from edgewise import training
+from edgewise.runs import load_recipe
+
+
+def convolutions(channels: int, out_width: int, width: int = 32) -> nn.Sequential:
+    """Three stages of two convolutions, each stage twice as wide and half as large."""
+    layers: list[nn.Module] = []
+    for stage in range(3):
+        wide = width * 2**stage
+        for fan_in in (channels, wide):
+            layers += [nn.Conv2d(fan_in, wide, 3, padding=1, bias=False)]
+            layers += [nn.BatchNorm2d(wide), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+        channels = wide
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, out_width))
+
+
+def main() -> None:
+    """Train with the data, the optimizer and the epochs of the run."""
+    recipe = load_recipe(training.RunFolder(Path(sys.argv[1])))
+    splits = recipe.data.load()
+    sizes = {n: splits.model_arguments[n] for n in ("channels", "out_width")}
+    training.seed_everything(recipe.seed)
+    metrics = training.fit(
+        convolutions(**sizes),
+        recipe.task,
+        splits.loaders(recipe.seed),
+        training.RunFolder(Path(sys.argv[2])),
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        trainer=recipe.trainer,
+    )
+    for name, value in metrics.items():
+        print(f"{name} {value:.4f}")
+
+
+if __name__ == "__main__":
+    main()

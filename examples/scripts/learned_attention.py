@@ -1,0 +1,145 @@
+"""What heads learn of attention itself: how far back they read, and how much of it they leave out.
+
+    python examples/scripts/learned_attention.py runs/learned_attention          # prints the tables
+    python examples/scripts/learned_attention.py runs/learned_attention --plot   # and plots them
+
+Characters of Shakespeare, small models, a few hundred steps. For spans, texts of 256 characters:
+heads that begin with all of it, and heads that begin with none, pay for each character and grow as
+they need. For sparsity, texts of 64 characters with softmax, 1.5-entmax, and an α for each head
+that is learned. Runs that are in the folder are not trained again.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise import data, models
+from edgewise.layers import LearnedEntmax, MultiHeadAttention
+from edgewise.models.adaptive_span import SpanAttention
+from edgewise.recipes import RECIPES, Recipe
+from edgewise.runs import train
+
+CONTEXT = 256
+SIZES: dict[str, Any] = {"width": 64, "depth": 3, "heads": 4, "ffn_dim": 256, "dropout": 0.0}
+SPANS: dict[str, dict[str, Any]] = {
+    "from 256": {"begin": CONTEXT, "penalty": 0.0},
+    "from 0": {"penalty": 0.0},
+    "from 0, at a price": {"penalty": 5e-6},
+}
+NORMALISERS = ["softmax", "entmax", "learned"]
+BASE = RECIPES["gpt-shakespeare"]
+
+
+def span_recipe(options: dict[str, Any]) -> Recipe:
+    """600 steps of four texts of 256 characters."""
+    model = partial(models.adaptive_span, **SIZES, span=CONTEXT, **options)
+    return recipe(
+        model, data.shakespeare(context=CONTEXT, stride=128, batch_size=4, test=0.02), 600
+    )
+
+
+def sparse_recipe(normaliser: str) -> Recipe:
+    """400 steps of eight texts of 64 characters."""
+    model = partial(models.gpt, **SIZES, max_length=64, normaliser=normaliser)
+    return recipe(model, data.shakespeare(context=64, stride=32, batch_size=8, test=0.02), 400)
+
+
+def recipe(model: partial[Any], text: data.shakespeare, steps: int) -> Recipe:
+    return replace(
+        BASE,
+        model=model,
+        data=replace(text, windows=text.batch_size * steps),
+        optimizer=replace(BASE.optimizer, lr=4e-3),
+        trainer=replace(BASE.trainer, epochs=1),
+    )
+
+
+def trained(recipe: Recipe, folder: Path) -> ew.inference.Run:
+    torch.manual_seed(0)
+    train(recipe, folder, resume=(folder / "recipe.json").exists())
+    return ew.load(folder)
+
+
+@torch.no_grad()
+def zeros(run: ew.inference.Run) -> Tensor:
+    """Which share of its weights each layer and head sets to 0, ``[layers, H]``, on test texts."""
+    found = []
+
+    def look(layer: MultiHeadAttention, given: tuple[Any, ...]) -> None:
+        weights = layer.weights(*given[:2])  # [B, E, H]
+        found.append((weights == 0).float().mean((0, 1)))
+
+    layers = [m for m in run.model.modules() if isinstance(m, MultiHeadAttention)]
+    hooks = [layer.register_forward_pre_hook(look) for layer in layers]
+    batch = next(iter(run.recipe.data.load().loaders(0)["test"]))
+    run.model(*batch.inputs)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(found)
+
+
+def alphas(model: nn.Module) -> Tensor:
+    """α of each layer and head."""
+    return torch.stack([m.alpha.detach() for m in model.modules() if isinstance(m, LearnedEntmax)])
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    spans = {name: trained(span_recipe(given), folder / name.replace(" ", "-").replace(",", ""))
+             for name, given in SPANS.items()}  # fmt: skip
+    print("| spans | test loss | mean span | pairs a token and head |")
+    print("| --- | ---: | ---: | ---: |")
+    for name, run in spans.items():
+        layers = [m for m in run.model.modules() if isinstance(m, SpanAttention)]
+        mean = torch.stack([m.spans for m in layers]).mean().item()
+        pairs = sum(min(r, CONTEXT - 1) + 1 for m in layers for r in m.radii())
+        count = sum(m.heads for m in layers)
+        print(f"| {name} | {run.metrics['test/loss']:.3f} | {mean:.0f} | {pairs / count:.0f} |")
+    sparse = {name: trained(sparse_recipe(name), folder / name) for name in NORMALISERS}
+    shares = {name: zeros(run) for name, run in sparse.items()}
+    print("\n| normaliser | test loss | weights that are 0 | by layer |")
+    print("| --- | ---: | ---: | --- |")
+    for name, run in sparse.items():
+        by_layer = ", ".join(f"{share:.0%}" for share in shares[name].mean(1).tolist())
+        loss = run.metrics["test/loss"]
+        print(f"| {name} | {loss:.3f} | {shares[name].mean():.0%} | {by_layer} |")
+    if "--plot" in sys.argv:
+        learned = [m.spans.detach() for m in spans["from 0, at a price"].model.modules()
+                   if isinstance(m, SpanAttention)]  # fmt: skip
+        plot(torch.stack(learned), alphas(sparse["learned"].model), shares["learned"])
+
+
+def plot(spans: Tensor, alpha: Tensor, share: Tensor) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.8), layout="constrained")
+    values = {
+        "span, in characters": spans,
+        "learned α": alpha,
+        "share of weights that are 0": share,
+    }
+    for axes, (title, grid) in zip(figure.subplots(1, 3), values.items(), strict=True):
+        axes.imshow(grid, cmap="Blues", aspect="auto", vmin=1 if "α" in title else 0,
+                    vmax=2 if "α" in title else float(grid.max()))  # fmt: skip
+        for layer in range(grid.shape[0]):
+            for head in range(grid.shape[1]):
+                number = float(grid[layer, head])
+                text = f"{number:.0f}" if "span" in title else f"{number:.2f}"
+                dark = number > 0.6 * float(grid.max()) and "α" not in title
+                axes.text(head, layer, text, ha="center", va="center",
+                          color="white" if dark else "black")  # fmt: skip
+        axes.set(title=title, xlabel="head", ylabel="layer")
+        axes.set(xticks=range(grid.shape[1]), yticks=range(grid.shape[0]))
+    figure.savefig(Path(__file__).parents[2] / "docs" / "learned_attention.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()

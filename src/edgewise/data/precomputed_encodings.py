@@ -1,0 +1,187 @@
+"""Precomputed positional encodings of the graphs of a data set, cached on disk.
+
+They are the same in every epoch and run, so they are computed once, in chunks of graphs. The name
+of the cache file is a hash of the edges, the encoding with its settings, and the source code that
+computes it; a change of any of them leads to a new file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.data.files import cache_root
+from edgewise.data.packed import PackedGraphs
+from edgewise.encodings import distances, laplacian, members
+from edgewise.graphs import Graph
+from edgewise.ragged import boundaries, ranges, run_of_each, starts
+
+AT_ONCE = 500  # graphs per chunk
+SHOWN_FROM = 2000  # graphs; for fewer, no progress bar is shown
+TYPES = (torch.uint8, torch.int16, torch.int32)
+
+
+class Encoding(Protocol):
+    """Protocol of the classes in :data:`edgewise.encodings.OF_NODES` and ``OF_PAIRS``."""
+
+    of_pairs: bool
+    compares_graphs: bool
+
+    @property
+    def settings(self) -> tuple[int, ...]:
+        """Settings that the code depends on, besides the graph."""
+
+    def code(self, graph: Graph) -> Tensor:
+        """Return the encoding of the nodes, ``[N, ...]``, or of the pairs, ``[P, ...]``."""
+
+
+@dataclass(frozen=True)
+class CachedRows:
+    """Cached rows of one encoding, for all graphs.
+
+    Attributes:
+        rows: Encodings of nodes, ``[N, ...]``, or pairs, ``[P, ...]``.
+        start: Offsets of the rows of each graph, ``[G + 1]``.
+        of_edges: The rows are edge indices, counted from 0 in each graph, with -1 for no edge.
+
+    """
+
+    rows: Tensor
+    start: Tensor
+    of_edges: bool
+
+
+class PrecomputedEncodings:
+    """Precomputed encodings of the graphs of a data set, by keyword argument of the model.
+
+    Args:
+        graphs: Graphs of the data set; node features are ignored.
+
+    """
+
+    def __init__(self, graphs: PackedGraphs) -> None:
+        self.graphs = graphs
+        self.kept: dict[str, CachedRows] = {}
+
+    def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
+        """Load the encodings from the cache, or compute them; later batches include them.
+
+        Raises:
+            ArgumentError: an encoding is not defined for a graph, such as Laplacian eigenvectors
+                for a directed graph.
+
+        """
+        self.graphs = replace(self.graphs, shared=shared)
+        sizes = self.graphs.sizes
+        for keyword, encoding in encodings.items():
+            counts = sizes.square() if encoding.of_pairs else sizes
+            start = boundaries(counts)
+            of_edges = isinstance(encoding, distances.PathEdges)
+            self.kept[keyword] = CachedRows(self._rows(encoding), start, of_edges)
+
+    def take(self, which: Tensor) -> dict[str, Tensor]:
+        """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`.
+
+        Args:
+            which: ``[B]``, indices of graphs, each as often as :meth:`PackedGraphs.take` packs it.
+
+        """
+        distinct = which.unique() if self.graphs.shared else which
+        return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}
+
+    def _cut(self, kept: CachedRows, distinct: Tensor) -> Tensor:
+        count = kept.start.diff()[distinct]
+        rows = kept.rows[ranges(kept.start[distinct], count)]
+        if not kept.of_edges:
+            return rows if rows.is_floating_point() else rows.long()
+        first = starts(self.graphs.edge_start.diff()[distinct])[run_of_each(count, len(rows))]
+        rows = rows.long()
+        return torch.where(rows < 0, rows, rows + first[:, None])
+
+    def _rows(self, encoding: Encoding) -> Tensor:
+        path = cache_root() / "codes" / f"{type(encoding).__name__}-{self._key(encoding)}.npy"
+        try:
+            return torch.from_numpy(np.load(path, allow_pickle=False))
+        except (OSError, ValueError, EOFError):  # no file yet, or a damaged one
+            rows = self._computed(encoding)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.part-{uuid4().hex}")
+        try:
+            with part.open("wb") as file:
+                np.save(file, rows.numpy(), allow_pickle=False)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return rows
+
+    def _key(self, encoding: Encoding) -> str:
+        graphs, found = self.graphs, hashlib.sha256()
+        for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
+            found.update(tensor.contiguous().numpy().tobytes())
+        found.update(repr(encoding.settings).encode())
+        own = inspect.getmodule(type(encoding))  # a model's own encoding may use laplacian
+        for module in (own, laplacian, members, sys.modules[__name__]):
+            assert module is not None
+            found.update(Path(str(module.__file__)).read_bytes())
+        return found.hexdigest()[:32]
+
+    def _computed(self, encoding: Encoding) -> Tensor:
+        at_once = len(self.graphs) if encoding.compares_graphs else AT_ONCE
+        chunks = torch.arange(len(self.graphs)).split(at_once)
+        rows = []
+        with shown(chunks, len(self.graphs), f"{type(encoding).__name__} codes") as todo:
+            for which in todo:
+                _x, graph, _members, _edges = self.graphs.take(which)
+                code = encoding.code(graph)
+                if isinstance(encoding, distances.PathEdges):
+                    degree = self.graphs.edge_start.diff()[which]
+                    pairs = self.graphs.sizes[which].square()
+                    first = starts(degree)[run_of_each(pairs, len(code))]
+                    code = torch.where(code < 0, code, code - first[:, None])
+                rows.append(code)
+        return narrow(torch.cat(rows))
+
+
+def narrow(rows: Tensor) -> Tensor:
+    """Return integers in the narrowest type that holds them, to save memory."""
+    if rows.is_floating_point() or not rows.numel():
+        return rows
+    least, most = int(rows.min()), int(rows.max())
+    for kind in TYPES:
+        bounds = torch.iinfo(kind)
+        if bounds.min <= least and most <= bounds.max:
+            return rows.to(kind)
+    return rows
+
+
+@contextmanager
+def shown(chunks: Iterable[Tensor], graphs: int, title: str) -> Iterator[Iterable[Tensor]]:
+    """Return the chunks; with many graphs, show a progress bar on the terminal."""
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:  # part of the extra train
+        yield chunks
+        return
+    console = Console(stderr=True)
+    quiet = graphs < SHOWN_FROM or not console.is_terminal
+    with Progress(console=console, transient=True, disable=quiet) as bar:
+        task: Any = bar.add_task(title, total=graphs)
+
+        def counted() -> Iterator[Tensor]:
+            for chunk in chunks:
+                yield chunk
+                bar.advance(task, len(chunk))
+
+        yield counted()

@@ -1,0 +1,35 @@
+"""Standardisation of columns; a run saves it to scale new rows in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Standardisation(NamedTuple):
+    """Mean and standard deviation of columns, ``[C]`` in float64."""
+
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor) -> Standardisation:
+        """Compute mean and standard deviation over the rows of ``[N, C]``."""
+        values = values.double()
+        return cls(values.mean(0), values.std(0, correction=0))
+
+    def scaled(self, values: Tensor) -> Tensor:
+        """Return standardised columns in float32."""
+        return ((values.double() - self.mean) / self.std.clamp(min=1e-12)).float()
+
+    def record(self) -> dict[str, list[float]]:
+        """Return a dictionary for JSON; :meth:`read` is the inverse."""
+        return {"mean": self.mean.tolist(), "std": self.std.tolist()}
+
+    @classmethod
+    def read(cls, record: Mapping[str, Sequence[float]]) -> Standardisation:
+        """Create a scale from the result of :meth:`record`."""
+        return cls(*(torch.tensor(record[name]).double() for name in ("mean", "std")))

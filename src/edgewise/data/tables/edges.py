@@ -1,0 +1,498 @@
+"""Edges and interactions from a text, a table or a data frame, with ids of any kind.
+
+Ids are numbers, with or without gaps, or texts. Nodes are numbered from 0 without gaps in the order
+of their ids, and the ids are kept (:data:`Ids`) so that a prediction can name them.
+
+In a text, fields are separated by tabs, ``::``, one of the other delimiters of
+:mod:`edgewise.data.tables.read`, or spaces, whichever comes first in this list and occurs in the
+first line. A field may be in quotes. Empty lines and lines that begin with ``#``, ``%`` or ``//``
+are ignored. This is not :func:`~edgewise.data.tables.read.read_table`, since pandas reads neither
+lines of different lengths nor several kinds of comments.
+
+If most ids of a file are whole numbers, all have to be, so that a damaged line is found and not
+taken for a new node; ``names=True`` accepts any. A first line that names the columns is recognised
+(``header=None``): it has words only above numbers, or words such as ``source,target``. Of a table
+with more columns than needed, those are used that :class:`Column` names or knows.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.data.files import unreadable
+from edgewise.data.reading import check_memory, number, opened_text, text_form
+from edgewise.data.tables.frames import FrameSource, open_source
+from edgewise.data.tables.read import DELIMITERS, is_text, read_table
+from edgewise.errors import ArgumentError, unknown_name
+
+Ids = dict[str, int]
+"""Number of each id, in ascending order: ``list(ids)[number]`` is the id."""
+
+COMMENTS = ("#", "%", "//")
+MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
+WORD = re.compile(r"[^\W\d][\w .:/()-]*")
+NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # numbers, dates and times
+DIGITS = 20  # of a whole number of 64 bits
+PER_LINE, LETTERS = 400, 3  # bytes in memory for a line, and for each of its letters
+
+
+class Column(NamedTuple):
+    """Column of a table by its meaning, and how to find it.
+
+    Attributes:
+        argument: the field that names it, such as ``data.user``.
+        name: its name, or its number from 1 where there is no header; "" looks for a usual name.
+        usual: unambiguous names, in lower case without spaces and underscores.
+
+    """
+
+    argument: str
+    name: str
+    usual: tuple[str, ...]
+
+
+def source_column(name: str = "") -> Column:
+    """Return the column of source nodes."""
+    usual = "source", "src", "from", "citing", "u", "sourceid", "fromid", "node1", "id1", "user1"
+    return Column("data.source", name, (*usual, "fromnodeid", "nodeid1", "userid1", "person1"))
+
+
+def destination_column(name: str = "") -> Column:
+    """Return the column of destination nodes."""
+    usual = "destination", "dst", "target", "to", "cited", "v", "destinationid", "toid", "targetid"
+    pairs = "node2", "id2", "user2", "tonodeid", "nodeid2", "userid2", "person2", "dest", "friend"
+    return Column("data.destination", name, usual + pairs)
+
+
+def user_column(name: str = "") -> Column:
+    """Return the column of users."""
+    usual = "user", "userid", "username", "customer", "customerid", "member", "memberid", "reader"
+    return Column("data.user", name, (*usual, "visitorid", "reviewerid", "person", "personid"))
+
+
+def item_column(name: str = "") -> Column:
+    """Return the column of items."""
+    usual = "item", "itemid", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn"
+    things = "product", "productid", "asin", "song", "songid", "track", "trackid", "article"
+    more = "articleid", "artist", "artistid", "business", "businessid", "place", "placeid", "sku"
+    return Column("data.item", name, usual + things + more)
+
+
+def time_column(name: str = "") -> Column:
+    """Return the column of times of interactions."""
+    usual = "time", "timestamp", "date", "datetime", "when", "unixreviewtime", "createdat"
+    return Column("data.time", name, usual)
+
+
+def rating_column(name: str = "") -> Column:
+    """Return the column of ratings."""
+    return Column("data.rating", name, ("rating", "ratings", "score", "stars", "bookrating"))
+
+
+ROLES = source_column, destination_column, user_column, item_column, time_column, rating_column
+USUAL = frozenset(name for role in ROLES for name in (*role().usual, "id", "node", "nodeid"))
+"""Names of columns. A first line with two of them is a header, not an edge."""
+
+
+class EdgeTable(NamedTuple):
+    """Pairs ``[2, E]`` of numbered nodes, in the order of the file, and the ids of the nodes.
+
+    ``column`` is the name of the first ones' column.
+    """
+
+    pairs: Tensor
+    ids: Ids
+    column: str = "source"
+
+
+class Interactions(NamedTuple):
+    """Users and items ``[2, E]`` of each file, and their ids, which all files share.
+
+    ``numbers`` are the further columns that were wanted, ``[E]`` each in float64, by the argument
+    that names them: none where the file has no such column. ``columns`` are the names of the first
+    file's.
+    """
+
+    pairs: list[Tensor]
+    user_ids: Ids
+    item_ids: Ids
+    numbers: list[dict[str, Tensor]]
+    columns: tuple[str, str] = ("user", "item")
+
+
+class Line(NamedTuple):
+    """Line number, from 1, and fields of a line that is not empty and no comment."""
+
+    number: int
+    fields: list[str]
+
+
+class File(NamedTuple):
+    """Lines of a file without comments, and the names of its columns if it has a header."""
+
+    path: Path | FrameSource
+    lines: list[Line]
+    names: list[str] | None = None
+
+
+def read_edges(
+    path: str | Path,
+    *,
+    header: bool | None = None,
+    names: bool = False,
+    source: str = "",
+    destination: str = "",
+) -> EdgeTable:
+    """Read edges from lines ``source target``, or from two columns of a table.
+
+    Args:
+        path: the file, or a data frame.
+        header: the first line names the columns; ``None`` detects it.
+        names: ids are names, even if they look like numbers.
+        source: column of the source nodes; "" finds it by its usual names, or takes the first of
+            two.
+        destination: column of the destination nodes; "" as for ``source``.
+
+    Raises:
+        ArgumentError: a line is not two ids (gives its number and text), there is no edge, or the
+            columns cannot be determined.
+        MissingDataError: there is no such file.
+
+    """
+    columns = source_column(source), destination_column(destination)
+    file = _lines(open_source(path), header, columns)
+    pairs = _two_columns(file, columns, "two ids, source and target,")
+    if not pairs.lines:
+        raise _empty(pairs.path)
+    ids = _numbered([pairs], slice(None), names)
+    numbers = [ids[field] for line in pairs.lines for field in line.fields]
+    column = pairs.names[0] if pairs.names else "source"
+    return EdgeTable(torch.tensor(numbers).view(-1, 2).t().contiguous(), ids, column)
+
+
+def read_interactions(
+    *paths: str | Path,
+    header: bool | None = None,
+    names: bool = False,
+    user: str = "",
+    item: str = "",
+    further: Sequence[Column] = (),
+) -> Interactions:
+    """Read interactions from lines ``user item item ...`` (LightGCN's format), pairs or a table.
+
+    A user may have no item. Repeated interactions are kept.
+
+    Args:
+        paths: files or data frames with the same users and items.
+        header: see :func:`read_edges`; without one, lines are of LightGCN's format.
+        names: see :func:`read_edges`.
+        user: column of the users; "" finds it by its usual names, or takes the first of two.
+        item: column of the items; "" as for ``user``.
+        further: columns of numbers or dates, which may be missing unless they are named.
+
+    Raises:
+        ArgumentError: an id is missing or a file has no items (names the line), or the columns
+            cannot be determined.
+        MissingDataError: there is no such file.
+
+    """
+    columns = user_column(user), item_column(item)
+    files, numbers = [], []
+    for path in paths:
+        file = _lines(open_source(path), header, (*columns, *further))
+        named = any(column.name for column in (*columns, *further))
+        table = file.names is not None or named
+        if not table:
+            _refuse_ratings(file)
+        files.append(_two_columns(file, columns, "a user and an item") if table else file)
+        numbers.append(_numbers(file, further) if table else {})
+        if all(len(line.fields) < 2 for line in file.lines):
+            raise _empty(file.path)
+        for line in files[-1].lines:
+            if not all(line.fields):
+                raise _bad_line(file.path, line, "an id in each field")
+    users = _numbered(files, slice(0, 1), names)
+    items = _numbered(files, slice(1, None), names)
+    pairs = [_memberships(file.lines, users, items) for file in files]
+    first = files[0].names
+    return Interactions(
+        pairs, users, items, numbers, (first[0], first[1]) if first else ("user", "item")
+    )
+
+
+def read_memberships(path: str | Path) -> EdgeTable:
+    """Read a hypergraph: pairs ``[2, E]`` of groups and members, one line of members per group.
+
+    Group g is line g, from 0, without comments and empty lines. The ids are those of the members.
+
+    Raises:
+        ArgumentError: an id is missing, or there is no member; names the line.
+        MissingDataError: there is no such file.
+
+    """
+    lines = _lines(open_source(path), header=False).lines
+    if not lines:
+        raise _empty(open_source(path))
+    for line in lines:
+        if not all(line.fields):
+            raise _bad_line(open_source(path), line, "an id in each field")
+    ids = _numbered([File(open_source(path), lines)], slice(None), names=False)
+    groups = {str(group): group for group in range(len(lines))}
+    named = [Line(line.number, [str(g), *line.fields]) for g, line in enumerate(lines)]
+    return EdgeTable(_memberships(named, groups, ids), ids)
+
+
+def _memberships(lines: list[Line], groups: Ids, members: Ids) -> Tensor:
+    """Return pairs ``[2, E]`` of the first field of each line and each other field."""
+    group = torch.tensor([groups[line.fields[0]] for line in lines])
+    count = torch.tensor([len(line.fields) - 1 for line in lines])
+    member = [members[field] for line in lines for field in line.fields[1:]]
+    return torch.stack([group.repeat_interleave(count), torch.tensor(member)])
+
+
+def _numbered(files: Sequence[File], part: slice, names: bool) -> Ids:
+    """Number the ids in this part of all lines, sorted as numbers or as names."""
+    found = {field for file in files for line in file.lines for field in line.fields[part]}
+    whole = sum(map(_is_whole, found))
+    if names or 2 * whole <= len(found):
+        return {name: number for number, name in enumerate(sorted(found))}
+    if whole < len(found):
+        for file in files:
+            for line in file.lines:
+                if not all(map(_is_whole, line.fields[part])):
+                    raise _bad_line(file.path, line, "whole numbers from 0, as most ids are,")
+    return {name: number for number, name in enumerate(sorted(found, key=int))}
+
+
+def _is_whole(field: str) -> bool:
+    # A leading 0, as in a postal code, makes it a name.
+    digits = field.isascii() and field.isdecimal() and len(field) <= DIGITS
+    return digits and (field[0] != "0" or field == "0")
+
+
+def _lines(path: Path | FrameSource, header: bool | None, columns: Sequence[Column] = ()) -> File:
+    """Return the lines without comments, and the names of the columns if there are any."""
+    if not is_text(path):
+        table = read_table(path)
+        names = list(table.frame.columns)
+        rows = zip(*table.columns.values(), strict=True)
+        lines = [
+            Line(number, [cell.strip() for cell in row])
+            for number, row in zip(table.lines, rows, strict=True)
+        ]
+        unnamed = header is False or all(name.isdecimal() for name in names)
+        return File(path, lines, None if unnamed else names)
+    assert isinstance(path, Path)
+    form = text_form(path)
+    needed = LETTERS * form.characters + PER_LINE * form.lines
+    check_memory("data.path", needed, path.name, "give a part of its lines, or more memory")
+    with opened_text(path, form.encoding) as file:
+        stripped = ((number, text.strip()) for number, text in enumerate(file, 1))
+        texts = [line for line in stripped if line[1] and not line[1].startswith(COMMENTS)]
+    if not texts:
+        return File(path, [])
+    delimiter = next((mark for mark in MARKS if mark in texts[0][1]), None)
+    lines = [Line(number, _fields(path, number, text, delimiter)) for number, text in texts]
+    if not (header or (header is None and _names_columns(lines[0], lines[1:], columns))):
+        if header is None:
+            _refuse_doubt(path, lines, texts[0][1])
+        return File(path, lines)
+    wanted = len(lines[0].fields)
+    for line in lines:
+        if len(line.fields) != wanted:
+            expected = f"{wanted} columns, as in the header,"
+            raise _bad_line(path, line, expected)
+    return File(path, lines[1:], lines[0].fields)
+
+
+def _fields(path: Path, number: int, text: str, delimiter: str | None) -> list[str]:
+    try:
+        if delimiter and len(delimiter) == 1 and '"' in text:
+            fields = next(csv.reader([text], delimiter=delimiter, strict=True))
+        else:
+            fields = text.split(delimiter)
+    except csv.Error as error:
+        raise _bad_line(
+            path, Line(number, []), "an id in each field, quoted as a whole,"
+        ) from error
+    return [field.strip() for field in fields]
+
+
+def _names_columns(first: Line, others: list[Line], columns: Sequence[Column]) -> bool:
+    if not all(map(WORD.fullmatch, first.fields)):
+        return False
+    if any(column.name in first.fields for column in columns):
+        return True
+    if sum(_plain(field) in USUAL for field in first.fields) > 1:
+        return True
+    width = len(first.fields)
+    if width > 2 and all(len(line.fields) == width for line in others):
+        # A table: some column has words above and numbers, or dates, below.
+        below = zip(*(line.fields for line in others), strict=True)
+        return any(all(map(NUMERIC.fullmatch, column)) for column in below)
+    fields = [field for line in others for field in line.fields]
+    return 2 * sum(map(_is_whole, fields)) > len(fields)
+
+
+def _refuse_doubt(path: Path, lines: list[Line], first: str) -> None:
+    """Refuse a first line of words that occur nowhere else, above ids that do."""
+    if len(lines) < 2 or not all(map(WORD.fullmatch, lines[0].fields)):
+        return
+    count = Counter(field for line in lines for field in line.fields)
+    alone = all(count[field] == 1 for field in lines[0].fields)
+    repeated = sum(any(count[field] > 1 for field in line.fields) for line in lines[1:])
+    if alone and repeated > 0.9 * (len(lines) - 1):
+        raise ArgumentError(
+            "data.header",
+            expected=f"a word on whether the first line of {path.name} names its columns",
+            got=f"{first[:60]!r}, whose words are in no other line",
+            remedy="say --data.header true, or --data.header false where it is an edge",
+        )
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case, without spaces and punctuation."""
+    return re.sub(r"[\s_.-]", "", name.lower())
+
+
+def find_column(file: File, column: Column) -> int | None:
+    """Return the position of a column, from 0, or ``None`` if it cannot be determined.
+
+    Raises:
+        ArgumentError: the column is named, and the table has no column of that name.
+
+    """
+    if not file.names:
+        return _numbered_column(file, column) if column.name else None
+    if column.name:
+        if column.name not in file.names:
+            unknown = unknown_name(column.argument, column.name, file.names)
+            raise ArgumentError(
+                column.argument,
+                expected=f"a column of {file.path.name}: {unknown.expected}",
+                got=unknown.got,
+                remedy=unknown.remedy,
+            )
+        return file.names.index(column.name)
+    plain = [_plain(name) for name in file.names]
+    found = [plain.index(name) for name in column.usual if name in plain]
+    return found[0] if len(found) == 1 else None
+
+
+def _numbered_column(file: File, column: Column) -> int:
+    width = len(file.lines[0].fields) if file.lines else 0
+    if not column.name.isdecimal() or not 1 <= int(column.name) <= width:
+        raise ArgumentError(
+            column.argument,
+            expected=f"the number of a column from 1 to {width}, as {file.path.name} has no header",
+            got=repr(column.name),
+            remedy="count the columns, or, if the first line names them, say --data.header true",
+        )
+    return int(column.name) - 1
+
+
+def _two_columns(file: File, columns: tuple[Column, Column], expected: str) -> File:
+    """Return the file reduced to these two columns."""
+    if not file.lines:
+        return file
+    places = [find_column(file, column) for column in columns]
+    width = len(file.names or file.lines[0].fields)
+    if width == 2 and None in places:
+        given = next((place for place in places if place is not None), None)
+        places = [0, 1] if given is None else [p if p is not None else 1 - given for p in places]
+    if None in places or places[0] == places[1]:
+        if file.names is None:
+            raise _bad_line(file.path, file.lines[0], expected)
+        one, other = (f"--{column.argument}" for column in columns)
+        raise ArgumentError(
+            ", ".join(column.argument for column in columns),
+            expected=f"two columns of {file.path.name}",
+            got=f"no telling which of {', '.join(file.names)}",
+            remedy=f"name them with {one} and {other}",
+        )
+    first, second = places
+    lines = []
+    for line in file.lines:
+        if len(line.fields) != width:
+            raise _bad_line(file.path, line, expected)
+        pair = [line.fields[first], line.fields[second]]  # type: ignore[index]
+        if not all(pair):
+            raise _bad_line(file.path, line, "an id in each field")
+        lines.append(Line(line.number, pair))
+    names = [file.names[first], file.names[second]] if file.names else None  # type: ignore[index]
+    return File(file.path, lines, names)
+
+
+def _numbers(file: File, columns: Sequence[Column]) -> dict[str, Tensor]:
+    """Return the columns of numbers or dates that the file has, by their arguments."""
+    found = {}
+    for column in columns:
+        place = find_column(file, column)
+        if place is None:
+            continue
+        values = [moment(line.fields[place]) for line in file.lines]
+        for line, value in zip(file.lines, values, strict=True):
+            if value is None:
+                raise _bad_line(file.path, line, f"a number or a date for {column.argument}")
+        found[column.argument] = torch.tensor(values, dtype=torch.double)
+    return found
+
+
+def moment(text: str) -> float | None:
+    """Parse a number, or a date of ISO 8601 as seconds since 1970; ``None`` for other text."""
+    value = number(text)
+    if not math.isnan(value):
+        return value
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def _refuse_ratings(file: File) -> None:
+    """Refuse a table of ratings without a header, which looks like lines of items.
+
+    In it users repeat, which they do not in lines of items.
+    """
+    widths = {len(line.fields) for line in file.lines}
+    users = {line.fields[0] for line in file.lines}
+    if len(widths) == 1 and max(widths) > 2 and 2 * len(users) < len(file.lines):
+        width = max(widths)
+        raise ArgumentError(
+            "data.user, data.item",
+            expected=f"lines `user item item ...`, or which of the {width} columns these are",
+            got=f"{width} columns without names, and users that repeat, in {file.path.name}",
+            remedy="give their numbers, as --data.user 1 --data.item 2, and --data.time",
+        )
+
+
+def _bad_line(path: Path | FrameSource, line: Line, expected: str) -> ArgumentError:
+    text = ", ".join(line.fields)
+    if isinstance(path, Path) and is_text(path):
+        with opened_text(path, text_form(path).encoding) as file:
+            text = next(islice(file, line.number - 1, None)).strip()
+    return unreadable(
+        path,
+        expected=f"{expected} in each line",
+        got=repr(text[:60]),
+        line=line.number,
+        remedy="correct this line, mark comments with #, or, where all ids are names, say so with "
+        "names=True (--data.names true)",
+    )
+
+
+def _empty(path: Path | FrameSource) -> ArgumentError:
+    remedy = "name a text file with one edge a line"
+    return unreadable(path, expected="at least one edge", got="none", remedy=remedy)

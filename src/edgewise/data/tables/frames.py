@@ -1,0 +1,153 @@
+"""Data frames in place of files: pandas, PyArrow and Polars tables as cells of text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgewise.errors import ArgumentError, require
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+    Source = Any
+else:
+    Source = str
+"""Type of a field that holds a path or a data frame; a recipe records it as text."""
+
+FRAME = "DataFrame "
+
+
+class FrameSource(str):
+    """A data frame that stands for a path. As text it is the digest of its content.
+
+    A recipe records this text. Two frames with equal columns and cells are therefore equal fields,
+    and a run can be resumed with the same frame and with no other.
+
+    Attributes:
+        frame: the cells as text, "" for a missing value.
+
+    """
+
+    frame: DataFrame
+
+    @classmethod
+    def of(cls, value: Any) -> FrameSource:
+        """Copy a pandas, PyArrow or Polars table."""
+        frame = as_text(to_pandas(value))
+        pandas = pandas_for("reading a data frame")
+        digest = hashlib.sha256(json.dumps(list(frame.columns)).encode())
+        digest.update(pandas.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+        rows, columns = frame.shape
+        text = f"{FRAME}of {rows} rows and {columns} columns, sha256 {digest.hexdigest()[:32]}"
+        source = cls(text)
+        source.frame = frame
+        return source
+
+    @property
+    def name(self) -> str:
+        """Name in messages, as ``Path.name`` of a file."""
+        return "the DataFrame"
+
+
+def as_source(value: Any) -> str:
+    """Return a path as text and any data frame as a :class:`FrameSource`."""
+    if is_frame(value):
+        return FrameSource.of(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def take_frames(data: Any, *fields: str) -> None:
+    """Replace data frames and ``Path`` objects in fields of a frozen dataclass by sources."""
+    for name in fields:
+        object.__setattr__(data, name, as_source(getattr(data, name)))
+
+
+def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSource:
+    """Return the frame, or the path with ``~`` expanded.
+
+    Raises:
+        ArgumentError: ``text`` is the record of a frame from ``recipe.json``, without the frame.
+
+    """
+    if isinstance(text, (Path, FrameSource)):
+        return text
+    if text.startswith(FRAME) and "sha256" in text:
+        raise ArgumentError(
+            argument,
+            expected="a file, or the data frame itself in Python",
+            got=f"the record of a {text}",
+            remedy="pass the frame that the run was trained on, in Python; or save it as a file "
+            "and name that",
+        )
+    return Path(text).expanduser()
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a table of pandas, PyArrow, Polars or another such library."""
+    streams = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__dataframe__")
+    return streams and hasattr(value, "columns")
+
+
+def to_pandas(value: Any) -> DataFrame:
+    """Convert a data frame of any library to pandas.
+
+    PyArrow converts what it can read; the interchange protocol is for the rest.
+    """
+    pandas = pandas_for("reading a data frame")
+    if isinstance(value, pandas.DataFrame):
+        frame: DataFrame = value
+    elif hasattr(value, "__arrow_c_stream__"):
+        pyarrow = require("pyarrow", extra="tables", purpose="reading a data frame")
+        # Integers with missing values would become floats, and an id 3 the id "3.0".
+        frame = pyarrow.table(value).to_pandas(integer_object_nulls=True)
+    else:
+        frame = pandas.api.interchange.from_dataframe(value)
+    return frame
+
+
+def as_text(frame: DataFrame) -> DataFrame:
+    """Convert cells to the text that ``frame.to_csv()`` writes, missing values to ""."""
+    pandas = pandas_for("reading a table")
+    names = [str(name) for name in frame.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                "data.path",
+                expected="columns of different names",
+                got=f"two columns of the name {name!r}",
+                remedy="rename one of them",
+            )
+    columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
+    found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
+    return found
+
+
+def _text_column(values: Series[Any]) -> Series[Any]:
+    pandas = pandas_for("reading a table")
+    if isinstance(values.dtype, pandas.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    missing = values.isna()
+    if values.dtype.kind == "f" and missing.any() and (values[~missing] % 1 == 0).all():
+        values = values.astype("Int64")  # whole numbers, which pandas has as floats beside NaN
+    if values.dtype == object:
+        values = values.map(cell_text)
+    return values.astype(str).where(~missing, "").reset_index(drop=True)
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell as text; lists and dicts as JSON, dates without a time of midnight."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple, dict, np.ndarray)):
+        return json.dumps(value, default=lambda array: array.tolist())  # as Parquet files have
+    return "" if value is None else str(value).removesuffix(" 00:00:00")
+
+
+def pandas_for(purpose: str) -> Any:
+    """Import pandas, or raise an error that says how to install it."""
+    return require("pandas", extra="predict", purpose=purpose)

@@ -1,0 +1,377 @@
+"""Where a table of a user is read: CSV and other text, Parquet, Feather, Excel, JSON lines, frames.
+
+Cells stay text until a data set asks for numbers or dates, so that an error can name the cell. The
+delimiter of a text is the one of :data:`DELIMITERS` that gives most columns in the first rows.
+Encodings and compression: see :mod:`edgewise.data.reading`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.data.files import unreadable
+from edgewise.data.reading import (
+    OPENED,
+    TextForm,
+    check_memory,
+    opened_text,
+    read_bytes,
+    text_form,
+)
+from edgewise.data.tables.frames import FrameSource, as_text, cell_text, open_source, pandas_for
+from edgewise.data.tables.table import Table
+from edgewise.errors import ArgumentError, require
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+"""What separates the columns of a text, with its name."""
+TEXTS = (".csv", ".tsv")
+OBJECTS = (".jsonl", ".ndjson")
+BINARY = {".parquet": "Parquet", ".feather": "Feather", ".xlsx": "Excel", ".xlsm": "Excel"}
+OTHER_FORMS = (".xls", ".ods", ".numbers", ".json")
+PER_CELL = 60  # bytes of a short text in memory, beside its letters
+SAMPLE = 20  # lines by which the delimiter is chosen
+APPENDED = 4  # empty cells that a spreadsheet may add to a row
+CHUNK = 4096  # rows in memory at once where a file is read row by row
+QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
+
+
+def form_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, without that of the compression."""
+    return Path(path.stem if path.suffix.lower() in OPENED else path.name).suffix.lower()
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file has rows with named columns, by its suffix."""
+    return form_of(path) in {*TEXTS, *OBJECTS, *BINARY}
+
+
+def is_text(source: Path | FrameSource) -> bool:
+    """Return whether a source is lines of text, by its suffix."""
+    return isinstance(source, Path) and form_of(source) not in {*OBJECTS, *BINARY}
+
+
+def read_table(source: str | Path | FrameSource, *, argument: str = "data.path") -> Table:
+    """Read a table whose first row names the columns, or a data frame.
+
+    Args:
+        source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
+            frame.
+        argument: the field that names it, for errors.
+
+    Raises:
+        MissingDataError: there is no such file.
+        ArgumentError: the file is damaged, empty or too large for the memory; it has no rows, an
+            empty row before its end, a row of another length, or two columns of one name.
+
+    """
+    source = open_source(source, argument)
+    if isinstance(source, FrameSource):
+        table = Table(source, source.frame, list(range(len(source.frame))), named=True)
+    elif form_of(source) in OBJECTS:
+        table = _of_objects(source)
+    elif form_of(source) in BINARY:
+        table = _of_binary(source)
+    else:
+        return _of_text(source, argument)
+    if not len(table):
+        raise ArgumentError(
+            argument,
+            expected=f"at least one row in {source.name}",
+            got="no rows",
+            remedy="add rows, or name another table",
+        )
+    return table
+
+
+def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line number and the cells of each row; only some rows are in memory at once.
+
+    Empty lines are left out. Cells are text, and values of JSON where the file has these.
+
+    Raises:
+        MissingDataError, ArgumentError: see :func:`read_table`.
+
+    """
+    if form_of(path) in OBJECTS:
+        yield from _objects(path)
+        return
+    if form_of(path) in BINARY:
+        table = _of_binary(path)
+        chunks: Iterable[tuple[list[int], DataFrame]] = [(table.lines, table.frame)]
+    else:
+        form = _form(path, argument)
+        chunks = _chunks(path, form, _delimiter(path, form), argument, CHUNK)
+    for lines, frame in chunks:
+        names = list(frame.columns)
+        blank = _is_blank(frame)
+        for line, skip, *cells in zip(lines, blank, *(frame[n] for n in names), strict=True):
+            if not skip:
+                yield line, dict(zip(names, cells, strict=True))
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: it is none, has a number of thousands of digits, or is nested too deeply.
+
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("lists in lists without an end") from error
+
+
+def _of_text(path: Path, argument: str) -> Table:
+    form = _form(path, argument)
+    delimiter = _delimiter(path, form)
+    pandas = pandas_for("reading a table")
+    chunks = list(_chunks(path, form, delimiter, argument))
+    frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
+    lines = [line for numbers, _ in chunks for line in numbers]
+    blank = _is_blank(frame)
+    rows = len(blank)
+    while rows and blank[rows - 1]:
+        rows -= 1
+    if not rows:
+        raise _unusable(path, argument, "no rows", delimiter)
+    if True in blank[:rows]:  # to skip it would move later rows to another point in time
+        got = f"an empty line, row {lines[blank.index(True)]}"
+        raise _unusable(path, argument, got, delimiter)
+    return Table(path, frame.iloc[:rows], lines[:rows], delimiter)
+
+
+def _chunks(
+    path: Path, form: TextForm, delimiter: str, argument: str, size: int | None = None
+) -> Iterator[tuple[list[int], DataFrame]]:
+    """Yield the line numbers and the rows of parts of a text; a blank row has missing cells."""
+    pandas = pandas_for("reading a table")
+    names: list[str] = []
+    end = 0
+
+    try:
+        with opened_text(path, form.encoding) as text:
+            width = len(next(_records(text, delimiter))[1])
+        if not width:
+            raise _WrongWidthError
+        with (
+            opened_text(path, form.encoding) as text,
+            pandas.read_csv(
+                text,
+                sep=delimiter,
+                header=None,
+                names=range(width + APPENDED),
+                dtype=str,
+                keep_default_na=False,
+                skip_blank_lines=False,
+                skipinitialspace=delimiter != "\t",
+                quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+                engine="python",  # which tells a missing cell from an empty one
+                chunksize=size or form.lines + 2,
+            ) as parts,
+        ):
+            for read in parts:
+                part = read
+                if delimiter == "\t":  # a quotation mark is one, but around a whole cell
+                    part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
+                breaks = sum(part[c].str.count("\r\n|\r|\n").fillna(0) for c in part.columns)
+                lines = (end + (breaks + 1).cumsum()).astype(int).tolist()
+                end = lines[-1]
+                if not names:
+                    names = _names(part, path, argument, delimiter)
+                    check_memory(
+                        argument,
+                        form.characters + PER_CELL * form.lines * len(names),
+                        path.name,
+                        "give a part of its rows, or more memory",
+                    )
+                    part, lines = part.iloc[1:], lines[1:]
+                yield lines, _fitted(part, names)
+    except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
+        raise _bad_row(path, form, delimiter, argument, str(error)) from error
+
+
+def _unquoted(cell: re.Match[str]) -> str:
+    return cell[1].replace('""', '"')
+
+
+class _WrongWidthError(Exception):
+    """A row has more or fewer cells than the header."""
+
+
+def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
+    """Return the names of the columns, without the empty ones that spreadsheets append."""
+    names = [str(name).strip() for name in part.iloc[0].fillna("")]
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise _unusable(path, argument, f"two columns of the name {twice[0]!r}", delimiter)
+    return names
+
+
+def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the rows under their names, missing cells for a blank row.
+
+    Raises:
+        _WrongWidthError: a row has more or fewer cells.
+
+    """
+    width = len(names)
+    if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
+        raise _WrongWidthError
+    part = part.iloc[:, :width].set_axis(list(names), axis=1)
+    blank = (part.fillna("") == "").all(axis=1)
+    blank &= (width > 1) | part.isna().any(axis=1)
+    if part[~blank].isna().to_numpy().any():
+        raise _WrongWidthError
+    return part.mask(blank)
+
+
+def _is_blank(frame: DataFrame) -> list[bool]:
+    found: list[bool] = frame.isna().any(axis=1).tolist()
+    return found
+
+
+def _bad_row(
+    path: Path, form: TextForm, delimiter: str, argument: str, cause: str
+) -> ArgumentError:
+    """Return the error for the first row that pandas could not use, with its line number."""
+    with opened_text(path, form.encoding) as text:
+        records = _records(text, delimiter)
+        try:
+            _, names = next(records)
+            while len(names) > 1 and not names[-1].strip():
+                names.pop()
+            for line, row in records:
+                while len(row) > len(names) and not row[-1]:
+                    row.pop()
+                if row and len(row) != len(names):
+                    got = f"{len(row)} values under {len(names)} names in row {line}"
+                    return _unusable(path, argument, got, delimiter)
+        except csv.Error as error:
+            cause = str(error)
+    return _unusable(path, argument, f"a file that cannot be read ({cause})", delimiter)
+
+
+def _records(
+    lines: Iterable[str], delimiter: str, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the last line and the cells of each row."""
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(
+        lines, delimiter=delimiter, strict=strict, skipinitialspace=True, quoting=quoting
+    )
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _delimiter(path: Path, form: TextForm) -> str:
+    """Return the delimiter with which most of the first rows have the width of the first one."""
+    with opened_text(path, form.encoding) as text:
+        sample = list(islice(text, SAMPLE))
+
+    def fits(delimiter: str) -> tuple[float, bool, int]:
+        # Not strictly: the sample may end within quotes, and these are wrong for other delimiters.
+        rows = [row for _, row in _records(sample, delimiter, strict=False) if row]
+        width = len(rows[0]) if rows else 1
+        same = sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0
+        # Texts have commas, and hardly ever tabs.
+        return same, same > 0 and delimiter == "\t", width
+
+    return max(DELIMITERS, key=fits)
+
+
+def _form(path: Path, argument: str) -> TextForm:
+    if form_of(path) in OTHER_FORMS:
+        raise ArgumentError(
+            argument,
+            expected=f"text, or one of {', '.join((*OBJECTS, *BINARY))}",
+            got=path.name,
+            remedy="save it as CSV, from the program that made it",
+        )
+    return text_form(path)
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line number and the object of each line of JSON."""
+    with opened_text(path, text_form(path).encoding) as text:
+        for number, line in enumerate(text, 1):
+            if not line.strip():
+                continue
+            try:
+                row = read_json(line)
+            except ValueError as error:
+                raise _no_object(path, f"{error} in line {number}") from error
+            if not isinstance(row, dict):
+                raise _no_object(path, f"{line[:40]!r} in line {number}")
+            yield number, row
+
+
+def _no_object(path: Path, got: str) -> ArgumentError:
+    expected = "an object in each line"
+    return ArgumentError(str(path), expected=expected, got=got, remedy="correct the file")
+
+
+def _of_objects(path: Path) -> Table:
+    form = text_form(path)
+    needed = 4 * form.characters  # the objects, their text and the frame
+    check_memory(str(path), needed, path.name, "give a part of its rows, or more memory")
+    numbered = list(_objects(path))
+    names = list(dict.fromkeys(str(name) for _, row in numbered for name in row))
+    cells = {name: [cell_text(row.get(name)) for _, row in numbered] for name in names}
+    pandas = pandas_for("reading a table")
+    return Table(
+        path, pandas.DataFrame(cells, dtype=str), [line for line, _ in numbered], named=True
+    )
+
+
+def _of_binary(path: Path) -> Table:
+    """Read Parquet, Feather or the first sheet of an Excel workbook."""
+    kind = BINARY[form_of(path)]
+    pandas = pandas_for(f"reading {path.name}")
+    package = "openpyxl" if kind == "Excel" else "pyarrow"
+    require(package, extra="tables", purpose=f"reading {path.name}")
+    content = io.BytesIO(read_bytes(path))
+    check_memory(str(path), 10 * len(content.getvalue()), path.name, "give a part, or more memory")
+    try:
+        if kind == "Excel":
+            text = {"dtype": object, "na_values": [""], "keep_default_na": False}
+            return _of_sheet(path, pandas.read_excel(content, header=None, **text))
+        frame = pandas.read_parquet(content) if kind == "Parquet" else pandas.read_feather(content)
+    except ArgumentError:
+        raise
+    except Exception as error:  # each library and each kind of damage raises another one
+        got = " ".join(str(error).split())[:80] or type(error).__name__
+        raise unreadable(path, expected=f"a whole {kind} file", got=got) from error
+    return Table(path, as_text(frame), list(range(len(frame))), named=True)
+
+
+def _of_sheet(path: Path, sheet: DataFrame) -> Table:
+    """Take the names from the first row of a sheet; rows are numbered as Excel shows them."""
+    cells = as_text(sheet)
+    if not len(cells):
+        raise unreadable(path, expected="a row of names", got="an empty sheet", remedy="fill it")
+    names = [name.strip() or str(i + 1) for i, name in enumerate(cells.iloc[0])]
+    frame = cells.iloc[1:].set_axis(names, axis=1)
+    kept = ~(frame == "").all(axis=1)
+    return Table(path, as_text(frame[kept]), (frame.index[kept] + 1).tolist())
+
+
+def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:
+    return ArgumentError(
+        argument,
+        expected=f"values separated by {DELIMITERS[delimiter]} under a row of names, in {path}",
+        got=got,
+        remedy="correct it, or save the table again as CSV in UTF-8",
+    )

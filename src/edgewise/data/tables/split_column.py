@@ -1,0 +1,75 @@
+"""Column of a table that assigns rows to the training, validation and test split."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.data.tables.table import Table
+from edgewise.errors import ArgumentError
+
+NAMES = ("split", "set", "subset", "partition", "part")
+"""Usual names of a column of splits, in every kind of table."""
+PARTS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+PART_OF = {word: part for part, words in PARTS.items() for word in words}
+"""Split that a word in a table, or the name of a folder, stands for."""
+
+
+def find_split_column(table: Table, named: str) -> str:
+    """Return the name of the column, or "" if there is none.
+
+    Args:
+        table: with at least one row.
+        named: the column; "" searches for one of :data:`NAMES` that holds only the words of
+            :data:`PARTS`, and "none" uses none.
+
+    Raises:
+        ArgumentError: there is no column of the given name.
+
+    """
+    if named == "none":
+        return ""
+    if named:
+        table.texts("data.split_column", named)
+        return named
+    known = [
+        name
+        for name, texts in table.columns.items()
+        if name.lower() in NAMES and {"train", "test"} <= set(map(_part, texts)) <= set(PARTS)
+    ]
+    return known[0] if len(known) == 1 else ""
+
+
+def parts_of(table: Table, column: str) -> dict[str, Tensor]:
+    """Return the indices of the rows of each split; a split may be empty.
+
+    Args:
+        table: the table.
+        column: name of the column.
+
+    Raises:
+        ArgumentError: a cell has another word; names the row.
+
+    """
+    texts = table.texts("data.split_column", column)
+    index: dict[str, list[int]] = {name: [] for name in PARTS}
+    for row, text in enumerate(texts):
+        part = _part(text)
+        if part not in index:
+            raise ArgumentError(
+                "data.split_column",
+                expected=f"train, val or test in column {column!r}",
+                got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
+                remedy="correct this row, or set data.split_column to none",
+            )
+        index[part].append(row)
+    return {name: torch.tensor(found, dtype=torch.long) for name, found in index.items()}
+
+
+def _part(text: str) -> str:
+    word = text.strip().lower()
+    return "test" if word == "holdout" else PART_OF.get(word, "")

@@ -1,0 +1,251 @@
+"""A table in memory: cells of text, and the number of each row in its file for messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.data.files import unreadable
+from edgewise.data.reading import LARGEST, number
+from edgewise.data.tables.frames import FrameSource, pandas_for
+from edgewise.errors import ArgumentError, unknown_name
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+MISSING = {"", "na", "n/a", "nan", "null"}
+DECIMAL_COMMA = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a file or of a data frame, as text.
+
+    Attributes:
+        path: the file or the frame.
+        frame: the cells, one column of text for each name.
+        lines: the line of each row in a text or an Excel sheet, whose header is line 1; in a frame
+            or a Parquet file the position of the row, from 0.
+        delimiter: of the columns of a text.
+        named: the format stores names of columns, so that the first row is never values.
+
+    """
+
+    path: Path | FrameSource
+    frame: DataFrame
+    lines: list[int]
+    delimiter: str = ","
+    named: bool = False
+
+    @classmethod
+    def of(cls, name: str, columns: dict[str, list[str]]) -> Table:
+        """Make a table of lists of cells."""
+        frame = pandas_for("reading a table").DataFrame(columns, dtype=str)
+        return cls(Path(name), frame, list(range(len(frame))))
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @cached_property
+    def columns(self) -> dict[str, list[str]]:
+        """Cells of each column, by its name."""
+        return {name: self.frame[name].tolist() for name in self.frame.columns}
+
+    def line(self, row: int) -> int:
+        """Return the number of a row as an editor, a spreadsheet or pandas shows it."""
+        return self.lines[row]
+
+    def only(self, rows: Sequence[int]) -> Table:
+        """Return the table of these rows, with their line numbers."""
+        lines = [self.lines[row] for row in rows]
+        return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
+
+    def without_header(self, names: Sequence[str]) -> Table:
+        """Return the table of a file whose first line holds values and no names.
+
+        Only the names change if the format stores names.
+
+        Raises:
+            ArgumentError: the number of columns is not that of ``names``.
+
+        """
+        if self.frame.shape[1] != len(names):
+            raise unreadable(
+                self.path,
+                expected=f"{len(names)} columns, as in data.path",
+                got=str(self.frame.shape[1]),
+            )
+        if self.named:
+            return replace(self, frame=self.frame.set_axis(list(names), axis=1))
+        pandas = pandas_for("reading a table")
+        first = pandas.DataFrame([list(self.frame.columns)], columns=list(names), dtype=str)
+        frame = pandas.concat([first, self.frame.set_axis(list(names), axis=1)], ignore_index=True)
+        return replace(self, frame=frame, lines=[1, *self.lines])
+
+    def texts(self, argument: str, column: str) -> list[str]:
+        """Return the cells of a column.
+
+        Raises:
+            ArgumentError: there is no such column; suggests the nearest name.
+
+        """
+        if column not in self.frame.columns:
+            unknown = unknown_name(argument, column, self.frame.columns)
+            raise ArgumentError(
+                argument,
+                expected=f"a column of {self.path.name}, {unknown.expected}",
+                got=unknown.got,
+                remedy=unknown.remedy,
+            )
+        return self.columns[column]
+
+    def numbers(
+        self,
+        argument: str,
+        columns: Sequence[str],
+        remedy: str = "correct or drop this row, or name another column",
+    ) -> Tensor:
+        """Return columns as float32 ``[rows, columns]``.
+
+        Args:
+            argument: the field that names them.
+            columns: their names.
+            remedy: what to do about a cell that is not a number.
+
+        Raises:
+            ArgumentError: there is no such column, or a cell is not a finite number within the
+                range of float32; names its row.
+
+        """
+        found = torch.empty(len(columns), len(self))
+        for place, column in enumerate(columns):
+            texts = self.texts(argument, column)
+            values = as_numbers(self.frame[column], self.delimiter)
+            for row in values.isna().to_numpy().nonzero()[0][:1].tolist():
+                raise ArgumentError(
+                    argument,
+                    expected=f"finite numbers in column {column!r}, at most 3.4e38",
+                    got=f"{texts[row][:60]!r} in row {self.line(row)} of {self.path.name}",
+                    remedy=remedy,
+                )
+            found[place] = torch.tensor(values.tolist())
+        return found.T.contiguous()
+
+    def numeric(self) -> list[str]:
+        """Return the names of the columns of numbers, where missing ones are allowed."""
+        return [name for name in self.frame.columns if self._is_numeric(self.frame[name])]
+
+    def counts_rows(self, column: str) -> bool:
+        """Return whether a column only numbers the rows: 0, 1, 2, ... or 1, 2, 3, ..."""
+        first = self.columns[column][0]
+        return first in ("0", "1") and self.columns[column] == [
+            str(number) for number in range(int(first), int(first) + len(self))
+        ]
+
+    def choose(
+        self,
+        argument: str,
+        named: str,
+        candidates: Sequence[str],
+        what: str,
+        taken: Collection[str] = (),
+    ) -> str:
+        """Return the named column, or the only candidate if none is named.
+
+        Args:
+            argument: the field that names it, such as ``data.target``.
+            named: its value, "" if none is named.
+            candidates: columns that are possible.
+            what: description for the error, such as "the column of numbers to predict".
+            taken: columns that have another meaning, which no error proposes.
+
+        Raises:
+            ArgumentError: the named column does not exist or is taken, or there is not exactly
+                one candidate; lists them.
+
+        """
+        free = [name for name in self.frame.columns if name not in taken]
+        if named:
+            self.texts(argument, named)
+            if named not in taken:
+                return named
+        elif len(candidates) == 1:
+            return candidates[0]
+        listed = candidates or free or list(self.frame.columns)
+        shown = ", ".join(repr(name) for name in listed[:12])
+        more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+        expected = f"{what} in {self.path.name}"
+        if named:
+            expected += ", another than those of other fields"
+            got = f"{named!r}, which is one of them"
+        elif candidates:
+            got = f"{len(candidates)} that it can be: {shown}{more}"
+        else:
+            got = f"{'none that looks like it among' if free else 'no column but'} {shown}{more}"
+        # Without a candidate, propose the last column: targets usually stand there.
+        likely = _quoted(listed[0 if candidates else -1])
+        raise ArgumentError(
+            argument,
+            expected=expected,
+            got=got,
+            remedy=f"name it, such as --{argument} {likely}" if free else "add such a column",
+        )
+
+    def _is_numeric(self, cells: Series[Any]) -> bool:
+        given = cells[~cells.str.strip().str.lower().isin(MISSING)]
+        return bool(len(given)) and not as_numbers(given, self.delimiter).isna().any()
+
+
+def is_missing(text: str) -> bool:
+    """Return whether a cell says that there is no number: blank, ``NA``, ``NaN`` or ``null``."""
+    return text.strip().lower() in MISSING
+
+
+def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
+    """Convert cells to float64, with NaN for what is not a finite number within float32.
+
+    Args:
+        cells: of a column.
+        delimiter: of the file; next to semicolons, ``1,5`` has a decimal comma.
+
+    """
+    if delimiter == ";":
+        decimal = cells.str.fullmatch(DECIMAL_COMMA)
+        cells = cells.where(~decimal, cells.str.replace(",", "."))
+    values = pandas_for("reading a table").to_numeric(cells, errors="coerce").astype("float64")
+    found: Series[Any] = values.where(values.abs() <= LARGEST)
+    return found
+
+
+def as_number(text: str, delimiter: str = ",") -> float:
+    """Convert one cell as :func:`as_numbers` does."""
+    if delimiter == ";" and re.fullmatch(DECIMAL_COMMA, text):
+        text = text.replace(",", ".")
+    return number(text)
+
+
+def check_varies(numbers: Tensor, argument: str, column: str, path: Path | FrameSource) -> None:
+    """Refuse a column of training targets that are all equal.
+
+    Raises:
+        ArgumentError: they are.
+
+    """
+    if (numbers == numbers[0]).all():
+        raise ArgumentError(
+            argument,
+            expected=f"numbers that differ in column {column!r} of {path.name}",
+            got=f"{float(numbers[0]):g} in each of the {len(numbers)} rows to train on",
+            remedy=f"name another column with --{argument}, or give more rows",
+        )
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if not name.isidentifier() else name

@@ -1,0 +1,46 @@
+"""Indices of nodes and pairs in a packed batch with a virtual node before each graph.
+
+Graphormer puts one virtual node before the nodes of each graph and attends over all pairs, so a
+graph of n nodes has n + 1 rows of n + 1 pairs. ``sizes`` counts the n real nodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.graphs import Graph, Intervals
+from edgewise.ragged import ranges, runs_and_positions, starts
+
+
+def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the indices of the virtual nodes ``[G]`` and of the real nodes ``[N]``."""
+    virtual = starts(sizes + 1)
+    return virtual, ranges(virtual + 1, sizes)
+
+
+def real_pairs(sizes: Tensor) -> Tensor:
+    """Return the indices ``[P]`` of the pairs of real nodes among all pairs.
+
+    All pairs are the edges of ``graphs.batch(graphs.complete(), sizes + 1)``, and the pairs of real
+    nodes are those of ``graphs.batch(graphs.complete(), sizes)``, both in their order.
+    """
+    side = sizes + 1
+    graph, node = runs_and_positions(sizes)  # a row of pairs for each real node
+    row = starts(side.square())[graph] + (node + 1) * side[graph]
+    return ranges(row + 1, sizes[graph])
+
+
+def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
+    """Return the index ``[B]`` of the graph whose nodes each output of ``membership`` reads."""
+    assert isinstance(membership, Intervals)
+    known = 2 * starts(sizes) + (sizes > 0)  # an empty graph starts where the next one does
+    wanted = 2 * membership.start + (membership.stop > membership.start)
+    return torch.searchsorted(known, wanted.to(known.device))
+
+
+def with_virtual_pairs(classes: Tensor, sizes: Tensor, virtual_class: int) -> Tensor:
+    """Return the class of every pair: ``classes`` of the real pairs, else ``virtual_class``."""
+    total = int((sizes + 1).square().sum())
+    every = torch.full((total,), virtual_class, device=classes.device)
+    return every.index_copy(0, real_pairs(sizes), classes.long())

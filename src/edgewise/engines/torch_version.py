@@ -1,0 +1,23 @@
+"""The PyTorch versions that Edgewise is tested with."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import torch
+
+OLDEST, NEWEST = (2, 9), (2, 14)
+"""The oldest and the newest minor version of PyTorch on which the tests pass."""
+
+
+def warn_if_untested() -> None:
+    """Warn if the installed PyTorch is newer than the newest tested version."""
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if found and (int(found[1]), int(found[2])) > NEWEST:
+        oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
+        warnings.warn(
+            f"Edgewise is tested with PyTorch {oldest} to {newest}, and this is "
+            f"PyTorch {torch.__version__}. If results differ, install torch=={newest}.*.",
+            stacklevel=2,
+        )

@@ -1,0 +1,91 @@
+"""Graphs with renumbered nodes, such as attention over sorted tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import described
+from edgewise.dispatch_modes import detach_from_inference
+from edgewise.errors import ArgumentError
+from edgewise.graphs.convert import check_sized
+from edgewise.graphs.graph import Graph
+
+
+class Permuted(Graph):
+    """Graph in which ``target_perm[i]`` attends to ``source_perm[j]`` if i does to j in ``graph``.
+
+    Engines keep the intervals of ``graph`` and gather each node from its slot, so features are not
+    sorted and edges are not listed. Edges are in the order of ``graph``.
+
+    Args:
+        graph: graph over slots.
+        target_perm, source_perm: node in each slot, of type long. Each node must have one slot,
+            which is not checked.
+
+    Raises:
+        ArgumentError: ``graph`` is a pattern without sizes, or a permutation has another length.
+    """
+
+    def __init__(self, graph: Graph, target_perm: Tensor, source_perm: Tensor) -> None:
+        check_sized(graph)
+        _check_nodes("target_perm", target_perm, graph.num_targets)
+        _check_nodes("source_perm", source_perm, graph.num_sources)
+        super().__init__(graph.num_targets, graph.num_sources, graph.device)
+        self.graph = graph
+        self.target_perm, self.source_perm = (
+            detach_from_inference(target_perm),
+            detach_from_inference(source_perm),
+        )
+
+    @property
+    def num_edges(self) -> int:
+        return self.graph.num_edges
+
+    @property
+    def edge_index(self) -> Tensor:
+        return self.derived(_renumbered)
+
+    @property
+    def has_duplicates(self) -> bool:
+        return self.graph.has_duplicates
+
+    def in_degree(self) -> Tensor:
+        return self.cached("in_degree", lambda: _at(self.graph.in_degree(), self.target_perm))
+
+    def contains(self, source: Tensor, target: Tensor) -> Tensor:
+        source_place, target_place = self.derived(_places)
+        return self.graph.contains(source_place[source], target_place[target])
+
+    def _moved(self, device: torch.device) -> Graph:
+        return Permuted(
+            self.graph.to(device), self.target_perm.to(device), self.source_perm.to(device)
+        )
+
+
+def _check_nodes(argument: str, node: Tensor, count: int) -> None:
+    if node.shape != (count,) or node.dtype != torch.long:
+        raise ArgumentError(
+            argument,
+            expected=f"torch.int64 of shape [{count}]",
+            got=described(node),
+            remedy="give each place the number of a node, such as x.argsort() gives",
+        )
+
+
+def _at(values: Tensor, node: Tensor) -> Tensor:
+    """Reorder values per slot into values per node."""
+    return torch.empty_like(values).index_copy_(0, node, values)
+
+
+def _renumbered(graph: Graph) -> Tensor:
+    assert isinstance(graph, Permuted)
+    source, target = graph.graph.edge_index
+    return torch.stack([graph.source_perm[source], graph.target_perm[target]])
+
+
+def _places(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Return the slot of each source and of each target."""
+    assert isinstance(graph, Permuted)
+    place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
+    return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)

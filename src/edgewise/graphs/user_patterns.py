@@ -1,0 +1,70 @@
+"""User-defined patterns in expressions, such as ``mymodule:Strided(2)``.
+
+An expression may come from a run folder of someone else, and importing a module runs its code.
+Therefore only modules are imported that the user has named on the command line or in the
+environment variable EDGEWISE_IMPORT. Only patterns and classes of patterns are called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+
+from edgewise.errors import ArgumentError
+from edgewise.graphs.graph import Pattern
+
+OWN = re.compile(r"(?<![\w.:])([A-Za-z_]\w*(?:\.\w+)*):([A-Za-z_]\w*)")
+IMPORT = "EDGEWISE_IMPORT"
+
+
+def allow(text: str) -> None:
+    """Allow importing the modules named in an expression, in this process and its children."""
+    named = {module for module, _ in OWN.findall(text)}
+    if named - _allowed():
+        os.environ[IMPORT] = ",".join(sorted(named | _allowed()))
+
+
+def find(module: str, name: str) -> Pattern | type[Pattern]:
+    """Return the pattern, or class of patterns, of this name in a module.
+
+    Raises:
+        ArgumentError: importing the module is not allowed or fails, or it has no such pattern.
+
+    """
+    if module not in sys.modules and module not in _allowed():
+        raise ArgumentError(
+            "graph",
+            expected="a module that has been imported, or that you have named",
+            got=f"{module}:{name}",
+            remedy=f"if you trust it, import {module} first, or set {IMPORT}={module}",
+        )
+    thing = getattr(_imported(module, name), name, None)
+    if isinstance(thing, Pattern) or (isinstance(thing, type) and issubclass(thing, Pattern)):
+        return thing
+    raise ArgumentError(
+        "graph",
+        expected=f"a pattern {name} in {module}, or a class of patterns",
+        got="nothing of this name" if thing is None else f"{name}, {type(thing).__name__}",
+        remedy="derive the class from edgewise.graphs.Pattern, or name one made of patterns",
+    )
+
+
+def _allowed() -> set[str]:
+    return set(filter(None, os.environ.get(IMPORT, "").split(",")))
+
+
+def _imported(module: str, name: str) -> object:
+    here = str(os.getcwd())  # noqa: PTH109 - as an entry of the path
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)  # an installed command does not search the current folder
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # the module may raise anything
+        raise ArgumentError(
+            "graph",
+            expected=f"a module {module} that can be imported, in this folder or installed",
+            got=f"{module}:{name} ({type(error).__name__}: {error})",
+            remedy="correct the name, or the module",
+        ) from error

@@ -1,0 +1,212 @@
+"""Answers on nodes of a graph: classes and links, with the lookup of ids."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import check_from_zero, check_least
+from edgewise.data.graphs.edge_splits import both_ways
+from edgewise.data.graphs.links import Links
+from edgewise.data.graphs.node_data import NodeData, NodeGraph, graph_kept
+from edgewise.errors import ArgumentError
+from edgewise.graphs import edges
+from edgewise.inference.predictor import Answer, Predictor, top_labels
+from edgewise.models.link_predictor import LinkPredictor
+from edgewise.ragged import starts
+from edgewise.recipes.recipe import Recipe
+from edgewise.tasks import Classification, Consistency, LinkPrediction
+
+MAX_LENGTH_DIFFERENCE = 2
+"""Suggested ids differ from the given one by at most this many characters in length, which spares
+most of the slow comparisons."""
+CHUNK = 65536
+"""Pairs scored at once, which limits the memory for their states."""
+
+
+class KnownIds:
+    """Map between the ids of the training file and their indices.
+
+    Args:
+        ids: the ids, ordered by index.
+        what: name of such a thing in errors, such as "user".
+        remedy: remedy in the error for an unknown id that resembles no other.
+
+    """
+
+    def __init__(
+        self, ids: Sequence[str], what: str, remedy: str = "train again on data that contain it"
+    ) -> None:
+        self.ids, self.what, self.remedy = ids, what, remedy
+        self._number = {name: number for number, name in enumerate(ids)}
+
+    def __getitem__(self, number: int) -> str:
+        return self.ids[number]
+
+    def number(self, value: Any) -> int:
+        """Return the index of an id, given as text or as an integer.
+
+        Raises:
+            ArgumentError: the id is unknown; the error suggests the most similar one.
+
+        """
+        text = str(value).strip()
+        if text in self._number:
+            return self._number[text]
+        alike = [
+            known for known in self.ids if abs(len(known) - len(text)) <= MAX_LENGTH_DIFFERENCE
+        ]
+        # Two numbers with similar digits are unrelated.
+        near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
+        raise ArgumentError(
+            "input",
+            expected=f"one of the {len(self.ids):,} {self.what}s that the run knows, "
+            f"such as {near[0] if near else self.ids[0]}",
+            got=repr(text[:60]),
+            remedy=f"did you mean {near[0]!r}?" if near else self.remedy,
+        )
+
+
+class Neighbours:
+    """Neighbours of each node, sorted once for fast lookup.
+
+    Args:
+        pairs: ``[2, E]``, a node and its neighbour.
+        count: number of nodes in the first row.
+
+    """
+
+    def __init__(self, pairs: Tensor, count: int) -> None:
+        order = pairs[0].argsort(stable=True)
+        self._other = pairs[1][order]
+        self._count = torch.bincount(pairs[0], minlength=count)
+        self._start = starts(self._count)
+
+    def __getitem__(self, node: int) -> Tensor:
+        start = int(self._start[node])
+        return self._other[start : start + int(self._count[node])]
+
+
+class NewNode(NamedTuple):
+    """Node of a graph that was not trained on: its id, and its class probabilities."""
+
+    id: str
+    probabilities: Tensor
+
+
+class NodeClasses(Predictor):
+    """Most probable classes of a node, in the training graph or in a new one.
+
+    The probabilities of all nodes of the training graph are computed when the run is loaded.
+    """
+
+    data, task, input = NodeData, Classification, "a node's id"
+
+    @classmethod
+    def serves(cls, recipe: Recipe) -> bool:
+        known_task = type(recipe.task) in (Classification, Consistency)
+        return isinstance(recipe.data, NodeData) and known_task
+
+    def set_up(self) -> None:
+        kept = graph_kept(self.preprocessing.values)
+        self.nodes = KnownIds(kept.ids, "node", "give the folder or .npz file of a new graph")
+        self.probabilities = self._probabilities(kept)
+
+    @torch.no_grad()
+    def _probabilities(self, found: NodeGraph) -> Tensor:
+        """Return the class probabilities ``[N, classes]``."""
+        scores: Tensor = self.model(found.x, found.graph)
+        return scores.softmax(-1)
+
+    def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
+        """Read ids from a table or lines, or all nodes of a new graph from a folder or ``.npz``."""
+        if not path.is_dir() and path.suffix != ".npz":
+            yield from super().from_file(path)
+            return
+        assert isinstance(self.recipe.data, NodeData)
+        found = self.recipe.data.read_new(path, self.preprocessing.values)
+        rows = self._probabilities(found)
+        for name, row in zip(found.ids, rows, strict=True):
+            yield None, {"input": name}, NewNode(name, row)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.preprocessing.values.get("column", "id"),)
+
+    def prepare(self, value: Any) -> Tensor:
+        if isinstance(value, NewNode):
+            return value.probabilities
+        return self.probabilities[self.nodes.number(value)]
+
+    def answer(self, examples: list[Tensor], *, top: int = 1) -> list[Answer]:
+        return top_labels(torch.stack(examples), self.preprocessing.values["labels"], top)
+
+    def show(self, value: Any) -> str:
+        return value.id if isinstance(value, NewNode) else str(value)
+
+
+class LinkSuggestions(Predictor):
+    """Nodes with the highest scores for a node, without those it is already linked to.
+
+    The states of the nodes are computed once, over all links in the data. A score is the predicted
+    probability of a link, where half of the pairs are linked, as in training.
+    """
+
+    data, task, input = Links, LinkPrediction, "a node's id"
+
+    @torch.no_grad()
+    def set_up(self) -> None:
+        kept = self.preprocessing.values
+        self.nodes = KnownIds(kept["ids"], "node")
+        self.left, self.right = range(*kept["left"]), range(*kept["right"])
+        pairs = both_ways(kept["known"])
+        self.linked = Neighbours(pairs, len(kept["ids"]))
+        assert isinstance(self.model, LinkPredictor)
+        self.states = self.model.embed(edges(pairs, len(kept["ids"])))
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.preprocessing.values["column"],)
+
+    def prepare(self, value: Any) -> int:
+        return self.nodes.number(value)
+
+    def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
+        check_least("top", top, 1, "choose how many links you want")
+        check_from_zero("evidence", evidence, "choose 0 for none")
+        return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
+
+    def _proposed(self, node: int, top: int, evidence: int) -> Iterator[Answer]:
+        # In a bipartite graph only nodes of the other kind can be linked.
+        others = self.right if node in self.left else self.left
+        scores = self._scores(node, others)
+        linked = self.linked[node]
+        scores[linked - others.start] = -torch.inf
+        if node in others:
+            scores[node - others.start] = -torch.inf
+        free = int(scores.isfinite().sum())
+        values, places = scores.topk(min(top, free))
+        for value, other in zip(values.tolist(), (places + others.start).tolist(), strict=True):
+            found: Answer = {"id": self.nodes[other], "score": value}
+            if evidence:
+                common = linked[torch.isin(linked, self.linked[other])]
+                # Common neighbours with fewer links are stronger evidence (Adamic and Adar, 2003).
+                rare = sorted(common.tolist(), key=lambda one: len(self.linked[one]))
+                found |= {
+                    "common": len(common),
+                    "evidence": [self.nodes[n] for n in rare[:evidence]],
+                }
+            yield found
+
+    def _scores(self, node: int, others: range) -> Tensor:
+        """Return the scores ``[len(others)]``."""
+        assert isinstance(self.model, LinkPredictor)
+        other = torch.arange(others.start, others.stop)
+        parts = [
+            torch.stack([part.new_full(part.shape, node), part]) for part in other.split(CHUNK)
+        ]
+        found = [self.model.score(self.states, pairs) for pairs in parts]
+        return torch.cat(found).sigmoid()

@@ -1,0 +1,116 @@
+"""Tables of recipes, data sets, tasks and predictors, extended by installed packages.
+
+A package adds to them with one entry point of the group ``edgewise.recipes``. It names a module
+with any of the attributes ``RECIPES`` (a tuple of recipes), ``DATA`` and ``TASKS`` (classes by
+name), and ``PREDICTORS`` (a tuple of classes). ``docs/own_recipes.md`` shows an example.
+
+Packages are imported when a table is listed, or when a name is looked up that Edgewise itself does
+not have.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+
+GROUP = "edgewise.recipes"
+T = TypeVar("T")
+
+
+class PluginWarning(UserWarning):
+    """An installed package cannot add its recipes."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Contribution of one package.
+
+    Attributes:
+        package: name of the installed distribution.
+        tables: recipes, data sets and tasks by name, under ``RECIPES``, ``DATA`` and ``TASKS``.
+        predictors: classes of predictors.
+
+    """
+
+    package: str
+    tables: Mapping[str, Mapping[str, Any]]
+    predictors: tuple[Any, ...]
+
+    @classmethod
+    def load(cls, entry: metadata.EntryPoint) -> Plugin:
+        """Import the module that an entry point names."""
+        module = entry.load()
+        recipes = {recipe.name: recipe for recipe in getattr(module, "RECIPES", ())}
+        classes = {name: dict(getattr(module, name, {})) for name in ("DATA", "TASKS")}
+        predictors = tuple(getattr(module, "PREDICTORS", ()))
+        return cls(_package(entry), {"RECIPES": recipes, **classes}, predictors)
+
+
+_loaded: list[Plugin] | None = None
+
+
+def plugins() -> list[Plugin]:
+    """Return the contributions of all installed packages, imported at the first call.
+
+    A package that cannot be imported is left out with a :class:`PluginWarning` that names it.
+    """
+    global _loaded  # noqa: PLW0603 - a cache; a package that lists a table sees those before it
+    if _loaded is None:
+        _loaded = []
+        for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):
+            try:
+                _loaded.append(Plugin.load(entry))
+            except Exception as error:
+                warnings.warn(
+                    f"the recipes of the package {_package(entry)} cannot be used: importing "
+                    f"{entry.value} raised {type(error).__name__}: {error}. Remedy: update or "
+                    f"repair the package, or uninstall it",
+                    PluginWarning,
+                    stacklevel=2,
+                )
+    return _loaded
+
+
+def provider(table: str, name: str) -> str | None:
+    """Return the package that adds ``name`` to a table, or ``None`` if none does."""
+    found = (plugin.package for plugin in plugins() if name in plugin.tables[table])
+    return next(found, None)
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Read-only table by name: the entries of Edgewise, then those of installed packages.
+
+    An entry of Edgewise has precedence over one of the same name in a package, and the package
+    whose entry point comes first in the alphabet over the others.
+
+    Args:
+        table: the attribute of a package's module with its entries, such as ``DATA``.
+        own: the entries of Edgewise.
+
+    """
+
+    def __init__(self, table: str, own: Mapping[str, T]) -> None:
+        self.table, self.own = table, own
+
+    def __getitem__(self, name: str) -> T:
+        return self.own[name] if name in self.own else self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, T]:
+        found = dict(self.own)
+        for plugin in plugins():
+            for name, entry in plugin.tables[self.table].items():
+                found.setdefault(name, entry)
+        return found
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return entry.name if entry.dist is None else entry.dist.name

@@ -1,0 +1,102 @@
+"""Properties of the training data in a run folder: sizes, labels, ids and scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from edgewise.data import Splits
+from edgewise.data.splits import TargetScale
+from edgewise.errors import ArgumentError, MissingDataError
+from edgewise.training import RunFolder
+from edgewise.training.folder import PREPROCESSING, PREPROCESSING_TENSORS
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Properties of the training data that predictions need; see :class:`edgewise.data.Splits`.
+
+    Attributes:
+        model_arguments: arguments of the model that the data determine.
+        target_scale: mean and scale of the training targets, for regression in physical units.
+        values: preprocessing learned from the data, by name.
+
+    """
+
+    model_arguments: dict[str, Any]
+    target_scale: TargetScale | None
+    values: dict[str, Any]
+
+
+def preprocessing_of(splits: Splits) -> Preprocessing:
+    """Return the properties of these data."""
+    return Preprocessing(splits.model_arguments, splits.train.target_scale, splits.preprocessing)
+
+
+def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
+    """Write ``fitted.json``, and ``fitted.safetensors`` if there are tensors."""
+    preprocessing = preprocessing_of(splits)
+    tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
+    digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
+    record = {
+        "model_arguments": preprocessing.model_arguments,
+        "target_scale": preprocessing.target_scale,
+        "values": {name: v for name, v in preprocessing.values.items() if name not in tensors},
+        "tensors": sorted(tensors),
+        "digest": digest,
+    }
+    folder.write_json(PREPROCESSING, record)
+
+
+def load_preprocessing(folder: RunFolder) -> Preprocessing:
+    """Read the files of :func:`keep_preprocessing`.
+
+    Raises:
+        MissingDataError: the file was lost, or the run is older than this file.
+        ArgumentError: a file is damaged, or the tensors belong to another run.
+
+    """
+    if not folder.has(PREPROCESSING):
+        raise MissingDataError(
+            f"{folder.path / PREPROCESSING}: no such file, which predictions need. Remedy: restore "
+            "it, or train again with this version."
+        )
+    record = folder.read_json(PREPROCESSING)
+    try:
+        sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
+        scale, values, names = record["target_scale"], record["values"], record["tensors"]
+        # The digest ties the ids in one file to the rows of the other. Older runs have none.
+        tensors = folder.read_tensors(PREPROCESSING_TENSORS, record.get("digest")) if names else {}
+        values = _RunValues(folder.path, {**values, **{name: tensors[name] for name in names}})
+        return Preprocessing(sizes, None if scale is None else TargetScale(*scale), values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ArgumentError(
+            str(folder.path / PREPROCESSING),
+            expected="a file that `edgewise train` wrote",
+            got=f"a file without {error}",
+            remedy="restore it, or train again",
+        ) from error
+
+
+class _RunValues(dict[str, Any]):
+    """Dictionary whose error for a missing key names the run folder."""
+
+    def __init__(self, path: Path, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise ArgumentError(
+            str(self.path / PREPROCESSING),
+            expected="a file that `edgewise train` wrote",
+            got=f"a file without {name!r}",
+            remedy="restore it, or train again",
+        )
+
+
+def _as_given(value: Any) -> Any:
+    """Convert a list to a tuple, such as a height and width, because JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,104 @@
+"""Patterns of one's own in texts: read back, and no module imported that nobody has named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgewise import graphs
+from edgewise.cli import main
+from edgewise.graphs.user_patterns import IMPORT, allow
+from tests.errors import refused
+
+SOURCE = """
+from dataclasses import dataclass
+from pathlib import Path
+import torch
+from edgewise import graphs
+
+Path("imported").touch()
+
+
+@dataclass(frozen=True, repr=False)
+class Strided(graphs.Pattern):
+    stride: int
+
+    def _build(self, num_targets, num_sources):
+        apart = torch.arange(num_targets)[:, None] - torch.arange(num_sources)
+        return graphs.from_dense(apart % self.stride == 0)
+
+
+both = graphs.window(1) | graphs.hubs([0])
+
+
+def called():
+    Path("called").touch()
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mypatterns.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    monkeypatch.delitem(sys.modules, "mypatterns", raising=False)
+    monkeypatch.setenv(IMPORT, "")
+
+
+def test_a_text_alone_imports_nothing() -> None:
+    with refused("graph", expected="imported", got="mypatterns:Strided", remedy=IMPORT):
+        graphs.parse("mypatterns:Strided(2)")
+    assert not Path("imported").exists()
+
+
+def test_what_was_named_is_read_back() -> None:
+    allow("mypatterns:Strided(2)")
+    pattern = graphs.parse("mypatterns:Strided(2) | window(1)")
+    assert repr(pattern) == "(mypatterns:Strided(2) | window(1))"
+    assert graphs.parse(repr(pattern)) == pattern
+    reads = pattern.bind(5).dense()
+    apart = (torch.arange(5)[:, None] - torch.arange(5)).abs()
+    assert torch.equal(reads, (apart % 2 == 0) | (apart <= 1))
+    assert graphs.parse("mypatterns:both") == graphs.window(1) | graphs.hubs([0])
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("mypatterns:called()", "called, function"),
+        ("mypatterns:Path('x')", "Path, "),
+        ("mypatterns:missing(1)", "nothing of this name"),
+        ("os:system('touch called')", "system, builtin_function_or_method"),
+        ("mypatterns:Strided", "not a pattern"),
+        ("mypatterns:Strided('a', 'b')", "positional arguments"),
+        ("nosuchmodule:x", "ModuleNotFoundError"),
+    ],
+)
+def test_nothing_but_patterns_is_called(text: str, got: str) -> None:
+    allow("mypatterns:Strided nosuchmodule:x")
+    with refused("graph", expected="pattern" if "nosuch" not in text else "", got=got, remedy=""):
+        graphs.parse(text)
+    assert not Path("called").exists()
+
+
+def test_the_command_line_takes_it_and_the_run_is_tested_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightning")
+    assert main(["show", "mypatterns:Strided(3)", "--nodes", "4"]) == 0
+    assert "■ · · ■" in capsys.readouterr().out
+    tiny = ["--model.width=8", "--model.heads=1", "--data.count=64", "--data.tested=32"]
+    tiny += ["--trainer.epochs=1", "--trainer.accelerator=cpu", "--out", "run"]
+    words = ["train", "digit-rows", "--model.graph", "mypatterns:Strided(3)"]
+    assert main([*words, *tiny]) == 0
+    assert '"mypatterns:Strided(3)"' in Path("run/recipe.json").read_text()
+    monkeypatch.setenv(IMPORT, "")
+    monkeypatch.delitem(sys.modules, "mypatterns")
+    capsys.readouterr()
+    assert main(["test", "run"]) == 2
+    assert f"set {IMPORT}=mypatterns" in capsys.readouterr().err
+    monkeypatch.setenv(IMPORT, "mypatterns")
+    assert main(["test", "run"]) == 0
