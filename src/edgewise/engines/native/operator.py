@@ -338,6 +338,36 @@ class KernelOperator(ABC):
         return results, grads, self._given(arguments[last:])
 
 
+class AttentionOperator(KernelOperator):
+    """Operator that computes attention.
+
+    Returns ``out [B, N_dst, H, Dv]``, ``lse [B, N_dst, H]`` (empty without ``with_lse``), and for
+    the backward pass ``stats [B, N_dst, 2, H]``: greatest score and 1 / sum of exponentials.
+    """
+
+    results = ("out", "lse", "stats")
+    with_gradient = 2
+
+    def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
+        """Allocate the results for this number of targets and heads."""
+        value: Tensor = given["value"]
+        batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
+        results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
+        if given["with_lse"]:
+            results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
+        results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
+        return results
+
+    def put_gradients(self, job: Job, given: Given, results: Results, grads: Grads) -> None:
+        """Write the results and their gradients to the structure."""
+        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
+        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
+        job.nodes("out", out)
+        job.array("stats", results["stats"])
+        if grad_lse is not None and given["with_lse"]:
+            job.array("grad_lse", grad_lse)
+
+
 class _Eager(torch.autograd.Function):
     """Autograd function for eager calls, without the bookkeeping of the operator.
 

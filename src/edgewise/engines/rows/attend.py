@@ -17,6 +17,7 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    AttentionOperator,
     Fields,
     Given,
     Grads,
@@ -86,28 +87,15 @@ ARGUMENTS = (
 )
 
 
-class RowsAttend(KernelOperator):
-    """Attention over any edges.
-
-    Returns output, log-sum-exp (empty without ``with_lse``), and ``stats [B, N_dst, 2, H]``: the
-    greatest score and 1 / sum of exponentials.
-    """
+class RowsAttend(AttentionOperator):
+    """Attention over any edges."""
 
     name = "rows_attend"
     arguments = ARGUMENTS
     differentiable = 12
-    results = ("out", "lse", "stats")
-    with_gradient = 2
 
     def allocate(self, given: Given) -> Results:
-        value: Tensor = given["value"]
-        *batch, _, heads, width = value.shape
-        rows, dtype = num_rows(given["by_target"]), ACCUMULATORS[value.dtype]
-        results = {"out": value.new_empty(*batch, rows, heads, width)}
-        if given["with_lse"]:
-            results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
-        results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
-        return results
+        return self.allocate_rows(given, num_rows(given["by_target"]), given["value"].shape[-2])
 
     def forward(self, given: Given, results: Results) -> None:
         job, side = _job(self, given)
@@ -122,12 +110,7 @@ class RowsAttend(KernelOperator):
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
-        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
-        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
-        job.nodes("out", out)
-        job.array("stats", results["stats"])
-        if grad_lse is not None and given["with_lse"]:
-            job.array("grad_lse", grad_lse)
+        self.put_gradients(job, given, results, grads)
         if "key" in needed or "value" in needed:  # results of the first pass for the second
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
@@ -168,14 +151,18 @@ class RowsScores(KernelOperator):
         grads: Grads,
         needed: Sequence[str],
     ) -> dict[str, Tensor]:
-        job, side = _job(self, given)
         grad = grads["scores"]
         assert grad is not None
-        job.array("scores", grad)
-        made = _gradients(job, side, given, [name for name in needed if name != "value"])
+        made = self.gradients(given, grad, [name for name in needed if name != "value"])
         if "value" in needed:
             made["value"] = given["value"].new_zeros(given["value"].shape)
         return made
+
+    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
+        """Return the gradients of the needed arguments from that of the scores."""
+        job, side = _job(self, given)
+        job.array("scores", grad)
+        return _gradients(job, side, given, needed)
 
 
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.dispatch_modes import disable_modes, while_tracing
+from edgewise.dispatch_modes import disable_modes, persist_on, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
+
+S = TypeVar("S")
 
 PIECE = 1024
 """Edges in a piece of work. Longer rows are cut, at places that depend only on the graph."""
@@ -212,17 +214,19 @@ def rows_side(given: Sides, columns: int) -> RowsSide:
     if isinstance(given, RowsSide):
         return given
     assert not isinstance(given, SortedEdges)  # of Triton's kernels
-    stamp = stamp_of(given, columns)
-    known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
-    if known is None or known[0] != stamp:
-        with disable_modes():
-            known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
+    return cached_side(_KNOWN, given, columns, lambda: RowsSide(given, columns))
+
+
+def cached_side(
+    cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
+) -> S:
+    """Return what was made of tensors, until one of them is replaced or modified in place."""
+    versions = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
+    known: tuple[object, S] | None = cache.get(tensors[0])
+    if known is None or known[0] != (columns, versions):
+        with persist_on(tensors[0].device):
+            known = cache[tensors[0]] = (columns, versions), make()
     return known[1]
-
-
-def stamp_of(tensors: Iterable[Tensor], columns: int) -> object:
-    """Return a key that changes if a tensor is replaced or modified in place."""
-    return columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
 
 
 def bad_layout(got: str) -> ArgumentError:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS, sum_copies
+from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    AttentionOperator,
     Fields,
     Given,
     Grads,
     Job,
-    KernelOperator,
     Results,
     as_it_is,
     cached_choice,
@@ -47,12 +47,8 @@ def _put_place(job: Job, name: str, place: Tensor) -> None:
     job.array(f"offsets.{name}", place)
 
 
-class TilesAttend(KernelOperator):
-    """Attention over runs of sources.
-
-    Returns output, log-sum-exp (empty without ``with_lse``), and ``stats [B, N_dst, 2, H]``: the
-    greatest score and 1 / sum of exponentials.
-    """
+class TilesAttend(AttentionOperator):
+    """Attention over runs of sources."""
 
     name = "tiles_attend"
     arguments = (
@@ -72,18 +68,10 @@ class TilesAttend(KernelOperator):
         Argument("with_lse", "bool", left_out),
     )
     differentiable = 4
-    results = ("out", "lse", "stats")
-    with_gradient = 2
 
     def allocate(self, given: Given) -> Results:
-        query, value = given["query"], given["value"]
-        *batch, rows, heads, _ = query.shape
-        dtype = ACCUMULATORS[query.dtype]
-        results = {"out": query.new_empty(*batch, rows, heads, value.shape[-1])}
-        if given["with_lse"]:
-            results["lse"] = query.new_empty(*batch, rows, heads, dtype=dtype)
-        results["stats"] = query.new_empty(*batch, rows, 2, heads, dtype=dtype)
-        return results
+        rows, heads, _ = given["query"].shape[-3:]
+        return self.allocate_rows(given, rows, heads)
 
     def forward(self, given: Given, results: Results) -> None:
         job = self._job(given)
@@ -96,18 +84,13 @@ class TilesAttend(KernelOperator):
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job = self._job(given)
-        job.nodes("out", out)
-        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
-        job.array("stats", results["stats"])
-        if grad_lse is not None and given["with_lse"]:
-            job.array("grad_lse", grad_lse)
+        self.put_gradients(job, given, results, grads)
         made = _gradients(job, given, [name for name in needed if name != "bias"])
         of_bias = _bias_gradient(job, given) if "bias" in needed else None
         members, heads, slots = (job.fields[name] for name in ("batch", "key_heads", "slots"))
         if slots:
-            width = out.shape[-1] + given["query"].shape[-1]
+            width = given["value"].shape[-1] + given["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
         job.run("ew_tiles_grad")
         if of_bias is not None:

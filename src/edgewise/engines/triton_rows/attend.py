@@ -92,21 +92,10 @@ class TritonScores(RowsScores):
         tiles = call.tiles
         call.job.over_rows("attend_forward", call.side, call.members, tiles, tiles.blocks)
 
-    def backward(
-        self,
-        given: Given,
-        results: Results,  # noqa: ARG002 - the gradients do not depend on the scores
-        grads: Grads,
-        needed: Sequence[str],
-    ) -> dict[str, Tensor]:
+    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
         call = _Call(given)
-        grad = grads["scores"]
-        assert grad is not None
         call.job.array("given", grad)
-        made = call.gradients([name for name in needed if name != "value"], one_sided=False)
-        if "value" in needed:
-            made["value"] = given["value"].new_zeros(given["value"].shape)
-        return made
+        return call.gradients(needed, one_sided=False)
 
 
 class _Call:

@@ -15,7 +15,7 @@ from edgewise.engines.rows.layout import (
     Sides,
     SortedEdges,
     bad_layout,
-    stamp_of,
+    cached_side,
     too_large,
 )
 from edgewise.errors import ArgumentError
@@ -145,7 +145,7 @@ def triton_side(given: Sides, columns: int) -> TritonSide:
     if isinstance(given, TritonSide):
         return given
     assert not isinstance(given, SortedEdges)
-    return _remembered(list(given), columns)
+    return cached_side(_KNOWN, given, columns, lambda: TritonSide(given, columns))
 
 
 def classes_of(index: Tensor, classes: int) -> TritonSide:
@@ -155,26 +155,15 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
         IndexError: if a class is out of range.
 
     """
-    stamp = stamp_of([index], classes)
-    known: tuple[object, TritonSide] | None = _KNOWN.get(index)
-    if known is None or known[0] != stamp:
-        with persist_on(index.device):
-            edge = torch.arange(len(index), device=index.device)
-            tensors = sort_edges(index.long(), edge, classes)
-            try:
-                known = _KNOWN[index] = stamp, TritonSide(tensors, len(index))
-            except ArgumentError as error:
-                raise IndexError(BAD_CLASS) from error
-    return known[1]
 
+    def make() -> TritonSide:
+        edge = torch.arange(len(index), device=index.device)
+        try:
+            return TritonSide(sort_edges(index.long(), edge, classes), len(index))
+        except ArgumentError as error:
+            raise IndexError(BAD_CLASS) from error
 
-def _remembered(tensors: list[Tensor], columns: int) -> TritonSide:
-    stamp = stamp_of(tensors, columns)
-    known: tuple[object, TritonSide] | None = _KNOWN.get(tensors[0])
-    if known is None or known[0] != stamp:
-        with persist_on(tensors[0].device):
-            known = _KNOWN[tensors[0]] = stamp, TritonSide(tensors, columns)
-    return known[1]
+    return cached_side(_KNOWN, [index], classes, make)
 
 
 assert SHORT < PIECE < LARGEST
