@@ -1,4 +1,4 @@
-"""Edge terms that look themselves up, so that no tensor of their full size has to exist."""
+"""Biases and edge vectors in compact form: tables and projections, expanded only if needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class TableBias:
-    """A bias that depends on the class of an edge: ``bias[e, h] = table[index[e], h]``.
+    """Bias that depends on the class of an edge: ``bias[e, h] = table[index[e], h]``.
 
-    Shortest-path distance (Graphormer), edge type and relative position (T5, Swin) are of this
-    form. ``index`` is ``[E]`` in the graph's edge order (for the complete graph that is the
-    ``[N_dst, N_src]`` matrix of classes, flattened), ``table`` is ``[classes, H]``.
+    Biases by shortest-path distance (Graphormer), edge type and relative position (T5, Swin) have
+    this form.
+
+    Args:
+        index: ``[E]``, class of each edge, in the graph's edge order. For the complete graph this
+            is the matrix of classes ``[N_dst, N_src]``, flattened.
+        table: ``[classes, H]``.
     """
 
     index: Tensor
@@ -30,24 +34,24 @@ class TableBias:
 
     def __post_init__(self) -> None:
         _check_index(self.index, self.table)
-        if self.index.dtype not in (torch.int32, torch.int64):  # bytes would select as a mask does
+        if self.index.dtype not in (torch.int32, torch.int64):  # PyTorch takes uint8 for a mask
             object.__setattr__(self, "index", self.index.long())
 
     @property
     def shape(self) -> torch.Size:
-        """``[E, H]``, of the whole tensor."""
+        """Shape ``[E, H]`` of the expanded bias."""
         return torch.Size((self.index.shape[0], self.table.shape[1]))
 
     def expand(self) -> Tensor:
-        """The whole ``[E, H]`` tensor that this stands for."""
+        """Return the bias as a tensor ``[E, H]``."""
         return self.table.index_select(0, self.index)
 
     def edges(self, chosen: slice | Tensor) -> TableBias:
-        """The same bias for these edges alone."""
+        """Return the bias of the selected edges."""
         return _unchecked(TableBias, index=self.index[chosen], table=self.table)
 
     def to(self, dtype: torch.dtype) -> TableBias:
-        """The same bias with numbers of another type; gradients come back in the table's own."""
+        """Return the bias in another dtype; gradients keep the dtype of the table."""
         return self if self.table.dtype == dtype else self._with(self.table.to(dtype))
 
     def _with(self, table: Tensor) -> TableBias:
@@ -56,22 +60,24 @@ class TableBias:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """How far apart the ends of each edge are, as a class, from a number for each node.
+    """Classes of edges that depend on the relative position of source and target.
 
-    The class of the edge from j to i is ``classes[source_place[j] - target_place[i]]``. Positions
-    of a text, say, are places for T5's buckets; and ``row * (2 * side - 1) + column`` for Swin's
-    2-D offsets in a window. Memory grows with the nodes, not with the edges, where an engine reads
-    places itself, as ``tiles`` does; others are given the index ``[E]``, made once.
+    Each node has an integer place. The class of the edge from j to i is
+    ``classes[source_place[j] - target_place[i]]``. For T5's buckets, places are positions in the
+    text; for Swin's 2-D offsets in a window they are ``row * (2 * side - 1) + column``. The
+    ``tiles`` engine reads places, so its memory grows with the number of nodes. For other engines
+    the index ``[E]`` is computed once.
 
     Attributes:
         target_place: ``[N_dst]``, integers.
         source_place: ``[N_src]``, integers.
-        classes: ``[count]``, of every difference of a source's and a target's place: each of these,
-            of an edge or not, is from 0 to ``count - 1``.
-        graph: whose edges these are.
+        classes: ``[count]``, class of each difference of places. The difference of every pair of a
+            source and a target, edge or not, must be from 0 to ``count - 1``.
+        graph: the graph of these edges.
 
     Raises:
-        ArgumentError: places of other nodes than the graph's, or a difference out of range.
+        ArgumentError: if the number of places is not that of the graph's nodes, or a difference is
+            out of range.
     """
 
     target_place: Tensor
@@ -104,12 +110,12 @@ class Offsets:
                 "Offsets.classes",
                 expected=f"a class for every difference of places, here {low} to {high}",
                 got=f"{len(self.classes)}, from 0 on",
-                remedy="take what is greatest off the targets' places, or give more classes",
+                remedy="subtract a constant from the targets' places, or give more classes",
             )
 
     @cached_property
     def index(self) -> Tensor:
-        """``[E]``, the class of each edge."""
+        """Class of each edge, ``[E]``."""
         graph = self.graph.to(self.classes.device)
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
@@ -117,7 +123,7 @@ class Offsets:
             return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:
-        """The same on another device, which is kept with the graph there."""
+        """Return the offsets on another device, cached with the graph there."""
         if self.classes.device == device:
             return self
         graph = self.graph.to(device)
@@ -131,21 +137,21 @@ class Offsets:
 
 
 class OffsetBias(TableBias):
-    """A table's bias by offset: ``bias[e, h] = table[offsets.index[e], h]``, and no ``[E]`` tensor.
+    """Bias by relative position: ``bias[e, h] = table[offsets.index[e], h]`` without an index.
 
-    Positions of a text, whose distances beyond 2 share a number a head on each side::
+    Relative positions in a text of length 10, clipped to 2 on each side::
 
-        behind = 9 - torch.arange(19)  # of places 0 to 9 less the targets' -9 to 0
-        place = torch.arange(10)
+        place = torch.arange(10)  # differences to the targets' places, -9 to 0, are 0 to 18
+        behind = 9 - torch.arange(19)
         offsets = Offsets(place - 9, place, behind.clamp(-2, 2) + 2, graphs.causal().bind(10))
         attend(query, key, value, offsets.graph, bias=OffsetBias(offsets, torch.randn(5, heads)))
 
     Args:
-        offsets: the class of each edge, as places of nodes.
+        offsets: places of the nodes and classes of their differences.
         table: ``[classes, H]``.
 
     Raises:
-        ArgumentError: a class that the table has no row for.
+        ArgumentError: if the table has no row for a class.
     """
 
     offsets: Offsets
@@ -157,12 +163,12 @@ class OffsetBias(TableBias):
 
     @property
     def index(self) -> Tensor:
-        """``[E]``, the class of each edge; made when somebody asks for it."""
+        """Class of each edge, ``[E]``, computed on first use."""
         return self.offsets.index
 
     @property
     def shape(self) -> torch.Size:
-        """``[E, H]``, of the whole tensor."""
+        """Shape ``[E, H]`` of the expanded bias."""
         return torch.Size((self.offsets.graph.num_edges, self.table.shape[1]))
 
     def _with(self, table: Tensor) -> TableBias:
@@ -171,10 +177,14 @@ class OffsetBias(TableBias):
 
 @dataclass(frozen=True, eq=False)
 class Projected:
-    """Edge vectors as a projection of narrow edge features: ``vector[e, h] = W[h] @ features[e]``.
+    """Edge vectors that are projections of edge features: ``vector[e, h] = W[h] @ features[e]``.
 
-    ``features`` is ``[E, F]`` and ``weight`` is ``[H, D, F]``. Fused engines never expand it:
+    The ``rows`` engine does not expand them for dot products and values, as
     q·(k + We) = q·k + (Wᵀq)·e and Σ p (v + We) = Σ p v + W (Σ p e).
+
+    Args:
+        features: ``[E, F]``.
+        weight: W, ``[H, D, F]``.
     """
 
     features: Tensor
@@ -192,27 +202,27 @@ class Projected:
             )
 
     def expand(self) -> Tensor:
-        """The whole ``[E, H, D]`` tensor that this stands for."""
+        """Return the edge vectors as a tensor ``[E, H, D]``."""
         return torch.einsum("ef,hdf->ehd", self.features, self.weight)
 
     def edges(self, chosen: slice | Tensor) -> Projected:
-        """The same vectors for these edges alone."""
+        """Return the vectors of the selected edges."""
         return Projected(self.features[chosen], self.weight)
 
     def to(self, dtype: torch.dtype) -> Projected:
-        """The same vectors with numbers of another type."""
+        """Return the vectors in another dtype."""
         return Projected(self.features.to(dtype), self.weight.to(dtype))
 
 
 EdgeTerm = Tensor | TableBias
-"""What may stand for a bias: ``[..., E, H]``, ``[..., E, 1]`` or a table."""
+"""Bias or gain: a tensor ``[..., E, H]`` or ``[..., E, 1]``, or a table."""
 
 EdgeVector = Tensor | Projected
-"""What may stand for an edge vector: ``[E, H, D]`` or a projection."""
+"""Edge vectors: a tensor ``[E, H, D]`` or a projection."""
 
 
 class EdgeTerms(TypedDict, total=False):
-    """What may be added on the edges of a layer; see :func:`edgewise.attend`."""
+    """Edge arguments of a layer; see :func:`edgewise.attend`."""
 
     bias: EdgeTerm | None
     gain: EdgeTerm | None
@@ -221,7 +231,7 @@ class EdgeTerms(TypedDict, total=False):
 
 
 def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
-    """The sum of biases, those that are ``None`` left out; a table alone stays one."""
+    """Return the sum of biases, ignoring ``None``; a single table is returned unchanged."""
     given = [term for term in terms if term is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -230,7 +240,7 @@ def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
 
 
 def _unchecked(kind: type[T], **fields: Any) -> T:
-    """One of a frozen class made of what was checked, which is not read through again."""
+    """Make an instance of a frozen dataclass without repeating the checks of its constructor."""
     made = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
@@ -241,7 +251,7 @@ _RANGES = WeakTensorKeyDictionary()
 
 
 def _range(index: Tensor) -> tuple[int, int]:
-    """The least and the greatest class; of an index on a GPU once, as to read them waits for it."""
+    """Return the least and greatest class, cached for an index on a GPU, as reading them waits."""
     if not index.numel():
         return 0, -1
     if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():
@@ -275,7 +285,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             got=f"one on {index.device}",
             remedy="move both with .to(device)",
         )
-    if index.is_meta:  # shapes alone, no classes to look at
+    if index.is_meta:  # no data to check
         return
     low, high = _range(index)
     if low < 0 or high >= table.shape[0]:

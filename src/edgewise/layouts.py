@@ -1,58 +1,56 @@
-"""From a graph to the form an engine asks for; made once a graph and kept on it."""
+"""Layouts: a graph translated to the form that an engine reads, cached with the graph."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.engines import triton_rows
-from edgewise.engines.dense import DenseLayout
+from edgewise.engines.dense import DenseLayout, Places
 from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.tiles import flex
 from edgewise.engines.tiles.flex import FlexLayout
 from edgewise.engines.tiles.layout import TileRuns, TilesLayout
+from edgewise.engines.tiles.schedule import (
+    GROUP,
+    LOAD_COST,
+    PartRuns,
+    schedule_intervals,
+    schedule_runs,
+    spanned_pairs,
+)
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.graphs import Edges, Graph, Intervals, Permuted, Runs
 from edgewise.graphs.compose import disjoint_union
 from edgewise.graphs.runs import MOST_STEPS, lists_of
-from edgewise.ragged import boundaries, runs_and_positions, starts
+from edgewise.ragged import runs_and_positions, starts
 
 L = TypeVar("L")
 
 
 def layout_of(graph: Graph, kind: type[L]) -> L:
-    """The layout of this kind."""
+    """Return the layout of this class, made on the first call."""
     layout: L = graph.derived(MAKERS[kind])
     return layout
 
 
 def graph_facts(graph: Graph) -> GraphFacts:
-    """What the planner wants to know of a graph."""
-    num_edges, grid, full, tiled, packed = graph.derived(_facts)
-    return GraphFacts(
-        num_targets=graph.num_targets,
-        num_sources=graph.num_sources,
-        num_edges=num_edges,
-        grid=grid,
-        full=full,
-        tiled=tiled,
-        packed=packed,
-        duplicates=lambda: graph.has_duplicates,
-    )
+    """Return the fields of :class:`~edgewise.engines.call.Problem` that the graph determines."""
+    return {**graph.derived(_sizes), "duplicates": lambda: graph.has_duplicates}
 
 
 def execution_parts(graph: Graph) -> Sequence[Graph]:
-    """What engines may compute apart, to be merged: runs of sources together, and listed edges.
+    """Return the parts of a graph that engines may compute separately, for results to be merged.
 
-    A graph that is all of one kind has a share for each of its parts.
+    All parts made of runs of sources are one part; each list of edges is another. If there are
+    only runs or only lists, each is a part.
     """
     return graph.derived(_execution_parts)
 
@@ -61,12 +59,12 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
     runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
-    others = graph.parts[len(runs) :]  # as a union has its runs first
+    others = graph.parts[len(runs) :]  # a union has its runs first
     return disjoint_union(runs, graph.num_targets, graph.num_sources), *others
 
 
-class GraphFacts(TypedDict):
-    """The fields of a ``Problem`` that the graph alone decides."""
+class GraphSizes(TypedDict):
+    """Sizes of a graph for the choice of an engine, cached with the graph."""
 
     num_targets: int
     num_sources: int
@@ -75,6 +73,11 @@ class GraphFacts(TypedDict):
     full: bool
     tiled: int | None
     packed: bool
+
+
+class GraphFacts(GraphSizes):
+    """Fields of :class:`~edgewise.engines.call.Problem` that the graph determines."""
+
     duplicates: Callable[[], bool]
 
 
@@ -90,102 +93,108 @@ def _rows_layout(graph: Graph) -> RowsLayout:
     return kind(source, target, graph.num_targets, graph.num_sources)
 
 
-def _facts(graph: Graph) -> tuple[int, int, bool, int | None, bool]:
-    """How many edges; places of the dense form, and whether they need no mask; :func:`_tiled`."""
-    blocks, rows, columns = _shape(graph)
+def _sizes(graph: Graph) -> GraphSizes:
+    blocks, rows, columns = _dense_shape(graph)
     num_edges, grid = graph.num_edges, blocks * rows * columns
-    full = isinstance(graph, Intervals) and (grid == num_edges or graph.is_causal)
-    return num_edges, grid, full, *_tiled(graph)
+    tiling = _tiling(graph)
+    return GraphSizes(
+        num_targets=graph.num_targets,
+        num_sources=graph.num_sources,
+        num_edges=num_edges,
+        grid=grid,
+        full=isinstance(graph, Intervals) and (grid == num_edges or graph.is_causal),
+        tiled=None if tiling is None else tiling.pairs,
+        packed=tiling is not None and tiling.packed,
+    )
 
 
-def _shape(graph: Graph) -> tuple[int, int, int]:
-    """Blocks, rows and columns of the smallest dense form."""
+def _dense_shape(graph: Graph) -> tuple[int, int, int]:
+    """Return blocks, rows and columns of the smallest dense layout."""
+    whole = 1, graph.num_targets, graph.num_sources
     if graph.segments is None or not graph.segments[0].numel():
-        return 1, graph.num_targets, graph.num_sources
-    target_sizes, source_sizes = graph.segments
-    blocks, rows, columns = target_sizes.numel(), int(target_sizes.max()), int(source_sizes.max())
-    if blocks * rows * columns >= graph.num_targets * graph.num_sources:
-        return 1, graph.num_targets, graph.num_sources
-    return blocks, rows, columns
+        return whole
+    targets, sources = graph.segments
+    shape = targets.numel(), int(targets.max()), int(sources.max())
+    return shape if math.prod(shape) < math.prod(whole) else whole
 
 
 def _dense_layout(graph: Graph) -> DenseLayout:
-    blocks, rows, columns = _shape(graph)
-    facts = graph_facts(graph)
-    places, full = facts["grid"], facts["full"]
+    shape = _dense_shape(graph)
+    blocks, rows, columns = shape
+    sizes = graph.derived(_sizes)
+    places, full = sizes["grid"], sizes["full"]
 
     def edges() -> EdgeLayout:
         return layout_of(graph, EdgeLayout)
 
     if full and places == graph.num_edges:
-        return DenseLayout(blocks, rows, columns, None, None, None, None, False, None, edges)
-    target_sizes, source_sizes = graph.segments if graph.segments and blocks > 1 else (None, None)
-    row_node, node_row = _places(target_sizes, rows)
-    column_node, node_column = _places(source_sizes, columns)
-    row = graph.target if node_row is None else node_row[graph.target]
-    column = graph.source if node_column is None else node_column[graph.source]
+        return DenseLayout(*shape, list_edges=edges)
+    targets, sources = graph.segments if graph.segments and blocks > 1 else (None, None)
+    row_places, column_places = _padded_places(targets, rows), _padded_places(sources, columns)
+    row = graph.target if row_places is None else row_places.of_node[graph.target]
+    column = graph.source if column_places is None else column_places.of_node[graph.source]
     slot = row * columns + column % max(columns, 1)
     if full:
-        return DenseLayout(blocks, rows, columns, None, None, None, None, True, slot, edges)
+        return DenseLayout(*shape, list_edges=edges, causal=True, slot=slot)
     mask = torch.zeros(places, dtype=torch.bool, device=graph.device).index_fill_(0, slot, True)
-    mask = mask.view(blocks, rows, columns)
-    places_of = (row_node, column_node, node_row)
-    return DenseLayout(blocks, rows, columns, *places_of, mask, False, slot, edges)
+    return DenseLayout(
+        *shape,
+        list_edges=edges,
+        row_places=row_places,
+        column_places=column_places,
+        mask=mask.view(shape),
+        slot=slot,
+    )
 
 
-def _places(sizes: Tensor | None, length: int) -> tuple[Tensor | None, Tensor | None]:
-    """For a ragged batch: the node in each place ``[blocks, length]``, and each node's place."""
+def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
+    """Return the places of segments padded to ``length``; ``None`` if none needs padding."""
     if sizes is None or bool((sizes == length).all()):
-        return None, None
-    blocks = sizes.numel()
-    member, position = runs_and_positions(sizes)
-    place = member * length + position
+        return None
+    segment, position = runs_and_positions(sizes)
+    place = segment * length + position
     node = torch.arange(place.numel(), device=sizes.device)
-    nodes = node.new_zeros(blocks * length).index_copy_(0, place, node)
-    return nodes.view(blocks, length), place
+    node_at = node.new_zeros(sizes.numel() * length).index_copy_(0, place, node)
+    return Places(node_at, place)
 
 
-GROUP = 8
-"""Targets whose scores are computed together, as costs have it: no kernel takes more."""
+class Tiling(NamedTuple):
+    """Cost of a graph for the tiles engine.
 
-BROUGHT = 16
-"""Pairs that a source costs on its way to a block that reads it, beyond the first."""
-
-
-def _tiled(graph: Graph) -> tuple[int | None, bool]:
-    """The pairs that groups of targets span, where each target reads runs of sources.
-
-    And whether these are packed sequences, of which a GPU computes no other pairs.
+    Attributes:
+        pairs: number of pairs that groups of targets compute, plus the cost of loading sources.
+        packed: whether the graph is one of packed sequences, of which GPUs compute only the edges.
     """
+
+    pairs: int
+    packed: bool = False
+
+
+def _tiling(graph: Graph) -> Tiling | None:
+    """Return the cost for the tiles engine; ``None`` if a target has other sources than runs."""
     if isinstance(graph, Edges):
-        return None, False
+        return None
     if isinstance(graph, Permuted):
-        return graph.graph.derived(_tiled)[0], False
+        tiling = graph.graph.derived(_tiling)
+        return None if tiling is None else Tiling(tiling.pairs)
     one_run = isinstance(graph, Intervals) and graph.step == 1
-    if one_run and graph.num_targets == 1:  # each step of decoding has a graph of its own
-        return GROUP * graph.num_edges, False
-    fused = graph.device.type in flex.DEVICES
-    if fused or not one_run:
-        kernels = graph.num_edges > 0 if fused else graph.device.type == "cpu"
-        if not kernels or (library.MISSING and not fused) or _steps(graph) is None:
-            return None, False
-        layout: TilesLayout | FlexLayout = layout_of(graph, TilesLayout)
-        if isinstance(layout, FlexLayout):
-            return layout.spanned, layout.sequences is not None
-        again = max(layout.brought - graph.num_sources, 0)  # sources that several blocks read
-        return layout.spanned + BROUGHT * again, False
-    assert isinstance(graph, Intervals)
-    empty = graph.start >= graph.stop
-    start = graph.start.masked_fill(empty, graph.num_sources)
-    stop = graph.stop.masked_fill(empty, 0)
-    missing = -graph.num_targets % GROUP
-    start = F.pad(start, (0, missing), value=graph.num_sources).view(-1, GROUP).amin(1)
-    stop = F.pad(stop, (0, missing)).view(-1, GROUP).amax(1)
-    return GROUP * int((stop - start).clamp(min=0).sum()), False
+    if one_run and graph.num_targets == 1:  # fast: each step of decoding has its own graph
+        return Tiling(GROUP * graph.num_edges)
+    on_gpu = graph.device.type in flex.DEVICES
+    if isinstance(graph, Intervals) and one_run and not on_gpu:
+        return Tiling(spanned_pairs(graph.start, graph.stop, graph.num_sources))
+    kernels = graph.num_edges > 0 if on_gpu else graph.device.type == "cpu" and not library.MISSING
+    if not kernels or _common_step(graph) is None:
+        return None
+    layout: TilesLayout | FlexLayout = layout_of(graph, TilesLayout)
+    if isinstance(layout, FlexLayout):
+        return Tiling(layout.spanned, packed=layout.sequences is not None)
+    reloaded = max(layout.brought - graph.num_sources, 0)
+    return Tiling(layout.spanned + LOAD_COST * reloaded)
 
 
-def _steps(graph: Graph) -> int | None:
-    """The common step of all runs of a graph that is made of runs; else ``None``."""
+def _common_step(graph: Graph) -> int | None:
+    """Return the least common step of all runs; ``None`` if there is none, or it is too large."""
     steps = [part.step for part in graph.parts if isinstance(part, Intervals | Runs)]
     if len(steps) < len(graph.parts):
         return None
@@ -201,135 +210,41 @@ def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),
     )
-    in_order = isinstance(graph, Intervals) and graph.step == 1
-    make = _in_order if in_order else _by_place
-    runs = make(graph, targets, sources)
+    runs = _tile_runs(graph, targets, sources)
     if runs.start.device.type not in flex.DEVICES:
         return TilesLayout.of(runs)
-    sequences = sequences_of(runs.start, runs.stop, targets, sources) if in_order else None
+    one_run = runs.pointer is None
+    sequences = sequences_of(runs.start, runs.stop, targets, sources) if one_run else None
     return FlexLayout.of(runs, graph.num_targets, graph.num_sources, sequences)
 
 
-def _in_order(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
-    """One run a target, all of neighbours."""
-    assert isinstance(graph, Intervals)
-    block, blocks = _divided(targets, TilesLayout.BLOCK)
-    tile, tiles = _divided(sources, TilesLayout.TILE)
-    unit = _units(blocks, tiles, sources)
-    ends = graph.start.long().contiguous(), graph.stop.long().contiguous()
-    edge = boundaries(graph.in_degree())
-    nothing, pairs = block.new_empty(0), int(edge[-1])
-    return TileRuns(nothing, nothing, None, *ends, edge[:-1], None, block, tile, unit, pairs)
-
-
-def _units(*sizes: Tensor) -> Tensor:
-    """Where each segment begins, and the last one ends, as blocks, tiles and sources count."""
-    return F.pad(torch.stack(sizes).cumsum(1), (1, 0)).T.int().contiguous()
-
-
-def _divided(sizes: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Where pieces of at most so many begin and the last one ends, and how many each run has."""
-    counts = (sizes + most - 1) // most
-    member, rank = runs_and_positions(counts)
-    first = starts(sizes)[member] + most * rank
-    return F.pad(first, (0, 1), value=int(sizes.sum())).int(), counts
-
-
-def _by_place(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
-    """The runs of all parts together.
-
-    Where some have a step, sources that leave the same remainder become neighbours, and so do the
-    targets that read them: then every run is one of neighbours.
-    """
-    common = _steps(graph)
+def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
+    """Schedule a graph made of runs, with segments of these sizes."""
+    if isinstance(graph, Intervals) and graph.step == 1:
+        return schedule_intervals(graph.start, graph.stop, graph.in_degree(), targets, sources)
+    common = _common_step(graph)
     assert common is not None
-    lists, numbers, ahead = [], [], 0
+    return schedule_runs(
+        _part_runs(graph),
+        common_step=common,
+        degree=graph.in_degree(),
+        num_sources=graph.num_sources,
+        num_edges=graph.num_edges,
+        targets=targets,
+        sources=sources,
+    )
+
+
+def _part_runs(graph: Graph) -> list[PartRuns]:
+    """Return the runs of each part, with edges numbered across all parts."""
+    parts, ahead = [], 0
     for part in graph.parts:
-        found = lists_of(part)
-        assert found is not None  # as the engine refuses others
-        lists.append(found)
-        numbers.append(ahead + starts(found.lengths()))
+        runs = lists_of(part)
+        assert runs is not None  # else the engine has refused the graph
+        first_edge = ahead + starts(runs.lengths())
+        parts.append(PartRuns(runs.row, runs.start, runs.stop, first_edge, runs.step))
         ahead += part.num_edges
-    remainder = torch.zeros(graph.num_targets, dtype=torch.long, device=graph.device)
-    if common > 1:
-        widest = max(lists, key=lambda x: x.step)
-        remainder[widest.row] = widest.start % common
-    row_at, block, blocks = _blocks(graph, targets, remainder)
-    column = torch.arange(graph.num_sources, device=graph.device)
-    column_at = _sorted_within(sources, column % common)
-    tile, tiles = _divided(sources, TilesLayout.TILE)
-    unit = _units(blocks, tiles, sources)
-    row_place, column_place = _place_of(row_at), _place_of(column_at)
-    runs = []
-    for found, number in zip(lists, numbers, strict=True):
-        finer = common // found.step
-        shift = torch.arange(finer, device=graph.device)
-        start = (found.start[:, None] + found.step * shift).flatten()
-        row, stop = found.row.repeat_interleave(finer), found.stop.repeat_interleave(finer)
-        edge = (number[:, None] + shift).flatten()
-        keep = start < stop
-        row, start, stop, edge = row[keep], start[keep], stop[keep], edge[keep]
-        length = (stop - start + common - 1) // common
-        start = column_place[start]
-        ends = start, start + length
-        runs.append(torch.stack([row_place[row], *ends, edge, torch.full_like(row, finer)]))
-    row, *rest = torch.cat(runs, 1).unbind()
-    counts = torch.zeros_like(remainder)
-    pointer = boundaries(counts.index_add_(0, row, torch.ones_like(row)))
-    if not bool((row[1:] >= row[:-1]).all()):  # as they are in a part without steps
-        order = row.argsort(stable=True)
-        rest = [x[order] for x in rest]
-    start, stop, edge, step = (x.contiguous() for x in rest)
-    numbered = pointer, start, stop, edge, step
-    at = _unless_in_order(row_at), _unless_in_order(column_at)
-    return TileRuns(*at, *numbered, block, tile, unit, graph.num_edges)
-
-
-LONG = 4
-"""Targets that read so many times the average have blocks of their own."""
-
-
-def _blocks(graph: Graph, targets: Tensor, remainder: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The target at each place, where blocks begin and end, and how many each segment has.
-
-    Targets are by segment and by remainder. The few that read far more than others, as hubs do,
-    come last in a segment, so that a block with one of them does not read all sources for the
-    others; these stay in the blocks in which they would be, beside those with whom they share most.
-    """
-    at = _sorted_within(targets, remainder)
-    member, rank = runs_and_positions(targets)
-    degree = graph.in_degree()
-    long = (degree * graph.num_targets > LONG * graph.num_edges)[at]
-    ahead = starts(torch.zeros_like(targets).index_add_(0, member, long.long()))
-    long_rank = long.long().cumsum(0) - 1 - ahead[member]
-    block = torch.where(long, long_rank // TilesLayout.BLOCK, rank // TilesLayout.BLOCK)
-    most = int(block.max()) + 1 if block.numel() else 1
-    key = (member * 2 + long) * most + block
-    order = key.argsort(stable=True)
-    key = key[order]
-    new = torch.ones_like(key, dtype=torch.bool)
-    new[1:] = key[1:] != key[:-1]
-    first = new.nonzero()[:, 0]
-    counts = torch.zeros_like(targets).index_add_(0, member[order][first], torch.ones_like(first))
-    return at[order], F.pad(first, (0, 1), value=graph.num_targets).int(), counts
-
-
-def _sorted_within(sizes: Tensor, key: Tensor) -> Tensor:
-    """The nodes of each segment, sorted by a key."""
-    member, _ = runs_and_positions(sizes)
-    return (member * (int(key.max()) + 1 if key.numel() else 1) + key).argsort(stable=True)
-
-
-def _place_of(node_at: Tensor) -> Tensor:
-    """The place of each node."""
-    place = torch.arange(node_at.numel(), device=node_at.device)
-    return torch.empty_like(node_at).index_copy_(0, node_at, place)
-
-
-def _unless_in_order(node_at: Tensor) -> Tensor:
-    """The node at each place, or nothing where that is its number."""
-    in_order = node_at.equal(torch.arange(node_at.numel(), device=node_at.device))
-    return node_at.new_empty(0, dtype=torch.int32) if in_order else node_at.int()
+    return parts
 
 
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {

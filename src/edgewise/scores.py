@@ -1,8 +1,8 @@
-"""Score functions: how well does a query fit a key?
+"""Score functions of a query and a key.
 
-A score takes two tensors that broadcast against each other, ``[..., H, D]`` each, and gives
-``[..., H]``. Engines recognise the classes here and compute them fused; any other callable of that
-form works too, on the engines that gather or pair the vectors themselves.
+A score function takes two tensors ``[..., H, D]`` that broadcast against each other and returns
+``[..., H]``. The engines ``rows`` and ``tiles`` have fused kernels for the classes in this module.
+Any other callable works with the engines ``reference`` and ``dense``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from torch import Tensor
 from edgewise.arguments import check_choice
 
 Score = Callable[[Tensor, Tensor], Tensor] | None
-"""``Dot``, ``Additive``, any callable of their form, or ``None`` (bias alone decides)."""
+"""``Dot``, ``Additive``, another callable, or ``None`` for scores that are the bias only."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dot:
     r"""Scaled dot product, :math:`s = \text{scale} \cdot q^\top k` (Vaswani et al., 2017).
 
-    For independent entries of variance σ² the product has variance σ⁴·D, hence the default scale
-    1/√D. A bilinear score :math:`q^\top W k` is ``Dot`` on ``query @ W``.
+    The default scale is 1/√D: the product of vectors with independent entries of variance σ² has
+    variance σ⁴·D. For a bilinear score :math:`q^\top W k`, pass ``query @ W`` as the query.
+
+    Args:
+        scale: factor of the product; ``None`` means 1/√D.
     """
 
     scale: float | None = None
 
     def scale_for(self, width: int) -> float:
-        """The factor in use for head width ``width``."""
+        """Return the scale for heads of this width."""
         return self.scale if self.scale is not None else max(width, 1) ** -0.5
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
@@ -52,15 +55,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    r"""Additive energy, :math:`s = a^\top \mathrm{act}(q + k)`.
+    r"""Additive score, :math:`s = a^\top \mathrm{act}(q + k)`.
 
-    * GAT (Veličković et al., 2018): ``D = 1`` and no ``weight``; q and k already are aᵀWh.
-    * GATv2 (Brody et al., 2022): a ``weight`` a of shape ``[H, D]``.
-    * The tanh MLP energy (Bahdanau et al., 2015): ``Additive("tanh", weight)``.
+    * GAT (Veličković et al., 2018): no ``weight``, and q and k of width 1 that are aᵀWh.
+    * GATv2 (Brody et al., 2022): with ``weight``.
+    * The tanh score of Bahdanau et al. (2015): ``Additive("tanh", weight)``.
 
     Args:
         activation: ``leaky_relu``, ``relu``, ``tanh``, ``gelu``, ``silu`` or ``identity``.
-        weight: ``[H, D]``, or ``None`` when D = 1.
+        weight: the vector a of each head, ``[H, D]``; may be ``None`` only if D = 1.
         negative_slope: slope of the leaky ReLU below zero.
 
     """

@@ -211,8 +211,7 @@ def _given(graph: Graph) -> tuple[Any, ...]:
     from edgewise import layouts
 
     sizes = torch.tensor([graph.num_targets]), torch.tensor([graph.num_sources])
-    make = layouts._in_order if isinstance(graph, graphs.Intervals) else layouts._by_place
-    return make(graph, *sizes), graph.num_targets, graph.num_sources, None
+    return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_targets < 400])
@@ -263,13 +262,13 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"dropout": 0.5}, "drops no weights"),
-        ({"bias": torch.zeros(2088, 1)}, "in no fixed order"),
-        ({"gain": torch.zeros(2088, 1)}, "gain and edge vectors"),
+        ({"dropout": 0.5}, "has no dropout"),
+        ({"bias": torch.zeros(2088, 1)}, "not deterministic"),
+        ({"gain": torch.zeros(2088, 1)}, "neither gain nor edge vectors"),
         ({"score": None}, "Dot scores only"),
-        ({"normaliser": "sparsemax"}, "by softmax alone"),
+        ({"normaliser": "sparsemax"}, "only normalises by softmax"),
         ({"width": 8}, "at least 16 wide"),
-        ({"dtype": torch.float64}, "32 bits at most"),
+        ({"dtype": torch.float64}, "does not support float64"),
     ],
     ids=str,
 )

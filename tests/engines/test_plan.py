@@ -44,8 +44,8 @@ def test_it_prints_the_reasons_against() -> None:
     lines = {line.split()[0]: line for line in str(plan).splitlines()[-2:]}
     assert "more than once" in lines["dense"]
     assert "edge_key and edge_value" in lines["dense"]
-    assert "no place in its products" in lines["tiles"]
-    assert "other sources than runs of them" in lines["tiles"]
+    assert "neither gain nor edge vectors" in lines["tiles"]
+    assert "sources of a target are not runs" in lines["tiles"]
     for choice in plan.choices[-2:]:
         assert choice == Choice(choice.engine, float("inf"), choice.reasons)
 

@@ -15,9 +15,10 @@ from edgewise.encodings import Buckets, offsets
 from edgewise.engines.native import library
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
+from edgewise.engines.tiles.schedule import GROUP, LOAD_COST
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers.attention import unbind_qkv
-from edgewise.layouts import BROUGHT, GROUP, graph_facts, layout_of
+from edgewise.layouts import graph_facts, layout_of
 from tests.engines.cases import GRAPHS
 
 TILE = TilesLayout.TILE
@@ -84,14 +85,14 @@ def test_scores_that_grow_along_the_tiles() -> None:
 def test_other_runs_and_edge_terms_are_refused() -> None:
     x = torch.randn(8, 2, 4)
     refused = {
-        "other sources than runs": (graphs.random(2), {}),
-        "Dot, and no other": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
-        "no place in its products": (graphs.causal(), {"gain": torch.randn(36, 2)}),
+        "are not runs": (graphs.random(2), {}),
+        "Dot scores only": (graphs.causal(), {"score": None, "bias": torch.randn(36, 2)}),
+        "neither gain nor edge vectors": (graphs.causal(), {"gain": torch.randn(36, 2)}),
     }
     for reason, (graph, options) in refused.items():
         with pytest.raises(ew.ArgumentError, match=reason):
             ew.attend(x, x, x, graph, engine="tiles", **options)
-    with pytest.raises(ew.ArgumentError, match="attention alone"):
+    with pytest.raises(ew.ArgumentError, match="only computes attention"):
         ew.aggregate(x, graphs.causal(), engine="tiles")
 
 
@@ -105,7 +106,7 @@ def test_the_pairs_that_groups_span() -> None:
     column = graphs.hubs([0], reads=False)
     assert graph_facts((graphs.blocks(8) | column).bind(16))["tiled"] == 8 * 8 + 8 * 8 + 8
     again = (graphs.blocks(64) | column).bind(128)  # a source that two blocks read
-    assert graph_facts(again)["tiled"] == 2 * 64 * 64 + 64 + BROUGHT
+    assert graph_facts(again)["tiled"] == 2 * 64 * 64 + 64 + LOAD_COST
     assert graph_facts((graphs.window(1) | graphs.window(1, 16)).bind(99))["tiled"] is not None
     assert graph_facts((graphs.window(1) | graphs.window(1, 17)).bind(99))["tiled"] is None
     assert graph_facts(graphs.random(2).bind(9))["tiled"] is None

@@ -1,10 +1,12 @@
-// The C interface of the kernels: what Python fills in and the kernels read. One field a line.
+// C interface of the kernels: structures that Python fills in. One field per line, as Python parses
+// this file.
 //
-// Every array is dense in its last axes. Node tensors are [batch, node, head, width] with a stride
-// between nodes and one between batches (in elements), so a slice of a fused projection needs no
-// copy. Edge tensors are in the caller's edge order. Rows are targets, sorted: edge slot p of row i
-// has source col[p] and the caller's number edge[p]. "Transposed" is the same graph sorted by
-// source. Arrays of "A" are in the type of accumulation, float32 or (for float64) float64.
+// All arrays are dense in their last axes. Node tensors are [batch, node, head, width] with a stride
+// between nodes and one between batch members, in elements, so that slices of a fused projection
+// need no copy. Edge tensors are in the caller's edge order. Rows are targets, and edges are sorted
+// by row: entry p of a row has the source col[p] and the caller's edge number edge[p]. "Transposed"
+// means the same graph sorted by source. Arrays marked A have the accumulation type: float64 for
+// float64, else float32.
 #pragma once
 
 #include <stdint.h>
@@ -19,8 +21,8 @@ enum ew_activation { EW_LEAKY = 0, EW_TANH = 1, EW_GELU = 2, EW_SILU = 3 };  // 
 enum ew_reduce { EW_SUM = 0, EW_MEAN = 1, EW_MAX = 2, EW_MIN = 3 };
 enum ew_status { EW_OK = 0, EW_NO_MEMORY = 1, EW_BAD_INDEX = 2, EW_BAD_ARGUMENT = 3 };
 
-// A run of rows that one thread handles at a time, or (slot >= 0) a piece of one very long row,
-// whose result goes to a numbered slot and is merged afterwards, in slot order.
+// A range of rows that one thread handles at a time, or (slot >= 0) a piece of one very long row.
+// Results of pieces go to slots, which are merged afterwards in order.
 typedef struct {
   int32_t row_begin;
   int32_t row_end;
@@ -57,9 +59,9 @@ typedef struct {
   int64_t node_stride;
 } ew_nodes;
 
-// bias or gain: value(edge, head) = data[row(edge) * width + (width == 1 ? 0 : head)], and
+// Bias or gain: value(edge, head) = data[row(edge) * width + (width == 1 ? 0 : head)], where
 // row(edge) is the edge itself or, for a table, index[edge]. The gradient has the layout of data,
-// and one copy a batch or a group.
+// with one copy for each batch member or group.
 typedef struct {
   const void* data;
   const void* index;
@@ -70,9 +72,9 @@ typedef struct {
   int32_t index_bits;  // 0: no table
 } ew_term;
 
-// A bias by offset: an edge's class, instead of its number, is source_place[source] less
-// target_place[target], which is from 0 to before `count`. `value` has the bias of each; the classes
-// of the term that it stands for may be fewer, by its index.
+// A bias by offset: the class of an edge is index[offset] of the bias term, where the offset is
+// source_place[source] - target_place[target], from 0 to `count` - 1. `value` is the bias of each
+// offset.
 typedef struct {
   const int32_t* target_place;  // [rows], null: the bias is not by offset
   const int32_t* source_place;  // [columns]
@@ -80,7 +82,7 @@ typedef struct {
   int64_t count;
 } ew_offsets;
 
-// Vectors on edges: `full` [edges, heads, width], or features [edges, count] with a weight
+// Edge vectors: `full` [edges, heads, width], or features [edges, count] projected by a weight
 // [count, heads, width].
 typedef struct {
   const void* full;
@@ -95,7 +97,7 @@ typedef struct {
 } ew_vectors;
 
 typedef struct {
-  int64_t size;  // sizeof, so that a library and a caller of different ages notice
+  int64_t size;  // sizeof, to detect a library of another version
   int32_t dtype;
   int32_t score;
   int32_t activation;
@@ -109,9 +111,9 @@ typedef struct {
   double slope;
   uint64_t seed;
   double dropout;
-  int64_t first_edge;  // number of edge 0 in the graph that this one is a part of
+  int64_t first_edge;  // for dropout: number of edge 0 in the whole graph
   const ew_side* by_target;
-  const ew_side* by_source;  // null: no gradient of key or value is wanted
+  const ew_side* by_source;  // null: no gradient of key or value
   ew_nodes query;
   ew_nodes key;
   ew_nodes value;
@@ -129,11 +131,12 @@ typedef struct {
   void* lse;                 // A [batch, rows, heads] or null
   void* stats;  // A [batch, rows, 2, heads]: greatest score, and 1 / sum of exp(score - greatest)
   const void* grad_lse;  // A [batch, rows, heads] or null
-  void* slots;     // A [batch, slots, heads * (width + value_width + 2)]: results of rows' pieces,
-                   // for as many slots as the side with more of them has
-  void* record;    // A [batch, rows, 3, heads]: stats, and the average of the weights' gradients
-  void* per_edge;  // A [batch, edges, 2, heads]: score gradient, kept weight; null: computed again
-  void* scores;    // A [batch, edges, heads]: scores written, or their gradient read
+  void* slots;     // A [batch, slots, heads * (width + value_width + 2)]: results of pieces; the
+                   // number of slots is the maximum of both sides
+  void* record;    // A [batch, rows, 3, heads]: stats, and the mean of the gradients of the weights
+  void* per_edge;  // A [batch, edges, 2, heads]: gradient of the score, and weight after dropout;
+                   // null: recomputed
+  void* scores;    // A [batch, edges, heads]: output scores, or their gradient as input
 } ew_attend_args;
 
 typedef struct {
@@ -153,7 +156,7 @@ typedef struct {
   const void* weight;  // A [edges, heads] or null
   void* weight_grad;   // A [batch, edges, heads]
   int64_t weight_batch_stride;
-  void* share;  // A [batch, rows, heads, width]: gradient of an extreme over its number of ties
+  void* share;  // A [batch, rows, heads, width]: gradient of an extreme / number of ties
   void* slots;  // A [batch, slots, heads * width]
 } ew_aggregate_args;
 
@@ -164,15 +167,15 @@ typedef struct {
   int64_t batch;
   int64_t heads;
   const ew_side* side;
-  const void* scores;  // [batch, edges, heads]; weights, backward
+  const void* scores;  // [batch, edges, heads]; backward: weights
   const void* grad;    // null: forward
   void* out;
   void* stats;  // scratch [batch, rows, 2, heads]
   void* slots;  // [batch, slots, 2, heads]
 } ew_softmax_args;
 
-// Neighbouring sources that a block of targets reads, at places from `first` to before `last`. Each
-// of the rows from `row_begin` to before `row_end` has a reach, from the number `reach` on.
+// A range of places of sources that a block of targets attends to, from `first` to before `last`.
+// Each row from `row_begin` to before `row_end` has a reach; `reach` is the index of the first.
 typedef struct {
   int32_t block;
   int32_t first;
@@ -180,18 +183,19 @@ typedef struct {
   int32_t row_begin;
   int32_t row_end;
   int32_t reach;
-  int32_t step;  // of the numbers of edges, from one source to the next
+  int32_t step;  // difference of the edge numbers of neighbouring sources
   int32_t reserved;
 } ew_piece;
 
-// What a row reads of a piece: sources from begin to before end; `edge` is the number of the first.
+// The part of a piece that a row attends to: places from begin to before end. `edge` is the number
+// of the first edge.
 typedef struct {
   int32_t begin;
   int32_t end;
   int32_t edge;
 } ew_reach;
 
-// Blocks of targets whose gradients one thread computes at a time, and the visits in which it does.
+// Blocks of targets whose gradients one thread computes at a time, and its visits to tiles.
 typedef struct {
   int32_t block_begin;
   int32_t block_end;
@@ -199,8 +203,8 @@ typedef struct {
   int32_t visit_end;
 } ew_tiles_chunk;
 
-// A tile of sources, and the pieces of a chunk's blocks that reach into it, by block. Where chunks
-// share a tile its gradients go to slots, one for each, and are summed afterwards, in slot order.
+// A tile of sources, and the pieces of a chunk's blocks that overlap it, by block. If several chunks
+// visit a tile, each writes its gradients to a slot; slots are summed afterwards in order.
 typedef struct {
   int32_t tile;
   int32_t use_begin;
@@ -208,15 +212,15 @@ typedef struct {
   int32_t slot;  // -1: its only visit
 } ew_visit;
 
-// Blocks of targets, each with the pieces that it reads. Rows and columns are places: `row` and
-// `column` say which target and source is at each.
+// Blocks of targets, each with its pieces. Rows and columns are places: `row` and `column` map them
+// to targets and sources.
 typedef struct {
   int64_t size;
   int32_t dtype;
   int32_t threads;
   int64_t batch;
   int64_t heads;
-  int64_t key_heads;  // of key and value, each of which `heads / key_heads` queries read
+  int64_t key_heads;  // heads of key and value, each shared by heads / key_heads heads of queries
   int64_t width;
   int64_t value_width;
   int64_t rows;
@@ -230,7 +234,7 @@ typedef struct {
   int64_t uses;
   int64_t merges;
   int64_t slots;
-  int64_t edges;                // of the whole graph, where there is a bias
+  int64_t edges;                // of the whole graph, if there is a bias
   const int32_t* row;           // [rows], null: in order
   const int32_t* column;        // [columns], null: in order
   const int32_t* block;         // [blocks + 1] first row of each
@@ -241,7 +245,7 @@ typedef struct {
   const ew_tiles_chunk* chunk;  // [chunks]
   const ew_visit* visit;        // [visits]
   const int32_t* use;           // [uses] pieces
-  const ew_merge* merge;        // [merges] of tiles that not one chunk alone visits
+  const ew_merge* merge;        // [merges] tiles visited by no chunk, or by several
   double scale;
   double dropout;
   uint64_t seed;
@@ -254,7 +258,7 @@ typedef struct {
   ew_nodes grad_query;
   ew_nodes grad_key;
   ew_nodes grad_value;
-  ew_term bias;          // its gradient: A [batch, rows, heads], for a table one for each chunk too
+  ew_term bias;          // gradient: A [batch, rows, heads]; of a table, one for each chunk as well
   ew_offsets offsets;    // of the bias
   void* lse;             // A [batch, rows, heads] or null
   void* stats;           // A [batch, rows, 2, heads]: as in ew_attend_args
@@ -262,7 +266,7 @@ typedef struct {
   void* summed;          // A [batch, key_heads, slots, EW_TILE, width + value_width]
 } ew_tiles_args;
 
-enum { EW_BLOCK = 64, EW_TILE = 128 };  // targets of a block, sources of a tile, at most
+enum { EW_BLOCK = 64, EW_TILE = 128 };  // maximum numbers of targets of a block, sources of a tile
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
-// The inner loops of the additive score, a . act(x + y) for each head, and of its gradients.
+// Inner loops of the additive score, a . act(x + y) for each head, and of its gradients.
 //
-// As in row_loops.h, common widths are compile-time constants; heads of width 1 (GAT) fill the
-// vectors themselves. Only leaky ReLU has loops of its own: the others take longer than theirs.
+// As in row_loops.h, common widths are compile-time constants. For heads of width 1 (GAT), a vector
+// holds several heads. Only leaky ReLU has loops for specific widths: for the other activations the
+// function itself takes longer than the loop.
 #pragma once
 
 #include "row_loops.h"
@@ -10,7 +11,7 @@ namespace EW_NS {
 
 // ---- activations ----
 
-struct Leaky {  // also ReLU and the identity, by the slope
+struct Leaky {  // leaky ReLU; also ReLU (slope 0) and the identity (slope 1)
   template <int N> static EW_INLINE Vec<A, N> value(Vec<A, N> z, int, A slope) {
     return z > 0 ? z : z * slope;
   }
@@ -53,16 +54,15 @@ struct Smooth {  // tanh, GELU (exact) or SiLU
 
 // ---- scores ----
 
-// One row's additive score: of heads * width numbers, `own` is the row's vector and `weight` is a
-// (ones if the caller gave none). `on_edge` are vectors on the edges, if any, added inside the
-// activation.
+// Additive score of one row: `own` is the row's vector and `weight` the vector a (ones if absent),
+// [heads, width] each. `on_edge` are edge vectors, or null, added inside the activation.
 struct Additive {
   const A* own;
   const A* weight;
   int activation;
   A slope;
   const T* on_edge;
-  Edges numbers;  // which of those vectors
+  Edges numbers;  // indices into on_edge
   int heads, hp, width;
 
   EW_INLINE i64 edge_place(int e) const { return i64(numbers.index[e]) * heads * width; }
@@ -138,7 +138,7 @@ void additive_rows_any(const Additive& f, const T* y, i64 stride, Edges edges, A
 
 // ---- gradients ----
 
-// What the gradient g[e, h] of the scores adds to: own += g a act'(z), and where asked for
+// Outputs of the gradient g[e, h] of the scores: own += g a act'(z), and unless null
 // weight += g act(z) and on_edge[e] = g a act'(z), by edge number.
 struct AdditiveGrad {
   A* own;

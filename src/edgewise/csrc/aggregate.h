@@ -1,8 +1,8 @@
 // Sums, means and extremes over the rows of a graph, and their gradients.
 //
-// The gradient of a sum for its values is a sum too, over the transposed rows, with weights found
-// by edge number; for its weights it is a dot product an edge. The edges that reach an extreme
-// share its gradient evenly: their number is counted first.
+// The gradient of a sum with respect to values is a sum over the transposed graph, with weights
+// looked up by edge number; with respect to weights it is a dot product for each edge. The gradient
+// of an extreme is divided evenly between the edges that tie, which are counted first.
 #pragma once
 
 #include "row_loops.h"
@@ -16,7 +16,7 @@ struct Aggregate {
   const int H, D, F, hp;  // heads, width of a head and of all heads, padded heads
   const bool greatest, extreme;
   Scratch memory;
-  A* weights;  // [edges of a row, padded heads], 1 where none are given
+  A* weights;  // [edges of a row, padded heads], ones if absent
   A* result;   // [heads, width]
   A* own;      // [heads, width] the row's own gradient
   A* const slots;
@@ -62,7 +62,7 @@ struct Aggregate {
   A* weight_grad_of(const Row& row, int e) const {
     return static_cast<A*>(a.weight_grad) + (row.batch * side.edges + row.numbers.index[e]) * H;
   }
-  // Which of the numbers x, as they would be stored, are the extreme.
+  // For each number of x, whether it equals the extreme when rounded to the storage type.
   template <int N> static EW_INLINE auto reach(Vec<A, N> x, const T* extreme) {
     return as_stored<N>(x, extreme) == load<N>(extreme);
   }
@@ -80,7 +80,7 @@ struct AggregateForward : Aggregate {
     const T* value = node_row<const T>(a.value, row.batch, 0);
     axpy_of(D)(weights, hp, value, a.value.node_stride, row.nodes, result, H, D);
   }
-  // NaN wins, as in torch.amax.
+  // A NaN is the extreme, as in torch.amax.
   struct Greatest {
     template <class X> EW_INLINE X operator()(X x, X y) const {
       const X more = y <= x ? x : y;
@@ -120,7 +120,7 @@ struct AggregateForward : Aggregate {
   }
 };
 
-// weight_grad[e, h] = grad_out[target, h] . value[source, h], of a sum
+// Gradient of the weights of a sum: weight_grad[e, h] = grad_out[target, h] . value[source, h]
 struct SumWeightGradient : Aggregate {
   explicit SumWeightGradient(const ew_aggregate_args& args) : Aggregate(args, false) {}
 
@@ -133,7 +133,7 @@ struct SumWeightGradient : Aggregate {
   void finish(i64, i64) {}
 };
 
-// share = gradient of an extreme over the number of edges that reach it
+// share = gradient of an extreme / number of edges that tie
 struct ExtremeShare : Aggregate {
   explicit ExtremeShare(const ew_aggregate_args& args) : Aggregate(args) {}
 
@@ -185,7 +185,7 @@ struct ExtremeWeightGradient : Aggregate {
   void finish(i64, i64) {}
 };
 
-// Over the transposed rows: a row is a source, at the other ends are targets.
+// Gradient of the values of an extreme, over the transposed graph: a row is a source.
 struct ExtremeValueGradient : Aggregate {
   explicit ExtremeValueGradient(const ew_aggregate_args& args) : Aggregate(args) {}
 

@@ -1,13 +1,13 @@
-// Attention over the rows of a graph: what its stages share.
+// Attention over the rows of a graph: the base class of its stages.
 //
 //   attend_forward.h           over rows: scores, softmax, weighted sum of values
 //   attend_backward_targets.h  over rows: query, bias, gain, edge vectors, score weight
 //   attend_backward_sources.h  over rows of the transposed graph: key and value
 //
-// A stage goes through rows one at a time. The row's scores and weights are in small buffers
-// [edges, padded heads]; nothing as large as the edges is kept. The backward stages compute the
-// weights again from the saved greatest score and sum, which are kept apart because greatest +
-// log(sum) loses the logarithm where scores are large.
+// A stage handles one row at a time, with scores and weights in small buffers [edges, padded heads];
+// no array of all edges is kept. The backward stages recompute the weights from the saved greatest
+// score and sum. These are two numbers, as greatest + log(sum) would lose the logarithm by rounding
+// if scores are large.
 #pragma once
 
 #include "additive_loops.h"
@@ -29,13 +29,13 @@ struct AttendScratch {
   // [padded heads], repeated to whole vectors
   A* greatest;  // score of the row
   A* total;     // sum of exp(score - greatest)
-  A* inverse;   // 1 / total, 0 where nothing is read
-  A* mean;      // of the gradients of weights, by weight
+  A* inverse;   // 1 / total, 0 if total is 0
+  A* mean;      // weighted mean of the gradients of the weights
   // [heads, width]
-  A* own;    // the row's own vector: query, or key where the graph is transposed
-  A* grad;   // gradient of the row's output, or the row's value where the graph is transposed
-  A* extra;  // output, or gradient of the score's weight
-  A* ones;   // the score's weight where there is none
+  A* own;    // the row's query, or key if the graph is transposed
+  A* grad;   // gradient of the row's output, or the row's value if the graph is transposed
+  A* extra;  // output, or gradient of the score weight
+  A* ones;   // replaces an absent score weight
   A* result;
   // [features, padded heads], [heads, features]
   A* projected_key;
@@ -103,15 +103,15 @@ struct Attend : AttendScratch {
     return true;
   }
 
-  // A row's own vectors, some rows before they are read: the gathered rows in between keep the
-  // hardware from seeing that these follow each other.
+  // Prefetches the row's own vectors some rows ahead: between gathered rows, the hardware does not
+  // detect that these are sequential.
   EW_INLINE void fetch_own(const ew_nodes& x, const Row& row, int n) const {
     constexpr int kRowsAhead = 4;
     if (x.data && row.node + kRowsAhead < side.rows)
       fetch_row(x, row.batch, row.node + kRowsAhead, n);
   }
 
-  // Numbers of a row in an array [batch, rows, count, heads].
+  // Address of a row in an array [batch, rows, count, heads].
   EW_INLINE A* of_row(void* all, i64 batch, i64 node, int count = 1) const {
     return static_cast<A*>(all) + (batch * side.rows + node) * count * H;
   }
@@ -126,8 +126,8 @@ struct Attend : AttendScratch {
 
   bool gains() const { return a.gain.data && a.score != EW_SCORE_NONE; }
 
-  // Scores before gain and bias: rows are targets, with queries, and `others` are keys; or rows are
-  // sources, with keys, and `others` are queries.
+  // Computes scores before gain and bias. Rows are targets and `others` keys, or rows are sources
+  // and `others` queries.
   void score(const Row& row, const ew_nodes& rows, const ew_nodes& others) {
     const i64 all = i64(row.n()) * hp;
     if (a.score == EW_SCORE_NONE) return zero(scores, all);
@@ -146,7 +146,7 @@ struct Attend : AttendScratch {
       project(projected_key, own, a.edge_key, H, hp, D);
       add_projected(scores, projected_key, a.edge_key, row, hp);
     }
-    scale_by(scores, row.n());  // last, so that a score has the same bits seen from either end
+    scale_by(scores, row.n());  // last, so that both passes compute bitwise the same score
   }
   void scale_by(A* to, int n) const {
     for (i64 i = 0; i < i64(n) * hp; i += kWidth)
@@ -159,8 +159,8 @@ struct Attend : AttendScratch {
                       scores + i64(first) * hp);
     });
   }
-  // Calls f(additive, edges, first) for the row's edges: all at once, or as many as there is room
-  // for where their vectors must be made; `made` says that they were for this row before.
+  // Calls f(additive, edges, first) for the row's edges: all at once, or kSpread at a time if their
+  // vectors must be expanded. `made`: the vectors of this row have been expanded before.
   template <class Body> EW_INLINE void each_spread(const Row& row, Body body, bool made = false) {
     const A* weight = a.score_weight ? static_cast<const A*>(a.score_weight) : ones;
     Additive f{own, weight, a.activation, A(a.slope), nullptr, row.numbers, H, hp, D};
@@ -210,13 +210,13 @@ struct Attend : AttendScratch {
 
   // ---- softmax over the buffers: heads repeat every `period` numbers ----
 
-  // Fills [n, padded heads] up to whole periods; how many numbers that are.
+  // Fills [n, padded heads] up to whole periods and returns the number of elements.
   EW_INLINE i64 fill_up(A* to, int n, A with) const {
     const i64 used = i64(n) * hp, all = (used + period - 1) / period * period;
     for (i64 i = used; i < all; ++i) to[i] = with;
     return all;
   }
-  // From a number for each place of a period to one for each head, repeated.
+  // Reduces the numbers of a period to one for each head, repeated.
   template <class Op> EW_INLINE void fold(A* x, Op op) const {
     if (hp == period) return;
     for (int h = 0; h < hp; ++h) {
@@ -230,7 +230,7 @@ struct Attend : AttendScratch {
     for (int i = hp; i < period; ++i) x[i] = x[i & (hp - 1)];
   }
 
-  // weights = exp(scores - greatest), with greatest (0 where nothing may be read) and total
+  // Sets weights to exp(scores - greatest), and greatest (0 if all scores are -inf) and total.
   void softmax(int n) {
     const i64 all = fill_up(scores, n, -kInf<A>);
     for (int c = 0; c < period; c += kWidth) {
@@ -256,7 +256,7 @@ struct Attend : AttendScratch {
     fold(total, [](A x, A y) { return x + y; });
   }
 
-  // kept[e, h] = 1 / (1 - rate) where a weight is kept, 0 where it is dropped
+  // Sets kept[e, h] to 1 / (1 - rate) for weights that are kept, 0 for dropped ones.
   void draw_dropout(const Row& row) {
     const Dropout dropout(a.seed, a.dropout, a.first_edge, row.batch);
     with_lanes(H, [&](auto lanes) {

@@ -1,10 +1,10 @@
-// Attention, backward over the rows of the transposed graph: here a row is a source and its edges
-// lead to the targets that read it. Gives the gradients of key and value.
+// Backward pass of attention over the transposed graph: gradients of key and value. Here a row is a
+// source, and the nodes at the other ends are the targets that attend to it.
 //
-// Scores, weights and their gradients are computed again, each edge from the other end: that costs
-// arithmetic, which is idle while rows are gathered, and saves an edges x heads array, its page
-// faults and its cache misses. Only edge vectors, which a dot product takes on one side, come from
-// such an array (`per_edge`).
+// Scores, weights and their gradients are recomputed for each edge. This costs arithmetic, which is
+// cheap while the loop waits for memory, and saves an array of edges x heads. The loops multiply the
+// row's own vector only, so products of a target with an edge vector come from such an array
+// (`per_edge`), written by the pass over targets.
 #pragma once
 
 #include "attend.h"
@@ -34,13 +34,12 @@ struct AttendBackwardSources : Attend {
     if (a.grad_value.data) narrow_row(node_row<T>(a.grad_value, batch, node), result + F, Fv);
   }
 
-  // The loop over the targets that read this source:
-  // grad_value[h] += weight[e, h] grad_out[target, h]
+  // Over the targets that attend to this source: grad_value[h] += weight[e, h] grad_out[target, h]
   void value_gradient(const Row& row) {
     const T* grad_out = node_row<const T>(a.grad_out, row.batch, 0);
     axpy_value(weights, hp, grad_out, a.grad_out.node_stride, row.nodes, result + F, H, Dv);
   }
-  // The same for the key; of a dot product, grad_key[h] += grad_score[e, h] query[target, h].
+  // The same for the key. For a dot product, grad_key[h] += grad_score[e, h] query[target, h].
   void key_gradient(const Row& row) {
     const T* query = node_row<const T>(a.query, row.batch, 0);
     const i64 stride = a.query.node_stride;
@@ -52,7 +51,8 @@ struct AttendBackwardSources : Attend {
     });
   }
 
-  // scores = their gradients before gain and bias, weights = weights after dropout
+  // Sets `scores` to the gradients of the scores before gain and bias, and `weights` to the weights
+  // after dropout.
   void gradients_again(const Row& row) {
     const A* record = static_cast<const A*>(a.record) + row.batch * side.cols * 3 * H;
     for (int e = kAhead; e < row.n() + kAhead && e < row.nodes.limit; ++e)

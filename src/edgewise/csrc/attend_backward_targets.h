@@ -1,7 +1,6 @@
-// Attention, backward over rows: a row's weights and the gradients of its scores, and from them the
-// gradients of query, bias, gain, edge vectors and score weight. The other stage, over the
-// transposed rows, finds here what it cannot compute: three numbers a row (`record`), or all it
-// needs of each edge (`per_edge`).
+// Backward pass of attention over targets: weights of a row and gradients of its scores, and from
+// them the gradients of query, bias, gain, edge vectors and score weight. It also writes what the
+// pass over sources needs: three numbers for each row (`record`), or two for each edge (`per_edge`).
 #pragma once
 
 #include "attend.h"
@@ -54,7 +53,7 @@ struct AttendBackwardTargets : Attend {
     }
   }
 
-  // From scores to their gradients; `kept` become the weights after dropout
+  // Replaces scores by their gradients, and sets `kept` to the weights after dropout.
   void softmax_gradient(const Row& row) {
     load_stats(row);
     const i64 all = fill_up(scores, row.n(), 0);
@@ -85,7 +84,7 @@ struct AttendBackwardTargets : Attend {
     repeat(greatest);
     repeat(inverse);
   }
-  // scores = gradients of the weights: grad . value, of each edge
+  // Sets scores to the gradients of the weights, grad . value of each edge.
   void weight_gradient(const Row& row) {
     if (hp != H) zero(scores, i64(row.n()) * hp);
     widen_row(grad, node_row<const T>(a.grad_out, row.batch, row.node), Fv);
@@ -107,8 +106,8 @@ struct AttendBackwardTargets : Attend {
     }
   }
   // mean[h] = sum over the row's edges of weight times its gradient, less the gradient of the
-  // log-sum-exp. Summed edge by edge, so that it cancels exactly where a row has one edge; a piece
-  // of a long row takes the equal grad . out instead.
+  // log-sum-exp. It is summed edge by edge, so that the gradient of a row with one edge is exactly
+  // 0. For a piece of a long row it is computed as grad . out, which is equal.
   void average(const Row& row, i64 all) {
     for (int c = 0; c < period; c += kWidth) {
       Vector sum{};
@@ -130,7 +129,7 @@ struct AttendBackwardTargets : Attend {
     repeat(mean);
   }
 
-  // ---- gradients of what the edges carry ----
+  // ---- gradients of edge values, bias and gain ----
 
   void value_gradients(const Row& row) {
     const ew_vectors& v = a.edge_value;
@@ -144,7 +143,7 @@ struct AttendBackwardTargets : Attend {
     }
   }
 
-  // The gradient of bias, or of gain, which is `times` that of the score
+  // Gradient of a bias, or of a gain, whose gradient is that of the score multiplied by `times`.
   void term_gradient(const ew_term& t, const Row& row, const A* times) {
     const i64 before = t.index_bits ? row.group * t.rows : row.batch * side.edges;
     A* all = static_cast<A*>(t.grad) + before * t.width;
@@ -193,7 +192,7 @@ struct AttendBackwardTargets : Attend {
     if (v.full_grad) to.on_edge = static_cast<T*>(v.full_grad) + row.batch * side.edges * F;
     if (expanded) to.on_edge = spread_grad;
     if (a.score_weight_grad) {
-      to.weight = extra;  // of this row alone: short sums round less
+      to.weight = extra;  // sum over this row first: short sums have smaller rounding errors
       zero(extra, F);
     }
     const T* key = node_row<const T>(a.key, row.batch, 0);
@@ -201,7 +200,7 @@ struct AttendBackwardTargets : Attend {
       additive.grad(f, key, a.key.node_stride, edges, scores + i64(first) * hp, to);
       if (expanded) unexpand(spread_grad, v, row, first, edges.n, side.edges, F);
     };
-    each_spread(row, each, true);  // by the scores, which projected vectors are computed for again
+    each_spread(row, each, true);  // score() has expanded the edge vectors of this row
     if (to.weight) add_scaled(static_cast<A*>(a.score_weight_grad) + row.group * F, extra, 1, F);
   }
 

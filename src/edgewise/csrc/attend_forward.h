@@ -1,5 +1,5 @@
-// Attention, forward: a row's scores, their softmax, and the sum of values by weight; and its
-// scores alone, written out for every edge.
+// Forward pass of attention: scores of a row, softmax, and weighted sum of values. Also the scores
+// alone, written for every edge.
 #pragma once
 
 #include "attend.h"
@@ -7,7 +7,7 @@
 namespace EW_NS {
 
 struct AttendForward : Attend {
-  // sum of values [heads, width], unnormalised; greatest score [heads]; sum of exp [heads]
+  // unnormalised sum of values [heads, width]; greatest score [heads]; sum of exp [heads]
   const int result_size;
 
   explicit AttendForward(const ew_attend_args& args)

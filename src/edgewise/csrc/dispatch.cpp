@@ -1,4 +1,4 @@
-// The exported functions: each picks the kernels for the machine and the storage type.
+// Exported functions: each chooses the kernels for the machine and the storage type.
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ const ew::Kernels* kernels(int dtype) {
 }  // namespace
 
 EW_EXPORT const char* ew_isa() { return isa == 2 ? "avx512" : isa == 1 ? "avx2" : "base"; }
-// The text of abi.h, from which Python reads where each member of a structure is.
+// The text of abi.h, from which Python computes the offsets of fields.
 EW_EXPORT const char* ew_abi() {
   return
 #include "abi_text.h"
@@ -77,7 +77,7 @@ EW_EXPORT int32_t ew_tiles_grad(const ew_tiles_args* args) {
   return k && ew::tiles_grad_fit(*args) ? k->tiles_grad(args) : EW_BAD_ARGUMENT;
 }
 
-// The pass over rows, then (where the edges by source are given) over transposed rows.
+// Runs the pass over targets, then, if the edges by source are given, the pass over sources.
 EW_EXPORT int32_t ew_attend_grad(const ew_attend_args* args) {
   const ew::Kernels* k = args->size == sizeof(ew_attend_args) ? kernels(args->dtype) : nullptr;
   if (!k) return EW_BAD_ARGUMENT;

@@ -1,12 +1,12 @@
-// Dropout by counting: whether a weight is kept follows from (seed, batch member, edge, head), so
-// that every pass and every engine (engines/dropout.py) draws the same mask and none is stored.
+// Counter-based dropout: the mask is a hash of (seed, batch member, edge, head). All passes and all
+// engines (engines/dropout.py) compute the same mask, so it is never stored.
 #pragma once
 
 #include "simd.h"
 
 namespace EW_NS {
 
-// Spreads every bit of a word, or of each word of a vector (the constants are lowbias32's).
+// Hashes a word, or each word of a vector, by lowbias32.
 template <class W> EW_INLINE W mix(W word) {
   word ^= word >> 16;
   word *= 0x7FEB352Du;
@@ -31,7 +31,7 @@ struct Dropout {
   }
   static EW_INLINE u32 head_word(u32 head) { return mix(head + 0x9E3779B9u); }
 
-  // `keep` where a weight is kept, 0 where it is dropped, for N pairs of an edge and a head
+  // Returns `keep` for weights that are kept and 0 for dropped ones, for N pairs of edge and head.
   template <int N> EW_INLINE Vec<A, N> factor(Vec<u32, N> edge_and_head) const {
     const Vec<u32, N> drawn = mix(mix(edge_and_head) ^ member);
     if constexpr (N == 1) return drawn >= threshold ? keep : A(0);

@@ -1,27 +1,28 @@
-// Vectors W e on edges, projected from features e and never made for all edges: a dot product with
-// W e is one with e once the other side is projected, and a weighted sum of them is W times one.
+// Projected edge vectors W e of edge features e, never computed for all edges: a dot product with
+// W e equals a dot product of e with the projected node, and a sum of weight * W e equals W times
+// the sum of weight * e.
 #pragma once
 
 #include "row_loops.h"
 
 namespace EW_NS {
 
-// The features [count] of an edge, and W [count, heads, width]: a vector of elements at a time.
+// Features [count] of an edge, and the weight W [count, heads, width].
 EW_INLINE const A* features_of(const ew_vectors& v, i64 batch, i32 edge) {
   const A* all = static_cast<const A*>(v.features) + batch * v.features_batch_stride;
   return all + i64(edge) * v.count;
 }
 EW_INLINE const A* weight_of(const ew_vectors& v) { return static_cast<const A*>(v.weight); }
 
-// Fetches the features of the edge that a loop over a row reaches kAhead edges later: edges are in
-// the caller's order in memory.
+// Prefetches the features of the edge that a loop over a row reaches kAhead edges later, as features
+// are in the caller's order.
 EW_INLINE void fetch_features(const ew_vectors& v, const Row& row, int e) {
   if (e + kAhead < row.numbers.limit)
     prefetch(features_of(v, row.batch, row.numbers.index[e + kAhead]), int(v.count));
 }
 
-// Calls f(Const<N>) with whole vectors where these divide n, else with 4 or single elements: fewer
-// kinds than with_lanes has, as the loops here are many.
+// Calls f(Const<N>) with N = kWidth if it divides n, else 4 or 1: fewer variants than with_lanes, to
+// keep the code small.
 template <class F> EW_INLINE void with_whole_lanes(int n, F f) {
   if (n % kWidth == 0) return f(Const<kWidth>{});
   if constexpr (kWidth > 4)
@@ -29,7 +30,7 @@ template <class F> EW_INLINE void with_whole_lanes(int n, F f) {
   f(Const<1>{});
 }
 
-// to[f, h] = sum over d of row[h, d] W[f, h, d]: the projection moved from the edges to the node
+// Projects a node: to[f, h] = sum over d of row[h, d] W[f, h, d]
 inline void project(A* to, const A* row, const ew_vectors& v, int heads, int hp, int width) {
   const int count = int(v.count), elements = heads * width;
   const A* all = weight_of(v);
@@ -141,9 +142,9 @@ inline void add_expanded(A* to, const A* sums, const ew_vectors& v, int heads, i
   });
 }
 
-// Gradients where g[e, h] is that of a dot product of own[h] with the vectors (or of a weighted sum
-// whose gradient is own): of features, g[e, h] projected[f, h], and of W, own[h, d] sums[h, f],
-// where `sums` are of g.
+// Gradients of features and W from g[e, h], the gradient of a dot product of own[h] with the edge
+// vectors (or the weights of a sum whose gradient is own): g[e, h] projected[f, h] for features, and
+// own[h, d] sums[h, f] for W, where sums[h, f] is the sum over e of g[e, h] features[e, f].
 inline void projected_gradient(const ew_vectors& v, const A* g, const A* projected, const A* sums,
                                const A* own, const Row& row, i64 edges, int heads, int hp,
                                int width) {
@@ -180,7 +181,7 @@ inline void projected_gradient(const ew_vectors& v, const A* g, const A* project
   }
 }
 
-// Gradients of full vectors: g[e, h] own[h], by edge number
+// Gradients of full edge vectors: g[e, h] own[h], by edge number
 inline void vector_gradient(T* to, const A* g, const A* own, Edges numbers, int heads, int hp,
                             int width) {
   for (int e = 0; e < numbers.n; ++e) {
@@ -190,8 +191,8 @@ inline void vector_gradient(T* to, const A* g, const A* own, Edges numbers, int 
   }
 }
 
-// Through an additive score, which is not linear in the vectors, they are made after all, of a few
-// edges at a time: to[e] = W e for n edges from `first` on
+// An additive score is not linear in the edge vectors, so they are computed for at most kSpread
+// edges at a time: to[e] = W e for n edges from `first`
 constexpr int kSpread = 32;
 
 inline void expand(T* to, const ew_vectors& v, const Row& row, int first, int n, int elements) {
@@ -221,7 +222,7 @@ inline void expand(T* to, const ew_vectors& v, const Row& row, int first, int n,
     });
   });
 }
-// and from the gradient of these vectors to that of features and W.
+// Gradients of features and W from those of the vectors computed by `expand`.
 inline void unexpand(const T* grad, const ew_vectors& v, const Row& row, int first, int n,
                      i64 edges, int elements) {
   const int count = int(v.count);

@@ -1,5 +1,5 @@
-// The kernels of one instruction set and one storage type: compiled with EW_NS, EW_TABLE,
-// EW_STORAGE and EW_ACCUMULATE defined. Here work is divided between threads; the stages do it.
+// Kernels of one instruction set and one storage type, compiled with EW_NS, EW_TABLE, EW_STORAGE and
+// EW_ACCUMULATE defined. This file divides work between threads; the stages compute.
 #include "kernels.h"
 
 #include "aggregate.h"
@@ -7,11 +7,12 @@
 #include "attend_backward_targets.h"
 #include "attend_forward.h"
 #include "softmax.h"
-#include "tiles.h"
+#include "tiles_backward.h"
+#include "tiles_forward.h"
 
 namespace EW_NS {
 
-// Every thread makes a stage of its own and claims items until none is left.
+// Every thread makes its own stage and claims items until none is left.
 template <class Stage, class Args, class Body> struct Job {
   const Args& args;
   const Body& body;
@@ -58,9 +59,9 @@ EW_OUTLINE void merge_pieces(Stage& stage, const ew_side& side, i64 batch, const
   stage.finish(batch, pieces.row);
 }
 
-// A stage over all rows of all batch members, and the pieces of rows put together. Items are
-// chunks; or where gradients of parameters are summed, groups of consecutive chunks with a sum of
-// their own, whose number the caller has from the sizes alone.
+// Runs a stage over all rows of all batch members, then merges the pieces of rows. Items are chunks.
+// If gradients of parameters are summed, items are groups of consecutive chunks with a sum for each
+// group; the caller chooses their number from the sizes, not from the number of threads.
 template <class Stage, class Args>
 i32 run_rows(const Args& args, const ew_side& side, i64 most_groups = 0) {
   const i64 chunks = args.batch * side.chunks;
@@ -99,7 +100,8 @@ static i32 softmax(const ew_softmax_args* args) {
 static i32 aggregate(const ew_aggregate_args* args) {
   return run_rows<AggregateForward>(*args, *args->side);
 }
-// For weights, over rows by target; an extreme's shares first, which its values need too.
+// Gradients of weights, over targets; for an extreme first its shares, which the gradients of the
+// values need too.
 static i32 aggregate_grad_rows(const ew_aggregate_args* args) {
   if (args->reduce == EW_SUM || args->reduce == EW_MEAN)
     return run_rows<SumWeightGradient>(*args, *args->side);
@@ -107,12 +109,13 @@ static i32 aggregate_grad_rows(const ew_aggregate_args* args) {
   if (status != EW_OK || !args->weight_grad) return status;
   return run_rows<ExtremeWeightGradient>(*args, *args->side);
 }
-// For values of an extreme, over the transposed side; a sum is its own gradient there.
+// Gradients of the values of an extreme, over sources. For a sum, the caller runs `aggregate`.
 static i32 aggregate_grad_columns(const ew_aggregate_args* args) {
   return run_rows<ExtremeValueGradient>(*args, *args->side);
 }
 
-// Every part (a block or a chunk of targets, or a shared tile) of every head of every batch member.
+// Runs a stage over every part (block or chunk of targets, or shared tile) of every head and batch
+// member.
 template <class Stage> i32 run_tiles(const ew_tiles_args& args, i64 heads, i64 parts) {
   return run<Stage>(args, args.batch * heads * parts, [&](Stage& stage, i64 item) {
     stage.compute(item / (heads * parts), int(item / parts % heads), item % parts);

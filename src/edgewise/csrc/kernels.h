@@ -1,4 +1,4 @@
-// The kernels of one instruction set and one storage type: a table for dispatch.cpp to choose from.
+// Table of the kernels of one instruction set and one storage type; dispatch.cpp chooses a table.
 #pragma once
 
 #include "abi.h"
@@ -18,7 +18,7 @@ struct Kernels {
   int32_t (*tiles_grad)(const ew_tiles_args*);
 };
 
-// Whether no index of a layout leads out of its array: for the forward pass, and for both.
+// Whether all indices of a layout are in range: for the forward pass, and for both passes.
 bool tiles_fit(const ew_tiles_args& args);
 bool tiles_grad_fit(const ew_tiles_args& args);
 

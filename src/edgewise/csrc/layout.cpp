@@ -1,5 +1,5 @@
-// Makes a layout from edges, checks it before any kernel trusts it, and divides its rows into
-// pieces of work.
+// Layout of the rows kernels: sorts edges, checks the result before kernels use it, and divides rows
+// into pieces of work.
 #include <cstdint>
 
 #include "abi.h"
@@ -7,7 +7,7 @@
 
 #define EW_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Sorts edges by row with a counting sort, which keeps the order of equal rows: ptr [rows + 1].
+// Sorts edges by row with a stable counting sort; ptr has rows + 1 entries.
 EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64_t* row,
                           const int64_t* column, int32_t* ptr, int32_t* col, int32_t* edge) {
   for (int64_t i = 0; i <= rows; ++i) ptr[i] = 0;
@@ -24,7 +24,7 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
     return EW_OK;
   }
   for (int64_t e = 0; e < edges;
-       ++e) {  // ptr[r] is the next place in row r, until all are shifted back
+       ++e) {  // here ptr[r] is the next free entry of row r; it is shifted back below
     const int32_t place = ptr[row[e]]++;
     col[place] = int32_t(column[e]), edge[place] = int32_t(e);
   }
@@ -33,8 +33,8 @@ EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64
   return EW_OK;
 }
 
-// 0 if pointers rise from 0 to `edges`, every column is in [0, cols) and every edge number is in
-// [0, edges).
+// Returns EW_OK if pointers rise from 0 to `edges`, every column is in [0, cols) and every edge
+// number is in [0, edges).
 EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const int32_t* ptr,
                                 const int32_t* col, const int32_t* edge) {
   if (rows < 0 || cols < 0 || edges < 0 || ptr[0] != 0 || ptr[rows] != edges) return EW_BAD_INDEX;
@@ -45,10 +45,10 @@ EW_EXPORT int32_t ew_check_side(int64_t rows, int64_t cols, int64_t edges, const
   return bad ? EW_BAD_INDEX : EW_OK;
 }
 
-// Rows are grouped until a chunk holds about `target` edges (an empty row counts as a quarter of an
-// edge); a row of more than `target` edges is cut into pieces of that many. The division depends on
-// the graph alone, never on the number of threads. counts: chunks, merges, slots, longest. With
-// chunk null only the counts are made.
+// Divides rows into chunks of about `target` edges (an empty row counts as a quarter of an edge). A
+// row of more than `target` edges is cut into pieces of that size. The division depends on the graph
+// only, never on the number of threads. counts: chunks, merges, slots, longest. If chunk is null,
+// only the counts are computed.
 EW_EXPORT void ew_divide(int64_t rows, const int32_t* ptr, int32_t target, ew_chunk* chunk,
                          ew_merge* merge, int64_t* counts) {
   int64_t chunks = 0, merges = 0, slots = 0, longest = 0;
@@ -111,7 +111,7 @@ void sum_copies(int32_t threads, int64_t copies, int64_t n, const void* from, vo
 
 }  // namespace
 
-// to[i] = sum of copy 0, copy 1, ... in that order, whatever the number of threads.
+// Computes to[i] = sum of copies 0, 1, ... in this order, for any number of threads.
 EW_EXPORT void ew_sum(int32_t is_double, int32_t threads, int64_t copies, int64_t n,
                       const void* from, void* to) {
   if (is_double) sum_copies<double>(threads, copies, n, from, to);

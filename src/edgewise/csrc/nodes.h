@@ -1,4 +1,4 @@
-// Rows of node tensors, and copies between the storage type and the type of accumulation.
+// Rows of node tensors, and copies between storage type and accumulation type.
 #pragma once
 
 #include "abi.h"
@@ -30,7 +30,7 @@ EW_INLINE void add_scaled(A* to, const A* from, A scale, int n) {
   });
 }
 
-// Fetches n numbers of a row into the cache, where `other` rows are the ones to come.
+// Prefetches n numbers of a node.
 EW_INLINE void fetch_row(const ew_nodes& x, i64 batch, i64 node, int n) {
   prefetch(node_row<const T>(x, batch, node), n);
 }

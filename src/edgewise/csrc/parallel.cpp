@@ -19,8 +19,8 @@ void* run_task(void* task) {
 
 }  // namespace
 
-// The address of GOMP_parallel in the OpenMP runtime that PyTorch uses; null: threads are made for
-// each call.
+// Sets the address of GOMP_parallel in the OpenMP runtime of PyTorch. If null, each call creates
+// threads.
 extern "C" __attribute__((visibility("default"))) void ew_set_team(void* function) {
   gomp_parallel = reinterpret_cast<GompParallel>(function);
 }

@@ -1,8 +1,7 @@
-// Threads without a runtime of our own: PyTorch's OpenMP team is borrowed, so the two never fight.
+// Threads of PyTorch's OpenMP runtime, as those of a second runtime would compete with them.
 //
 // A team runs one worker on each of its threads, and workers claim numbered items from a counter.
-// Who computes an item never changes its result (each output belongs to one item), so any number of
-// threads gives the same bits.
+// Each output belongs to one item, so results are bitwise the same for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace ew {
 // Runs worker(context) on up to `threads` threads at once, the caller's among them, and waits.
 void run_team(int threads, void (*worker)(void*), void* context);
 
-// Aligned scratch; null when there is no memory.
+// Allocates aligned scratch; returns null if there is no memory.
 void* allocate(int64_t bytes);
 void release(void* memory);
 

@@ -1,13 +1,13 @@
-// The rows of a graph that a stage goes through, and the pieces of a very long one put together.
+// Rows of a graph as the input of a stage, and the merge of the pieces of a very long row.
 //
 // A stage is a struct with
-//   bool prepare()             takes scratch; false if there is no memory
-//   void compute(const Row&)   works on one row and leaves its result in `result`
-//   void merge(Parts)          makes `result` of those of a row's pieces
-//   void finish(batch, node)   writes `result` to where it belongs
-//   A* result; int result_size; A* slots   the last: room for the results of pieces
+//   bool prepare()             allocates scratch; returns false if there is no memory
+//   void compute(const Row&)   computes the `result` of a row
+//   void merge(Parts)          computes `result` from those of a row's pieces
+//   void finish(batch, node)   writes `result` to the output
+//   A* result; int result_size; A* slots   `slots` are the results of pieces
 //   bool bad_index             whether an index of a table was out of range
-// A stage whose rows have no result of their own, but write to the edges, has result_size 0.
+// A stage that only writes to edges has result_size 0.
 #pragma once
 
 #include "abi.h"
@@ -15,8 +15,8 @@
 
 namespace EW_NS {
 
-// Some edges, by the nodes at their other ends or by their own numbers: index[0..n) of an array
-// with `limit` valid entries from here on (more than n: those of the next rows, to fetch ahead).
+// Edges of a row, as indices of nodes or of edges: index[0..n). The array has `limit` valid entries
+// from here, those of the next rows included, which may be prefetched.
 struct Edges {
   const i32* index;
   int n;
@@ -27,12 +27,12 @@ struct Edges {
 
 struct Row {
   i64 batch;
-  i64 node;       // whose row it is: a target, or a source where the graph is transposed
-  i64 group;      // the sum of parameters' gradients that it adds to
-  Edges nodes;    // the nodes at the other ends
-  Edges numbers;  // the same edges by the caller's numbers
-  bool begins;    // whether the node's first edge is among these
-  bool whole;     // whether all the node's edges are
+  i64 node;       // the target, or the source if the graph is transposed
+  i64 group;      // index of the partial sum of parameter gradients
+  Edges nodes;    // nodes at the other ends
+  Edges numbers;  // edge numbers of the caller
+  bool begins;    // whether these include the node's first edge
+  bool whole;     // whether these are all edges of the node
   int n() const { return nodes.n; }
 };
 
@@ -61,7 +61,7 @@ struct Parts {
   const A* operator[](int k) const { return first + k * size; }
 };
 
-// to = all parts joined by op, number by number
+// to = all parts reduced by op, element by element
 template <class Op> void merge_parts(A* to, Parts parts, Op op) {
   copy(to, parts[0], parts.size);
   for (int k = 1; k < parts.count; ++k)
@@ -71,8 +71,8 @@ inline void add_parts(A* to, Parts parts) {
   merge_parts(to, parts, [](A x, A y) { return x + y; });
 }
 
-// The softmax of a row from those of its pieces. A part is what was summed [heads, width]
-// unnormalised, then the greatest score [heads] and the sum of exp(score - greatest) [heads].
+// Merges the softmax of the pieces of a row. A part is the unnormalised sum [heads, width], the
+// greatest score [heads] and the sum of exp(score - greatest) [heads].
 inline void merge_softmax(A* to, Parts parts, int heads, int width) {
   const int greatest = heads * width, total = greatest + heads;
   zero(to, parts.size);
@@ -80,14 +80,14 @@ inline void merge_softmax(A* to, Parts parts, int heads, int width) {
     A most = -kInf<A>;
     for (int k = 0; k < parts.count; ++k) {
       const A* part = parts[k];
-      if (part[total + h] == 0) continue;  // nothing to read in this piece
+      if (part[total + h] == 0) continue;  // all scores of this piece are -inf
       const A here = part[greatest + h];
       most = here > most || here != here ? here : most;
     }
     if (most == -kInf<A>) most = 0;
     for (int k = 0; k < parts.count; ++k) {
       const A* part = parts[k];
-      // A piece without weight is added with factor 0, as its sum may be NaN.
+      // A piece without weight is added with factor 0, not skipped: NaN in its sum propagates.
       const bool empty = part[total + h] == 0;
       const A fade = empty ? 0 : exp_vec<kWidth>(splat<A, kWidth>(part[greatest + h] - most))[0];
       to[total + h] += part[total + h] * fade;
@@ -97,10 +97,10 @@ inline void merge_softmax(A* to, Parts parts, int heads, int width) {
   }
 }
 
-// ---- a number for each edge and head ----
+// ---- one number for each edge and head ----
 
-// Scores and weights of a row are [edges, padded heads]: heads rounded up so that they repeat
-// evenly along a vector.
+// Scores and weights of a row are [edges, padded heads]: heads rounded up to a divisor or a multiple
+// of the width of a vector.
 EW_INLINE int padded_heads(int heads) {
   int padded = 1;
   while (padded < heads && padded < kWidth) padded *= 2;

@@ -1,42 +1,42 @@
-// The inner loops over a row's edges: dot products with their nodes, and weighted sums.
+// Inner loops over the edges of a row: dot products with nodes, and weighted sums.
 //
 //   dot   scores[e, h] (+)= x[h] . y[index[e], h]      scores; gradients of weights
 //   axpy  sum[h] += weights[e, h] y[index[e], h]       weight times value; gradients of nodes
 //
-// Head widths 8 to 128 are compile-time constants, with as many heads at once as fill eight
-// registers, so that a gathered row is read once, in order; any other width takes the generic loop,
-// whose last vector of a head may have fewer numbers.
-// additive_loops.h has the two of the additive score.
+// Head widths 8, 16, 32, 64 and 128 are compile-time constants; as many heads are computed at once
+// as fill eight registers, so that a gathered row is read once, in order. Other widths use the
+// generic loop, in which the last vector of a head may be partial. The loops of the additive score
+// are in additive_loops.h.
 #pragma once
 
 #include "row.h"
 
 namespace EW_NS {
 
-constexpr int kAhead = 16;  // edges between a prefetch and its use: hardware cannot follow an index
+constexpr int kAhead = 16;  // edges between a prefetch and its use; hardware cannot predict indices
 
-// Loops for single widths are compiled where they matter: 16-bit numbers without instructions that
-// widen them are slow anyway.
+// Whether loops for specific widths are compiled: not for 16-bit types without conversion
+// instructions, which are slow anyway.
 constexpr bool kWidthsMatter = sizeof(T) == sizeof(A) || kVectorBytes > 16;
 
 template <int D>
-constexpr int kLanesOf = D < kWidth ? D : kWidth;  // of a vector, for heads of width D
+constexpr int kLanesOf = D < kWidth ? D : kWidth;  // lanes of a vector, for heads of width D
 template <int D> constexpr int heads_at_once() {
   const int heads = 8 * kLanesOf<D> / D;
   return heads < 1 ? 1 : heads > kLanesOf<D> ? kLanesOf<D> : heads;
 }
 
-// How many sums of N lanes are folded at once where there could be more.
+// Number of sums of N lanes that are folded together.
 template <int N> constexpr int kAtOnce = N < 4 ? N : 4;
 
-// Fetches n numbers of the row that the loop reaches kAhead edges later.
+// Prefetches n numbers of the row that the loop reaches kAhead edges later.
 EW_INLINE void fetch_ahead(const T* y, i64 stride, Edges edges, int e, int n) {
   if (e + kAhead < edges.limit) prefetch(y + i64(edges.index[e + kAhead]) * stride, n);
 }
 
 // ---- dot ----
 
-// `Heads` heads of `Count` edges at once, so that their sums across lanes are taken together.
+// `Heads` heads of `Count` edges at once, whose sums across lanes are computed together.
 template <int D, int Heads, int Count>
 EW_INLINE void dot_step(const Vec<A, kLanesOf<D>>* x, const T* y, i64 stride, Edges edges, int e,
                         A* scores, int hp, bool add) {
@@ -120,8 +120,8 @@ inline void dot_rows_any(const A* x, const T* y, i64 stride, Edges edges, A* sco
 
 // ---- axpy ----
 
-// `Heads` heads of `PerHead` vectors of N lanes each, the last of which may have fewer: n numbers a
-// head. `width` is the distance between heads.
+// `Heads` heads of `PerHead` vectors of N lanes each, n numbers in total for each head: the last
+// vector may be partial. `width` is the distance between heads.
 template <int N, int PerHead, int Heads>
 EW_INLINE void axpy_block(const A* weights, int hp, const T* y, i64 stride, Edges edges, A* to,
                           int width, int n = PerHead * N) {

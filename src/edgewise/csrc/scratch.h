@@ -1,4 +1,4 @@
-// The scratch of one thread: arrays cut from one block of memory, each on cache lines of its own.
+// Scratch memory of one thread: arrays in one allocation, each aligned to a cache line.
 #pragma once
 
 #include "parallel.h"
@@ -14,8 +14,8 @@ class Scratch {
     if (memory_) ew::release(memory_);
   }
 
-  // Calls `list` twice, to add up the sizes and to hand out the places; false if there is no
-  // memory. `list` calls place(pointer, count) for each array.
+  // Allocates the arrays for which `list` calls place(pointer, count). `list` is called twice, to
+  // sum the sizes and to set the pointers. Returns false if there is no memory.
   template <class List> bool allocate(List list) {
     list(*this);
     memory_ = static_cast<char*>(ew::allocate(size_));

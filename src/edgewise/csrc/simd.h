@@ -1,9 +1,9 @@
-// Vectors of one instruction set: loads that widen, stores that narrow, exp, and sums across lanes.
+// Vectors of one instruction set: converting loads and stores, exp, and sums across lanes.
 //
-// kernels.cpp, with every header that it includes, is compiled once for each instruction set and
-// storage type, inside a namespace of its own (EW_NS): one binary carries them all, and nothing
-// compiled for AVX-512 can be picked for a machine without it. For the same reason nothing here
-// uses a template of the standard library: the linker would keep one copy of it.
+// kernels.cpp and the headers it includes are compiled once for each instruction set and storage
+// type, in a namespace of their own (EW_NS), so one library holds all of them and code for AVX-512
+// never runs on a machine without it. For the same reason no template of the standard library is
+// used here: the linker would keep only one copy of it, for any instruction set.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 #endif
 
 #define EW_INLINE inline __attribute__((always_inline))
-#define EW_OUTLINE inline __attribute__((noinline))  // large: one copy is enough
-#define EW_COLD __attribute__((noinline, cold))      // once a thread
-// A loop of a constant number of turns, written out: arrays of vectors stay in registers only then.
+#define EW_OUTLINE inline __attribute__((noinline))  // for large functions
+#define EW_COLD __attribute__((noinline, cold))      // runs once per thread
+// A fully unrolled loop, without which arrays of vectors do not stay in registers.
 #if defined(__clang__)
 #define EW_EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #else
@@ -47,7 +47,7 @@ struct f16 {
 template <class A, int L> struct VecOf {
   typedef A type __attribute__((vector_size(L * sizeof(A))));
 };
-// A vector of one lane is a number: compilers handle real vectors of one lane badly.
+// A vector of one lane is a scalar, as compilers handle vectors of one lane badly.
 template <class A> struct VecOf<A, 1> {
   typedef A type;
 };
@@ -123,8 +123,8 @@ template <> struct Narrow<f16> {
 
 // ---- vectors ----
 
-// A vector anywhere in an array of A. Unlike memcpy, a store of one leaves the compiler what it knows
-// of everything that is no A: pointers and sizes stay in registers in the loops that write rows.
+// An unaligned vector in an array of A. Unlike memcpy, a store through it cannot alias objects of
+// other types, so pointers and sizes stay in registers in loops that write rows.
 template <class A, int L> struct LooseOf {
   typedef A type __attribute__((vector_size(L * sizeof(A)), aligned(alignof(A))));
 };
@@ -191,7 +191,7 @@ template <int L> EW_INLINE void store(f16* p, Vec<float, L> v) {
   EW_EACH (i, L) p[i] = Narrow<f16>::of(lane(v, i));
 }
 
-// What a number will be when it is read again.
+// Rounds numbers to the storage type.
 template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const float*) { return v; }
 template <int L> EW_INLINE auto as_stored(Vec<double, L> v, const double*) { return v; }
 template <int L> EW_INLINE auto as_stored(Vec<float, L> v, const bf16*) {
@@ -209,7 +209,7 @@ template <int... I> struct MakeLanes<0, I...> {
   using type = Lanes<I...>;
 };
 
-// Both halves of a vector as one, and apart.
+// Joins two halves of a vector, and splits them.
 template <class V, int... I> EW_INLINE auto joined(V low, V high, Lanes<I...>) {
   return __builtin_shufflevector(low, high, I...);
 }
@@ -225,7 +225,7 @@ template <int L, int Which, class A> EW_INLINE Vec<A, L / 2> half(Vec<A, L> v) {
   else return from_lane<Which * L / 2>(v, typename MakeLanes<L / 2>::type{});
 }
 
-// The first n lanes, n < L; the rest are zero and their memory is not touched.
+// Loads the first n lanes, n < L; the others are zero, and their memory is not accessed.
 template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
   using A = decltype(widen(*p));
 #if defined(__AVX512F__)
@@ -241,7 +241,7 @@ template <int L, class T> EW_INLINE auto load_some(const T* p, int n) {
         _mm256_maskload_pd(p, bitcast<__m256i>(Vec<i64, 4>{0, 1, 2, 3} < i64(n))));
 #endif
   if constexpr (L == 1) return A(0);
-  else {  // by halves: n is the same throughout a loop, whose branches are foreseen
+  else {  // by halves; branches are predicted, as n is constant in a loop
     constexpr int Half = L / 2;
     if (n < Half) return joined<L, A>(load_some<Half>(p, n), Vec<A, Half>{});
     return joined<L, A>(load<Half>(p), load_some<Half>(p + Half, n - Half));
@@ -262,7 +262,7 @@ template <int L, class A> EW_INLINE void store_some(A* p, Vec<A, L> v, int n) {
   }
 }
 
-// The same where n may be all L lanes.
+// The same for n <= L.
 template <int L, class T> EW_INLINE auto load_up_to(const T* p, int n) {
   return n >= L ? load<L>(p) : load_some<L>(p, n);
 }
@@ -327,8 +327,8 @@ template <int L, class A> EW_INLINE A sum_lanes(Vec<A, L> v) {
 
 // ---- exp ----
 
-// exp(x) for x <= 0 or nearly so (a softmax never asks for more), to about 1 ulp. Values too small
-// to be a normal number become 0, so -inf is masked exactly; NaN stays NaN.
+// exp(x) to about 1 ulp, for x <= 0 or slightly more, as in a softmax. Results below the smallest
+// normal number are 0, so that -inf gives exactly 0. NaN gives NaN.
 template <int L> EW_INLINE Vec<float, L> exp_vec(Vec<float, L> x) {
   using V = Vec<float, L>;
   using I = Vec<i32, L>;
@@ -386,28 +386,28 @@ EW_INLINE float log_of(float x) { return __builtin_logf(x); }
 EW_INLINE double log_of(double x) { return __builtin_log(x); }
 template <class A> constexpr A kInf = A(__builtin_inf());
 
-// Into the L2: a core has three times as many requests under way there as the sixteen of its L1.
+// Prefetches into the L2 cache, which allows three times as many outstanding requests as the L1.
 template <class T> EW_INLINE void prefetch(const T* p, int count) {
   const char* c = reinterpret_cast<const char*>(p);
   for (int offset = 0; offset < count * int(sizeof(T)); offset += 64)
     __builtin_prefetch(c + offset, 0, 2);
 }
 
-// ---- what this compilation is for ----
+// ---- types of this compilation ----
 
-using T = EW_STORAGE;     // of nodes and edge vectors in memory
-using A = EW_ACCUMULATE;  // of everything that is computed, and of the other arrays
+using T = EW_STORAGE;     // storage type of nodes and edge vectors
+using A = EW_ACCUMULATE;  // accumulation type, for all computations and the other arrays
 constexpr int kWidth = kLanes<A>;
 using Vector = Vec<A, kWidth>;
 
-// ---- loops over any number of things, in vectors ----
+// ---- loops in vectors ----
 
 template <int N> struct Const {
   static constexpr int value = N;
   constexpr operator int() const { return N; }
 };
 
-// Calls f(Const<N>, i) over blocks i .. i + N of [0, n): the largest N first, then halves of it.
+// Calls f(Const<N>, i) for blocks i .. i + N of [0, n): first with N, then N / 2 and so on.
 template <int N, class F> EW_INLINE void in_blocks(int n, F f, int i = 0) {
   for (; i + N <= n; i += N) f(Const<N>{}, i);
   if constexpr (N > 1) {
@@ -415,7 +415,7 @@ template <int N, class F> EW_INLINE void in_blocks(int n, F f, int i = 0) {
   }
 }
 
-// Calls f(Const<N>) with as many lanes as vectors hold and as divide n.
+// Calls f(Const<N>) with the largest number of lanes that divides n.
 template <class F> EW_INLINE void with_lanes(int n, F f) {
   if constexpr (kWidth >= 16)
     if (n % 16 == 0) return f(Const<16>{});

@@ -1,5 +1,5 @@
-// The softmax of given scores over the rows of a graph, and its gradient, in two passes so that a
-// row of any length is cut into pieces: two numbers a row and head, then every edge.
+// Softmax of given scores over the rows of a graph, and its gradient. Two passes, as long rows are
+// cut into pieces: first two numbers for each row and head, then every edge.
 #pragma once
 
 #include "row.h"
@@ -25,7 +25,7 @@ struct Softmax {
   A* stats_of(i64 batch, i64 node) const {
     return static_cast<A*>(a.stats) + (batch * side.rows + node) * 2 * H;
   }
-  // An edge's numbers in an array [batch, edges, heads].
+  // Offset of an edge in an array [batch, edges, heads].
   i64 place(const Row& row, int e) const {
     return (row.batch * side.edges + row.numbers.index[e]) * H;
   }
@@ -35,7 +35,7 @@ struct Softmax {
   const A* grad(const Row& row, int e) const {
     return static_cast<const A*>(a.grad) + place(row, e);
   }
-  // Calls f(first head, n) for whole vectors of heads, and what is left of them.
+  // Calls f(first head, n) for each vector of heads; the last may be partial.
   template <class F> EW_INLINE void each_head(F f) const {
     for (int h = 0; h < H; h += kWidth) f(h, H - h < kWidth ? H - h : kWidth);
   }
@@ -43,8 +43,8 @@ struct Softmax {
   static EW_INLINE void put(A* to, Vector x, int n) { store_up_to<kWidth>(to, x, n); }
 };
 
-// Forward: greatest score, and 1 / sum of exp(score - greatest). Backward: sum of weight times
-// gradient, and 0.
+// First pass. Forward: greatest score, and 1 / sum of exp(score - greatest). Backward: sum of weight
+// times gradient, and 0.
 struct SoftmaxTotals : Softmax {
   const int result_size;
   explicit SoftmaxTotals(const ew_softmax_args& args) : Softmax(args), result_size(2 * H) {}
@@ -79,7 +79,7 @@ struct SoftmaxTotals : Softmax {
   }
 };
 
-// Forward: weight = exp(score - greatest) / sum. Backward: weight (gradient - that sum).
+// Second pass. Forward: weight = exp(score - greatest) / sum. Backward: weight * (gradient - sum).
 struct SoftmaxEdges : Softmax {
   static constexpr int result_size = 0;
   explicit SoftmaxEdges(const ew_softmax_args& args) : Softmax(args) {}

@@ -1,9 +1,8 @@
-// Makes the layout of tiles.h from runs of sources, and checks it before any kernel trusts it.
+// Construction of the layout of tiles.h from runs of sources, and the checks before kernels use it.
 //
-// Runs of a block of targets that lie side by side become a piece, in which each target has at most
-// one run. Blocks are grouped into chunks for the backward pass, and a chunk visits the tiles of
-// sources that its pieces reach into. All of it follows from the graph alone, never from the number
-// of threads.
+// Neighbouring runs of a block of targets become a piece, in which each target has at most one run.
+// Blocks are grouped into chunks for the backward pass, and a chunk visits the tiles of sources that
+// its pieces overlap. The layout depends on the graph only, never on the number of threads.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -14,13 +13,13 @@
 
 namespace {
 
-constexpr int32_t kGap = 16;    // sources between two runs of one piece, at most
-constexpr int kOpen = 8;        // pieces that grow at a time
-constexpr int64_t kGroup = 8;   // targets computed together, where the cost is estimated
-constexpr int64_t kChunk = 16;  // blocks of a chunk, at least
-constexpr int64_t kShare = 3;   // slots for a tile, on average, at most
+constexpr int32_t kGap = 16;    // maximum number of sources between two runs of a piece
+constexpr int kOpen = 8;        // maximum number of pieces that grow at the same time
+constexpr int64_t kGroup = 8;   // targets computed together, for the estimate of the cost
+constexpr int64_t kChunk = 16;  // minimum number of blocks of a chunk
+constexpr int64_t kShare = 3;   // maximum mean number of slots for a tile
 
-// Memory that is there for the length of a call.
+// Memory released at the end of a call.
 template <class P> struct Array {
   P* data;
   explicit Array(int64_t count) : data(static_cast<P*>(malloc(size_t(count + 1) * sizeof(P)))) {}
@@ -36,10 +35,10 @@ struct Run {
 
 }  // namespace
 
-// Runs by row: those of row i are numbers ptr[i] to ptr[i + 1], or i alone where ptr is null; `edge`
-// is the number of a run's first edge, `step` (null: 1) how far apart its edges are. Pieces of each
-// block; with `piece` null it only counts: pieces, reaches, pairs of targets and sources computed,
-// sources brought to blocks.
+// Makes the pieces of each block. Row i has the runs ptr[i] to ptr[i + 1] (exclusive), or run i if
+// ptr is null. `edge` is the number of a run's first edge, `step` (null: 1) the difference of the
+// numbers of its edges. If `piece` is null it only counts: pieces, reaches, pairs computed, sources
+// loaded.
 EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
                                   const int32_t* block, const int64_t* ptr, const int64_t* start,
                                   const int64_t* stop, const int64_t* edge, const int64_t* step,
@@ -55,7 +54,7 @@ EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
   Array<int32_t> owner(most);
   Array<ew_piece> made(most);
   Array<uint64_t> taken(most);
-  Array<int32_t> span(2 * kGroup * most);  // of the groups of the pieces of a block
+  Array<int32_t> span(2 * kGroup * most);  // first source and end, by piece and group of the block
   if (!run.data || !owner.data || !made.data || !taken.data || !span.data) return EW_NO_MEMORY;
   if (block_piece) block_piece[0] = 0;
   for (int64_t k = 0; k < blocks; ++k) {
@@ -129,15 +128,16 @@ EW_EXPORT int32_t ew_tiles_pieces(int64_t rows, int64_t columns, int64_t blocks,
 
 namespace {
 
-// Numbers first block, first tile and first column of each unit: targets and the sources that they
-// alone may read.
+// Units: ranges of targets with the ranges of sources that only they attend to. `unit` has the first
+// block, first tile and first column of each, and the ends of the last.
 struct Units {
   int64_t count;
   const int32_t* unit;
   const int32_t* block_piece;
   const ew_piece* piece;
 
-  // Calls at_chunk(first block, last block) and then visit(tile, piece) for what the chunk reads.
+  // Calls at_chunk(first block, end block) for each chunk, then visit(tile, piece) for all tiles
+  // that its pieces overlap.
   template <class AtChunk, class Visit>
   void each(int64_t blocks, const AtChunk& at_chunk, const Visit& visit) const {
     for (int64_t u = 0; u < count; ++u) {
@@ -156,9 +156,9 @@ struct Units {
 
 }  // namespace
 
-// Chunks, visits, their uses of pieces, and merges. `blocks` is how many blocks make a chunk; where
-// it is 0 it is chosen, and all is only counted: blocks of a chunk, chunks, visits, uses, merges,
-// slots.
+// Makes chunks, visits, their uses of pieces, and merges. `blocks` is the number of blocks of a
+// chunk. If it is 0, it is chosen here, and the rest is only counted: blocks of a chunk, chunks,
+// visits, uses, merges, slots.
 EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int32_t* block_piece,
                                   const ew_piece* piece, int64_t blocks, ew_tiles_chunk* chunk,
                                   ew_visit* visit, int32_t* use, ew_merge* merge, int64_t* counts) {
@@ -187,7 +187,7 @@ EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int3
   counts[4] = merges, counts[5] = slots;
   if (!fill) return EW_OK;
 
-  // The first slot of each tile that is shared, and of each merge.
+  // The first slot of each tile with several visits, and of each merge.
   for (int64_t t = 0, slot = 0, m = 0; t < tiles; ++t) {
     seen[t] = visitors[t] == 1 ? -1 : int32_t(slot);
     if (visitors[t] == 1) continue;
@@ -199,7 +199,7 @@ EW_EXPORT int32_t ew_tiles_visits(int64_t units, const int32_t* unit, const int3
   if (!tile_of.data || !piece_of.data) return EW_NO_MEMORY;
   for (int64_t t = 0; t < tiles; ++t) last[t] = -1, place[t] = 0;
   int64_t c = -1, v = 0, u = 0, first_use = 0;
-  const auto finish = [&] {  // the chunk whose uses are first_use to u
+  const auto finish = [&] {  // completes the chunk whose uses are first_use to u
     if (c < 0) return;
     const int64_t first_visit = v;
     for (int64_t i = first_use; i < u; ++i) ++place[tile_of[i]];
@@ -238,12 +238,13 @@ namespace ew {
 
 namespace {
 
+// Whether all indices are from 0 to before `end`.
 bool all_within(const int32_t* index, int64_t count, int64_t end) {
   uint32_t most = 0;
   for (int64_t i = 0; i < count; ++i) most = std::max(most, uint32_t(index[i]));
   return !count || int64_t(most) < end;
 }
-// Rises from 0 to `end`, by at most `step` at a time.
+// Whether x rises from 0 to `end`, by at most `step` from one entry to the next.
 bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
   if (x[0] != 0 || x[count] != end) return false;
   bool good = true;
@@ -253,7 +254,7 @@ bool rises(const int32_t* x, int64_t count, int64_t end, int64_t step) {
 
 }  // namespace
 
-// Whether the class of every pair of a source and a target is one that there is.
+// Whether the offset of every pair of a source and a target is in range.
 bool offsets_fit(const ew_tiles_args& a) {
   const ew_offsets& x = a.offsets;
   if (!x.target_place || !a.rows || !a.columns) return true;

@@ -1,7 +1,4 @@
-"""Engines: how attention over a graph is computed.
-
-``attention.py`` and ``edge_steps.py`` choose between them.
-"""
+"""Engines: implementations of attention over a graph, chosen by ``attention.py``."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ ENGINES: dict[str, Engine[Any]] = {
     "rows": ROWS,
     "tiles": Tiles(),
 }
-"""Every engine by name."""
+"""All engines by name."""
 
 EDGE_ENGINES: tuple[EdgeEngine[Any], ...] = (ROWS, REFERENCE)
-"""What computes edge tensors (scores and weights ``[E, H]``): the first that can."""
+"""Engines for edge tensors (scores and weights ``[E, H]``); the first that can serve is used."""
 
 __all__ = ["EDGE_ENGINES", "ENGINES", "REFERENCE", "ROWS", "EdgeEngine", "Engine"]

@@ -1,13 +1,13 @@
-"""What engines cost: seconds by kind of device, in ``costs.json`` beside this file.
+"""Cost model of the engines: seconds by type of device, from ``costs.json`` in the same folder.
 
-An engine says what it does for a problem (:data:`Work`): a form of computation, and how much of
-each thing that takes time, such as pairs, gathered elements or calls. The table says what one of
-each takes, forward and backward, on a kind of device; estimates are the sum of the products. They
-are there to compare engines with each other, no more.
+For a problem, an engine returns its :data:`Work`: a form of computation and the amounts of what
+takes time in it, such as pairs, gathered elements or calls. The table has the seconds of one unit
+of each, forward and backward together, by type of device. An estimate is the sum of amount times
+seconds. Estimates serve only to compare engines with each other.
 
-The numbers of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``; those of
-``cuda`` follow from the roofline of a GPU until someone measures them there. Every entry says where
-its numbers are from, and ``explain_plan`` repeats it where that is not a measurement.
+The costs of ``cpu`` are fitted to measurements by ``python benchmarks/planner.py``. Those of
+``cuda`` come from a roofline model of a GPU until someone measures them. Every entry states the
+origin of its numbers, and ``explain_plan`` says so if they are not measured.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from pathlib import Path
 import torch
 
 Work = tuple[str, dict[str, float]]
-"""A form of computation, and the amounts of what takes time in it, by name."""
+"""Name of a form of computation, and the amounts of work in it by name."""
 
 TABLE = Path(__file__).with_suffix(".json")
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of each form of computation on a kind of device.
+    """Seconds of each form of computation on one type of device.
 
     Attributes:
-        origin: where the numbers are from.
-        measured: whether on such a device.
-        seconds: by form, then by name.
+        origin: source of the numbers.
+        measured: whether they were measured on such a device.
+        seconds: seconds of one unit, by form of computation and name of the amount.
 
     """
 
@@ -42,7 +42,7 @@ class Costs:
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Estimates of forward and backward; infinite where nothing computes such a form there."""
+        """Estimate seconds of forward and backward pass; infinite for forms not in the table."""
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:
@@ -56,25 +56,25 @@ class Costs:
 
 
 COSTS = {kind: Costs(**costs) for kind, costs in json.loads(TABLE.read_text()).items()}
-"""By kind of device, and by kind and type where 16 bits have numbers of their own."""
+"""Costs by the name of :func:`entry_name`."""
 
 OTHERS = "cuda"
-"""What stands for a device that the table does not have: more like a GPU than like a CPU."""
+"""Entry used for devices that are not in the table, which are more like GPUs than like CPUs."""
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:
-    """The table's name for numbers that were measured with tensors of this type."""
+    """Return the name of the entry for a type of device and a dtype."""
     return f"{kind}, 16 bits" if dtype.itemsize == 2 else kind
 
 
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """The costs for tensors of this type on this device; of 32 bits where 16 have no entry."""
+    """Return the costs for a device and dtype; 16-bit dtypes without an entry use that of 32."""
     kind = device.type if device.type in COSTS else OTHERS
     return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 
 
 def doubt(device: torch.device, dtype: torch.dtype) -> str:
-    """What there is to say against the estimates on this device; nothing where it was measured."""
+    """Return a caveat about estimates on this device, empty if they were measured."""
     costs = costs_on(device, dtype)
     if device.type not in COSTS:
         return f"(no costs are known for {device.type}; these are from {costs.origin})"

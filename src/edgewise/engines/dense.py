@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,33 +27,42 @@ HOPPER = (9, 0)
 MOST_MASKED_PLACES = 1 << 30  # a boolean mask of 1 GiB
 
 
+class Places(NamedTuple):
+    """Places of the nodes of a batch of segments, each padded to the same length.
+
+    Attributes:
+        node: ``[blocks * length]``, the node at each place, 0 for padding.
+        of_node: ``[N]``, the place of each node.
+    """
+
+    node: Tensor
+    of_node: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class DenseLayout:
     """Blocks of ``rows × columns`` pairs; a single block is the whole matrix.
 
     Attributes:
-        row_node, column_node: ``[blocks, rows]`` and ``[blocks, columns]``, the node at each
-            position of a ragged batch (0 for padding); ``None`` if positions are node indices.
-        node_row: ``[num_targets]``, the position ``block * rows + row`` of each target, if
-            ``row_node`` is given.
-        mask: boolean, broadcasts to ``[blocks, rows, columns]``; ``None`` if all pairs are edges.
+        list_edges: returns the layout of the reference engine.
+        row_places: places of the targets; ``None`` if a target's place is its index.
+        column_places: the same for sources.
+        mask: boolean ``[blocks, rows, columns]``; ``None`` if all pairs are edges.
         causal: whether the mask is the lower triangle, in which case it is not stored.
         slot: ``[E]``, position ``(block * rows + row) * columns + column`` of each edge; ``None``
             if edge e is at position e.
-        list_edges: returns the layout of the reference engine.
 
     """
 
     blocks: int
     rows: int
     columns: int
-    row_node: Tensor | None
-    column_node: Tensor | None
-    node_row: Tensor | None
-    mask: Tensor | None
-    causal: bool
-    slot: Tensor | None
     list_edges: Callable[[], EdgeLayout]
+    row_places: Places | None = None
+    column_places: Places | None = None
+    mask: Tensor | None = None
+    causal: bool = False
+    slot: Tensor | None = None
 
     @property
     def full(self) -> bool:
@@ -148,9 +158,9 @@ class Dense:
         if mask is not None and 1 < len(mask) < call.batch.numel() * layout.blocks:
             mask = mask.expand(*call.batch, *mask.shape).flatten(0, -4)
         nodes = (
-            _members(query, layout.row_node, layout.rows, call.batch),
-            _members(call.key, layout.column_node, layout.columns, call.batch),
-            _members(call.value, layout.column_node, layout.columns, call.batch),
+            _members(query, layout.row_places, layout.rows, call.batch),
+            _members(call.key, layout.column_places, layout.columns, call.batch),
+            _members(call.value, layout.column_places, layout.columns, call.batch),
         )
         causal, dropout = layout.causal and mask is None, call.dropout
         with _best_kernels(query) if mask is None and query.is_cuda else nullcontext():
@@ -158,7 +168,7 @@ class Dense:
                 *nodes, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
             ).transpose(1, 2)
         shape = *call.batch, layout.blocks * layout.rows, *out.shape[2:]
-        return _at(_shaped(out, shape), layout.node_row)
+        return _from_places(_shaped(out, shape), layout.row_places)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
         """Return output and log-sum-exp ``[..., N_dst, H]``, with all scores in memory."""
@@ -314,12 +324,12 @@ def _centred(bias: Tensor) -> Tensor:
     return bias - greatest.masked_fill(greatest == -torch.inf, 0.0)
 
 
-def _members(x: Tensor, node: Tensor | None, length: int, batch: torch.Size) -> Tensor:
+def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -> Tensor:
     """Return ``[batch * blocks, H, length, D]``, the layout of the fused kernels.
 
     Uses few views, as in a small model each takes as long as the computation.
     """
-    x = _at(x, node)
+    x = _to_places(x, places)
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
     members = batch.numel() * (x.shape[-3] // length)
@@ -330,9 +340,14 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.shape == shape else x.reshape(shape)
 
 
-def _at(x: Tensor, node: Tensor | None) -> Tensor:
-    """Select nodes of ``[..., N, H, D]``; all if ``node`` is ``None``."""
-    return x if node is None else x.index_select(-3, node.flatten())
+def _to_places(x: Tensor, places: Places | None) -> Tensor:
+    """Gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
+    return x if places is None else x.index_select(-3, places.node)
+
+
+def _from_places(x: Tensor, places: Places | None) -> Tensor:
+    """Gather ``[..., blocks * length, H, D]`` to ``[..., N, H, D]``."""
+    return x if places is None else x.index_select(-3, places.of_node)
 
 
 def _pairs(key: Tensor) -> Tensor:
@@ -344,23 +359,23 @@ def _upper(layout: DenseLayout, device: torch.device) -> Tensor:
 
 
 def _rows(x: Tensor, layout: DenseLayout) -> Tensor:
-    return _blocks(x, layout.row_node, layout.blocks, layout.rows)
+    return _blocks(x, layout.row_places, layout.blocks, layout.rows)
 
 
 def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
-    return _blocks(x, layout.column_node, layout.blocks, layout.columns)
+    return _blocks(x, layout.column_places, layout.blocks, layout.columns)
 
 
-def _blocks(x: Tensor, node: Tensor | None, blocks: int, length: int) -> Tensor:
+def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
     """Reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
-    x = _at(x, node)
+    x = _to_places(x, places)
     split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])  # faster than unflatten
     return split.transpose(-2, -3)
 
 
 def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
     """Reshape ``[..., blocks, H, rows, D]`` to ``[..., N_dst, H, D]``."""
-    return _at(x.transpose(-2, -3).flatten(-4, -3), layout.node_row)
+    return _from_places(x.transpose(-2, -3).flatten(-4, -3), layout.row_places)
 
 
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Dropout by counting: a mask made from (seed, batch, edge, head), so that nothing is stored."""
+"""Counter-based dropout: a mask computed from (seed, batch, edge, head), so it is never stored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def dropout_mask(
     heads: int,
     like: Tensor,
 ) -> Tensor:
-    """``[batch, edges, heads]``, 1 / (1 - p) where a weight is kept and 0 where it is dropped.
+    """Return the mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, 0 for dropped ones.
 
-    Of the type and on the device of ``like``. Every engine that drops edges one by one draws the
-    same mask, in every pass.
+    It has the dtype and the device of ``like``. All engines with dropout by edge compute the same
+    mask, forward and backward.
     """
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)
@@ -34,7 +34,7 @@ def dropout_mask(
 
 
 def _mix(word: Tensor) -> Tensor:
-    """Spread every bit of 32-bit words, one to one (the constants are lowbias32's)."""
+    """Hash 32-bit words by a bijection, lowbias32."""
     word = word ^ (word >> 16)
     word = (word * 0x7FEB352D) & WORD
     word = word ^ (word >> 15)

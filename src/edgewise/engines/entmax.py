@@ -1,16 +1,16 @@
-r"""α-entmax over neighbourhoods of any form.
+r"""α-entmax over any partition of scores into neighbourhoods.
 
-With ε = α - 1 the weights are written as :math:`w_j = \exp L(s_j - c)` where
+With ε = α - 1 the weights are :math:`w_j = \exp L(s_j - c)`, where
 
 .. math:: L(y) = \frac{\log(1 + \varepsilon y)}{\varepsilon}, \qquad L(y) = y \text{ for } ε = 0,
 
-and 0 where :math:`1 + \varepsilon y \le 0`. So softmax is no special case, and the numbers are as
-good near it. The threshold c makes them sum to 1: their sum falls with c and is convex, so that
-Newton's steps from the greatest score on rise to it and never pass it.
+and 0 where :math:`1 + \varepsilon y \le 0`. This form includes softmax (α = 1) and is accurate near
+it. The threshold c makes the weights sum to 1. Their sum decreases with c and is convex, so
+Newton's method, started at the greatest score, increases c to the solution without overshooting.
 
 The slopes :math:`w'_j = w_j^{2 - α}` give the gradient of the scores,
-:math:`w'_i (g_i - \sum_j w'_j g_j / \sum_j w'_j)` (Peters et al., 2019; that of α is Correia et
-al.'s, 2019, in a form that has its limit at 1).
+:math:`w'_i (g_i - \sum_j w'_j g_j / \sum_j w'_j)` (Peters et al., 2019). The gradient of α is that
+of Correia et al. (2019), in a form that is finite at α = 1.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from torch import Tensor
 from edgewise.torch_internals import in_functorch_transform, is_tracing
 
 Total = Callable[[Tensor], Tensor]
-"""The sum over each neighbourhood, in a shape that broadcasts against the scores."""
+"""Function that sums over each neighbourhood, in a shape that broadcasts against the scores."""
 
 NEVER = -1e30
-"""In the place of -inf, which times 0 is no number."""
+"""Replaces -inf, as 0 times -inf is NaN."""
 NEAR = 0.01
-"""Below this a function of t is its series, as its quotient would lose digits."""
+"""Functions of t use their power series if abs(t) is smaller, where quotients are inaccurate."""
 TERMS = 8
+"""Number of terms of these series."""
 
 
 def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int) -> Tensor:
-    """Weights of the shape of the scores; where all of a neighbourhood are -inf they are 0.
+    """Return weights of the shape of the scores, 0 if all scores of a neighbourhood are -inf.
 
     Args:
-        scores: s, -inf where nothing is read.
-        most: the greatest score of each neighbourhood, in a shape that broadcasts; 0 where all are
-            -inf or there are none.
-        alpha: α, which broadcasts against the scores.
+        scores: the scores s, -inf for pairs that are not edges.
+        most: greatest score of each neighbourhood, in a shape that broadcasts against the scores;
+            0 if the neighbourhood is empty or all its scores are -inf.
+        alpha: α, broadcasts against the scores.
         total: see ``Total``.
-        count: the most scores that a neighbourhood may have.
+        count: maximum number of scores in a neighbourhood.
     """
     if is_tracing((scores,)) or in_functorch_transform():
         return _traced(scores, most, alpha, total, count)
@@ -53,10 +54,10 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
 
 
 class _Entmax(torch.autograd.Function):
-    """The gradient from the weights alone; a gradient of that from operations that have one."""
+    """Entmax whose gradient uses only the weights; the second derivative recomputes the forward."""
 
     @staticmethod
-    def forward(  # noqa: PLR0917 - as PyTorch has it
+    def forward(  # noqa: PLR0917 - torch.autograd.Function passes positional arguments
         ctx: Any,
         scores: Tensor,
         learned: Tensor | None,
@@ -99,11 +100,12 @@ class _Entmax(torch.autograd.Function):
 def _threshold(
     gap: Tensor, power: float | Tensor, total: Total, count: int, *, looks: bool
 ) -> Tensor:
-    """C - most, by Newton's steps from 0 on.
+    """Return c - most, by Newton's method from 0.
 
-    Each divides the product of (sum - 1) and slope, at first at most count², by 4 at least, and
-    the slope stays above 1: so many steps are enough for any scores. Few are needed, and ``looks``
-    says whether to see when it is enough: not on a GPU, where each look would wait for the device.
+    Each step divides the product of (sum - 1) and slope, at first at most count², by at least 4,
+    and the slope stays above 1. This bounds the number of steps for any scores; usually far fewer
+    are needed. With ``looks`` the loop stops at convergence. On a GPU it does not, as each test
+    would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
@@ -119,7 +121,7 @@ def _threshold(
 
 
 def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Exp L(y) and its derivative by y; the fewest passes over the numbers."""
+    """Return exp L(y) and its derivative with respect to y, in few passes over memory."""
     t = y * power
     if isinstance(power, float) and power in (0.5, 1.0):
         left = (1 + t).clamp(min=0)
@@ -134,7 +136,7 @@ def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
-    r"""∂L / ∂ε where L is given: :math:`-L^2 (e^{-t} - 1 + t) / t^2` of t = ε L."""
+    r"""Return ∂L / ∂ε for given L: :math:`-L^2 (e^{-t} - 1 + t) / t^2` with t = ε L."""
     t = power * logs
     near = t.abs() < NEAR
     series = torch.zeros_like(t)
@@ -147,13 +149,13 @@ def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
 def _traced(
     scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
 ) -> Tensor:
-    """The same of operations that know all derivatives, for ``torch.func`` and compiled code."""
+    """Compute entmax with differentiable operations, for ``torch.func`` and compiled code."""
     power = (alpha if isinstance(alpha, Tensor) else scores.new_full((), alpha)) - 1
     dropped = scores == -torch.inf
     gap = (scores - most.detach()).masked_fill(dropped, NEVER)
     with torch.no_grad():
         threshold = _threshold(gap.detach(), power.detach(), total, count, looks=False)
-    # A step whose length is 0 carries the derivative of the threshold; a second one makes the
+    # A Newton step of length 0 carries the derivative of the threshold. A second one makes the
     # second derivative exact.
     for _ in range(2):
         weights, slopes = _smooth_weights(gap - threshold, dropped, power)
@@ -163,7 +165,7 @@ def _traced(
 
 
 def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
-    """As :func:`_weights`, with derivatives everywhere: in no branch is there what is infinite."""
+    """Return the same as :func:`_weights`, with finite derivatives of all orders."""
     t = power * y
     off = dropped | (t <= -1)
     near = (t.abs() < NEAR) & ~dropped
@@ -178,5 +180,5 @@ def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, 
 
 
 def _divisor(slope: Tensor) -> Tensor:
-    """1 where there is nothing to divide, as nothing is read."""
+    """Replace 0, the slope of an empty neighbourhood, by 1."""
     return slope.masked_fill(slope == 0, 1.0)

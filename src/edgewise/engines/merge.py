@@ -1,4 +1,4 @@
-"""The merge law: attention over disjoint neighbourhoods, put together exactly."""
+"""Exact merge of attention over disjoint parts of a neighbourhood."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from edgewise.engines.costs import Work
 
 
 def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    r"""Attention over a disjoint union from the attention over its parts.
+    r"""Merge attention over the parts of a disjoint union of graphs.
 
     With outputs :math:`o_p` and log-sum-exps :math:`\ell_p` of the parts,
 
     .. math:: \ell = \log \sum_p e^{\ell_p}, \qquad o = \sum_p e^{\ell_p - \ell}\, o_p .
 
     Args:
-        parts: pairs of an output ``[..., N, H, D]`` and its log-sum-exp ``[..., N, H]``, which is
-            -inf for a target that reads nothing in that part.
+        parts: output ``[..., N, H, D]`` and log-sum-exp ``[..., N, H]`` of each part. The
+            log-sum-exp is -inf for targets without sources in that part.
 
     Returns:
-        The output and the log-sum-exp of the union.
+        Output and log-sum-exp of the union.
 
     """
     if len(parts) == 1:
@@ -35,16 +35,16 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
 
 
 def merge_work(parts: int, elements: int) -> Work:
-    """What it takes to merge so many outputs with so many elements each."""
+    """Return the amounts of work to merge a number of outputs with this number of elements each."""
     return "merge", {"call": 1, "element": parts * elements}
 
 
 def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Softmax and log-sum-exp along ``dim``; all -inf (nothing is read) gives 0 and -inf.
+    """Return softmax and log-sum-exp along ``dim``.
 
-    Gradients are zero, and never NaN, where nothing is read.
+    If all scores are -inf, the weights are 0 and the log-sum-exp is -inf, with gradients 0.
     """
-    most = scores.detach().amax(dim, keepdim=True) if scores.shape[dim] else _none_read(scores, dim)
+    most = scores.detach().amax(dim, keepdim=True) if scores.shape[dim] else _zeros(scores, dim)
     most = most.masked_fill(most == -torch.inf, 0.0)
     exponential = (scores - most).exp()
     total = exponential.sum(dim, keepdim=True)
@@ -54,7 +54,7 @@ def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return exponential / total, lse.squeeze(dim)
 
 
-def _none_read(scores: Tensor, dim: int) -> Tensor:
+def _zeros(scores: Tensor, dim: int) -> Tensor:
     return scores.new_zeros(
         [1 if d == dim % scores.dim() else s for d, s in enumerate(scores.shape)]
     )

@@ -1,4 +1,4 @@
-"""Which engine? A small cost model that can be asked why."""
+"""Choice of the engine by estimated cost, and its explanation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 @contextmanager
 def using_engine(engine: str) -> Iterator[None]:
-    """Within this context ``engine="auto"`` means the engine of this name, in every layer.
+    """Use the engine of this name wherever ``engine="auto"``, in every layer.
 
     For comparisons and debugging: ``with edgewise.using_engine("reference"): model(x, graph)``.
-    Compiled code (``torch.compile``) does not see it.
+    Compiled code (``torch.compile``) ignores it.
     """
     token = _preferred.set(engine)
     try:
@@ -37,24 +37,24 @@ def using_engine(engine: str) -> Iterator[None]:
 
 
 def engine_for(engine: str) -> str:
-    """The engine named, or the one that stands for ``"auto"``: see :func:`using_engine`.
+    """Return the name of the engine to use, resolving ``"auto"`` as set by :func:`using_engine`.
 
-    Under ``torch.func`` and forward-mode derivatives that is the reference, made of operations
-    that know them.
+    Under ``torch.func`` and forward-mode differentiation ``"auto"`` means the reference engine,
+    the only one made of differentiable PyTorch operations.
     """
     if engine == "auto" and in_functorch_transform():
         return "reference"
-    if engine != "auto" or torch.compiler.is_compiling():  # which cannot trace a context
+    if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar
         return engine
     return _preferred.get()
 
 
 class Engine(Protocol[L]):
-    """What an engine offers. It asks for one layout and never sees a graph.
+    """Interface of an engine. It reads a layout of its own class and never sees the graph.
 
-    ``attend`` gives the output; ``attend_with_lse`` also the log-sum-exp ``[..., N_dst, H]`` of
-    the scores, differentiable, so that parts of a graph can be merged. With ``grouped_heads`` it
-    reads a head of keys for each group of heads of queries; else that comes once for each of them.
+    ``attend_with_lse`` also returns the log-sum-exp of the scores, which is differentiable, so that
+    results for parts of a graph can be merged. An engine with ``grouped_heads`` takes fewer heads
+    of keys and values than of queries; for others they are repeated.
     """
 
     name: str
@@ -62,41 +62,41 @@ class Engine(Protocol[L]):
     grouped_heads: bool
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Reasons against serving this problem; empty if it can."""
+        """Return the reasons why this engine cannot serve, none if it can."""
 
     def work(self, problem: Problem) -> Work:
-        """What takes time, and how much of it; ``costs.json`` says how long each thing takes."""
+        """Return the form of computation and the amounts of work; see ``costs.json``."""
 
     def attend(self, call: AttentionCall, layout: L) -> Tensor:
-        """``[..., N_dst, H, Dv]``."""
+        """Return the output ``[..., N_dst, H, Dv]``."""
 
     def attend_with_lse(self, call: AttentionCall, layout: L) -> tuple[Tensor, Tensor]:
-        """``[..., N_dst, H, Dv]`` and ``[..., N_dst, H]``."""
+        """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp ``[..., N_dst, H]``."""
 
     def aggregate(self, value: Tensor, weight: Tensor | None, reduce: str, layout: L) -> Tensor:
-        """``[..., N_dst, H, D]``."""
+        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
 
 
 class EdgeEngine(Protocol[L]):
-    """What an engine offers that also gives edge tensors, in the caller's edge order."""
+    """Interface of an engine that also computes edge tensors, in the caller's edge order."""
 
     layout: type[L]
 
     def refuses(self, problem: Problem) -> list[str]:
-        """Reasons against serving this problem; empty if it can."""
+        """Return the reasons why this engine cannot serve, none if it can."""
 
     def edge_scores(self, call: AttentionCall, layout: L) -> Tensor:
-        """``[..., E, H]``."""
+        """Return score · gain + bias of each edge, ``[..., E, H]``."""
 
     def edge_softmax(self, scores: Tensor, layout: L) -> Tensor:
-        """``[..., E, H]``."""
+        """Return the softmax over the edges of each target, ``[..., E, H]``."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the planner thinks of one engine: an estimate in seconds, or its reasons against.
+    """Estimate for one engine in seconds, or the reasons why it cannot serve.
 
-    An engine that a call insists on has NaN: there is nothing to compare it with.
+    The estimate is NaN if the caller named the engine, as nothing is compared then.
     """
 
     engine: str
@@ -106,9 +106,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """The engines' estimates for one problem, best first, those that cannot serve last.
+    """Estimates of all engines for one problem, fastest first, those that cannot serve last.
 
-    ``note`` says what the estimates are worth where they were not measured on such a device.
+    ``note`` is a caveat if the estimates were not measured on such a device.
     """
 
     choices: tuple[Choice, ...]
@@ -116,12 +116,12 @@ class Plan:
 
     @property
     def engine(self) -> str:
-        """The engine that ``"auto"`` runs."""
+        """Name of the engine that runs."""
         return self.choices[0].engine
 
     @property
     def seconds(self) -> float:
-        """Its estimate."""
+        """Estimated seconds of this engine."""
         return self.choices[0].seconds
 
     def __str__(self) -> str:
@@ -134,17 +134,17 @@ class Plan:
 
 
 def _about(seconds: float) -> str:
-    """An estimate; of some forms of computation the table may have no costs."""
+    """Format an estimate; infinity means the table has no costs for this form of computation."""
     if math.isinf(seconds):
         return "serves if named; the table has no costs of it on such a device"
     return f"about {seconds * 1e3:.3g} ms"
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """The first choice of :func:`plan`, without asking slower engines whether they could serve.
+    """Return the first choice of :func:`plan`, without testing whether slower engines could serve.
 
     Raises:
-        ArgumentError: as :func:`plan` does.
+        ArgumentError: as in :func:`plan`.
 
     """
     if engine in engines and not engines[engine].refuses(problem):
@@ -159,14 +159,17 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
 
 
 def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str, float]:
-    """What each engine would take, whether or not it can serve."""
+    """Return the estimated seconds of each engine, whether or not it can serve."""
     works = [engine.work(problem) for engine in engines.values()]
     seconds = costs_on(problem.device, problem.dtype).of(works)
     return dict(zip(engines, seconds, strict=True))
 
 
 def _fastest(seconds: Mapping[str, float]) -> str:
-    """By comparisons alone: ``torch.compile`` cannot sort estimates of sizes that are symbols."""
+    """Return the engine with the least seconds.
+
+    It only compares: ``torch.compile`` cannot sort estimates that depend on symbolic sizes.
+    """
     best, *others = seconds
     for name in others:
         if seconds[name] < seconds[best]:
@@ -175,11 +178,11 @@ def _fastest(seconds: Mapping[str, float]) -> str:
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
-    """Compare the engines for a problem, or insist on one by name.
+    """Compare the engines for a problem, or check the one named.
 
     Raises:
-        ArgumentError: the name is unknown, or the engine named cannot serve (with its reasons and
-            what the other engines say). A named engine is never replaced by another.
+        ArgumentError: if the name is unknown, or the engine named cannot serve. The error lists its
+            reasons, and those of the other engines. A named engine is never replaced by another.
 
     """
     check_choice("engine", engine, ["auto", *engines])

@@ -1,4 +1,4 @@
-"""The oracle: gather, softmax, scatter, in plain PyTorch. Short and readable; never optimised."""
+"""The reference engine: gather, softmax and scatter in plain PyTorch, short rather than fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgewise.scores import Score
 
 @dataclass(frozen=True, eq=False)
 class EdgeLayout:
-    """One source and one target an edge, ``[E]`` each, in the order of the edge tensors."""
+    """Source and target of each edge, ``[E]`` each, in the order of the edge tensors."""
 
     source: Tensor
     target: Tensor
@@ -27,7 +27,7 @@ class EdgeLayout:
 
 
 class Reference:
-    """Attention edge by edge: every graph, score and type on every device, with E×H×D memory.
+    """Attention edge by edge, for every graph, score, dtype and device; memory grows with E×H×D.
 
     16-bit inputs are computed in float32 and rounded once, at the end.
     """
@@ -36,12 +36,12 @@ class Reference:
     layout = EdgeLayout
     grouped_heads = False
 
-    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves everything
-        """Nothing: this is the engine that the others are compared with."""
+    def refuses(self, problem: Problem) -> list[str]:  # noqa: ARG002 - it serves every problem
+        """Return no reasons: this engine serves every problem."""
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Gathering costs by the edge, by the head and by the element."""
+        """Return the amounts of work; gathers dominate."""
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         amounts: dict[str, float] = {
@@ -59,18 +59,17 @@ class Reference:
         }
 
     def attend(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
-        """Output ``[..., N_dst, H, Dv]``."""
+        """Return the output ``[..., N_dst, H, Dv]``."""
         return self.attend_with_lse(call, layout)[0]
 
     def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
         scores = self.edge_scores(call, layout)
-        scores = scores.expand(
-            *call.batch, *scores.shape[-2:]
-        )  # values may have members of their own
+        # The values may have batch dimensions that the scores lack.
+        scores = scores.expand(*call.batch, *scores.shape[-2:])
         if call.normaliser is None:
             weights, lse = _softmax(scores, layout)
-        else:  # nothing is merged by its sums
+        else:  # entmax has no log-sum-exp
             weights = self.edge_entmax(scores, call.normaliser, layout)
             lse = weights.new_zeros(*weights.shape[:-2], layout.num_targets, weights.shape[-1])
         if call.dropout > 0:
@@ -91,7 +90,7 @@ class Reference:
         return out.to(call.value.dtype), lse
 
     def edge_scores(self, call: AttentionCall, layout: EdgeLayout) -> Tensor:
-        """``[..., E, H]``: score · gain + bias."""
+        """Return score · gain + bias of each edge, ``[..., E, H]``."""
         query = wide(call.query).index_select(-3, layout.target)
         key = wide(call.key).index_select(-3, layout.source)
         if call.edge_key is not None:
@@ -104,11 +103,11 @@ class Reference:
         return scores
 
     def edge_softmax(self, scores: Tensor, layout: EdgeLayout) -> Tensor:
-        """``[..., E, H]``: normalised over the edges that enter the same target."""
+        """Return the softmax over the edges of each target, ``[..., E, H]``."""
         return _softmax(wide(scores), layout)[0].to(scores.dtype)
 
     def edge_entmax(self, scores: Tensor, normaliser: Entmax, layout: EdgeLayout) -> Tensor:
-        """``[..., E, H]``: the same by α-entmax."""
+        """Return the α-entmax over the edges of each target, ``[..., E, H]``."""
         scores, target, rows = wide(scores), layout.target, layout.num_targets
         most = _greatest(scores, layout).index_select(-2, target)
 
@@ -120,7 +119,7 @@ class Reference:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
     ) -> Tensor:
-        """``[..., N_dst, H, D]``: sum, mean, max or min of weight · value over the edges."""
+        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
         message = wide(value).index_select(-3, layout.source)
         if weight is not None:
             message = message * wide(weight)[..., None]
@@ -135,16 +134,16 @@ class Reference:
 
 
 REFERENCE = Reference()
-"""The one that other engines leave calls to."""
+"""The instance to which other engines pass calls."""
 
 
 def wide(x: Tensor) -> Tensor:
-    """16-bit floats as float32, others as they are."""
+    """Convert 16-bit floats to float32; return other tensors unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def expand(term: EdgeTerm | EdgeVector) -> Tensor:
-    """The tensor that a term stands for."""
+    """Return the full tensor of an edge term or edge vector."""
     return term.expand() if isinstance(term, (TableBias, Projected)) else term
 
 
@@ -156,7 +155,7 @@ def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-    """Weights ``[..., E, H]`` and log-sum-exp ``[..., N_dst, H]`` of the edges of each target."""
+    """Return weights ``[..., E, H]`` and log-sum-exp ``[..., N_dst, H]``."""
     target, rows = layout.target, layout.num_targets
     most = _greatest(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
@@ -168,7 +167,7 @@ def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
 
 
 def _greatest(scores: Tensor, layout: EdgeLayout) -> Tensor:
-    """``[..., N_dst, H]``; 0 where there are no edges, or none that may be read."""
+    """Return the greatest score ``[..., N_dst, H]``, 0 without edges or if all are -inf."""
     shape = (*scores.shape[:-2], layout.num_targets, scores.shape[-1])
     index = layout.target[:, None].expand_as(scores)
     most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
@@ -183,14 +182,15 @@ def _scatter_sum(x: Tensor, target: Tensor, dim: int, rows: int) -> Tensor:
 
 
 def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor:
-    """Extremes over the edges, 0 without any; ties share the gradient evenly."""
+    """Return the maximum or minimum over edges, 0 without edges; ties share the gradient evenly."""
     shape = list(message.shape)
     shape[-3] = layout.num_targets
     index = layout.target[:, None, None].expand_as(message)
-    # The gradient counts the base among the ties even where it is left out. NaN ties with nothing.
+    # The gradient of scatter_reduce counts the base as a tie even with include_self=False. NaN
+    # never ties.
     base = message.new_full(shape, torch.nan)
     kind = "amax" if reduce == "max" else "amin"
     extreme = base.scatter_reduce(-3, index, message, kind, include_self=False)
-    unread = torch.ones(layout.num_targets, dtype=torch.bool, device=message.device)
-    unread = unread.index_fill(0, layout.target, False)
-    return extreme.masked_fill(unread[:, None, None], 0.0)
+    isolated = torch.ones(layout.num_targets, dtype=torch.bool, device=message.device)
+    isolated = isolated.index_fill(0, layout.target, False)
+    return extreme.masked_fill(isolated[:, None, None], 0.0)

@@ -1,1 +1,1 @@
-"""The native kernels from Python: the library, its structures, and the operators made of them."""
+"""Native kernels: the library, its C structures, and PyTorch operators."""

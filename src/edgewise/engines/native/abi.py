@@ -1,6 +1,6 @@
-"""Where each field of the kernels' C structures is, read from the header that declares them.
+"""Offsets of the fields of the kernels' C structures, parsed from the header that declares them.
 
-The library carries the text of ``abi.h``, so that nothing of it is written down again in Python.
+The library contains the text of ``abi.h``, so the structures are not declared again in Python.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import dataclass
 from functools import cached_property
 
 FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
-"""Format characters of :mod:`struct` for the C types in use; a pointer is ``P``."""
+"""Format characters of :mod:`struct` for C types; a pointer is ``P``."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """The size of a C structure in bytes, and its fields: offset and format by (dotted) name."""
+    """C structure: its size in bytes, and offset and format of its fields by (dotted) name."""
 
     size: int
     fields: dict[str, tuple[int, str]]
 
     @cached_property
     def zeros(self) -> dict[str, int]:
-        """Every field by name, as 0, which is null or absent; ``size`` is filled in."""
+        """All fields by name with value 0 (null), except ``size``."""
         zeros = dict.fromkeys(self.fields, 0)
         return {**zeros, "size": self.size} if "size" in zeros else zeros
 
     @cached_property
     def packed(self) -> struct.Struct:
-        """What packs the values of all fields, in their order."""
+        """Packer of the values of all fields, in order."""
         letters = "".join([letter for _, letter in self.fields.values()])
-        packed = struct.Struct(f"@{letters}0q")  # whose end is aligned as a structure's is
+        packed = struct.Struct(f"@{letters}0q")  # 0q aligns the end as in C
         offset, letter = list(self.fields.values())[-1]
         last = struct.calcsize("@" + letters) - struct.calcsize(letter)
         assert (packed.size, last) == (self.size, offset)
@@ -39,7 +39,7 @@ class Structure:
 
 
 def parse(header: str) -> dict[str, Structure]:
-    """The structures that a C header declares as ``typedef struct { type name, name; } title;``."""
+    """Parse the structures of a C header: ``typedef struct { type name, name; } title;``."""
     code = re.sub(r"//[^\n]*", "", header)
     structures: dict[str, Structure] = {}
     for body, title in re.findall(r"typedef struct \{(.*?)\} (\w+);", code, re.DOTALL):

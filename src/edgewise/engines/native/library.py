@@ -1,6 +1,6 @@
-"""The native library: found, loaded by ctypes (which releases the GIL in each call), and checked.
+"""Native library: search, loading with ctypes, which releases the GIL in each call, and checks.
 
-Its C++ is in ``src/edgewise/csrc``; nothing of PyTorch or Python is linked.
+The C++ sources are in ``src/edgewise/csrc``. The library is linked neither to PyTorch nor Python.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 
 ACCUMULATORS = {
     dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES
 }
-"""The type in which the kernels hold sums over numbers of a storage type."""
+"""Accumulation dtype of the kernels, by dtype of the nodes."""
 STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
 KERNELS = (
     *("ew_attend", "ew_attend_grad", "ew_edge_scores", "ew_softmax", "ew_tiles", "ew_tiles_grad"),
     *("ew_aggregate", "ew_aggregate_grad_rows", "ew_aggregate_grad_columns"),
 )
-"""What operators run; a library that lacks one is of another version."""
+"""Functions that operators call; a library without one of them is of another version."""
 NAME = "libedgewise_native"
 HEADER = Path(__file__).parents[2] / "csrc" / "abi.h"
-"""What a library must have been compiled from; a clone has it, a wheel does not."""
+"""Header from which a library must have been compiled; a clone has it, a wheel does not."""
 
 
 class NativeError(RuntimeError):
-    """A kernel reported that it could not do its work."""
+    """Error reported by a kernel."""
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The kernels, or ``None`` where they cannot run; :data:`MISSING` says why."""
+    """Return the library, or ``None`` if it cannot be used; :data:`MISSING` has the reason."""
     loaded, _ = _loaded()
     return loaded
 
 
 @cache
 def _loaded() -> tuple[ctypes.CDLL | None, str]:
-    """The kernels, or the reason why they cannot run with its remedy, which is also warned of."""
+    """Load the library, or warn of the reason why it cannot be used; return both."""
     loaded, why = _load()
     if why:
         warnings.warn(
@@ -82,25 +82,25 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
 
 @cache
 def structures() -> dict[str, Structure]:
-    """The structures of the C interface that the loaded library was compiled with."""
+    """Return the structures of the C interface with which the library was compiled."""
     loaded = library()
     return {} if loaded is None else parse(loaded.ew_abi().decode())
 
 
 def instruction_set() -> str:
-    """Which kernels this machine runs: ``avx512``, ``avx2`` or ``base``."""
+    """Return the instruction set of the kernels in use: ``avx512``, ``avx2`` or ``base``."""
     loaded = library()
     return loaded.ew_isa().decode() if loaded is not None else ""
 
 
 def sum_copies(x: Tensor) -> Tensor:
-    """The sum over the first axis, in order, whatever the number of threads."""
+    """Sum over the first axis in order, with the same result for any number of threads."""
     if x.dtype not in (torch.float32, torch.float64):
         return x.sum(0)
     if not x.shape[0]:
         return x.new_zeros(x.shape[1:])
     if x.shape[0] == 1:
-        return x[0].clone()  # a view's owner would be kept alive by it
+        return x[0].clone()  # a view would keep x alive
     out = torch.empty_like(x[0])
     loaded = library()
     assert loaded is not None
@@ -116,7 +116,7 @@ def sum_copies(x: Tensor) -> Tensor:
 
 
 def _candidates() -> Iterator[Path]:
-    """``EDGEWISE_NATIVE``, or beside this file (``make native``), or in an editable install."""
+    """Yield paths of the library: ``EDGEWISE_NATIVE``, this folder, or an editable install."""
     if chosen := os.environ.get("EDGEWISE_NATIVE"):
         yield Path(chosen)
         return
@@ -129,9 +129,9 @@ def _candidates() -> Iterator[Path]:
 
 
 def _openmp_team() -> int | None:
-    """``GOMP_parallel`` of the OpenMP runtime inside PyTorch.
+    """Return the address of ``GOMP_parallel`` in PyTorch's OpenMP runtime.
 
-    Its threads are then ours too: a second runtime's would spin beside them.
+    The kernels share its threads, as those of a second runtime would compete with them.
     """
     bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
     for name in (*map(str, bundled), None):
@@ -143,9 +143,9 @@ def _openmp_team() -> int | None:
 
 
 def _remedy() -> str:
-    """A clone has the sources, and what makes the library of them; a wheel does not."""
+    """Return how to rebuild the library: from the sources in a clone, else by reinstalling."""
     return "run `make native`" if HEADER.is_file() else "reinstall edgewise"
 
 
 MISSING: str = _loaded()[1]
-"""Why the kernels cannot run here, and what to do about it; empty if they can."""
+"""Reason why the kernels cannot run, with a remedy; empty if they can."""

@@ -1,9 +1,9 @@
-"""From tensors to a kernel and back: the PyTorch operator, its fake, its gradient, the C call.
+"""PyTorch operators around native kernels: schema, fake kernel, gradient and C call.
 
-A :class:`KernelOperator` declares each argument once, by name, with its type in PyTorch's schema
-and its way into the kernel's C structure. From that follow the operator that ``torch.compile`` and
-other watchers see, with a fake kernel and a gradient, and the short cut for an eager call, which
-costs a fraction of the operator's bookkeeping.
+A :class:`KernelOperator` declares each argument once: its name, its type in PyTorch's schema, and
+how it is written to the kernel's C structure. It registers an operator with a fake kernel and a
+gradient, for ``torch.compile`` and dispatch modes. Eager calls bypass this operator, which takes
+many times as long as their own bookkeeping.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST = 2**31 - 1
-"""Edges and nodes are counted in 32 bits."""
+"""Limit of the numbers of edges and nodes, whose indices have 32 bits."""
 
 BAD_CLASS = "the index of a TableBias has entries out of range of its table"
 
 NO_SECOND_DERIVATIVE = (
-    "The kernels give first derivatives alone. For second derivatives run the forward pass with "
-    'edgewise.using_engine("reference"), which has them.'
+    "The kernels compute first derivatives only. For second derivatives run the forward pass with "
+    'edgewise.using_engine("reference").'
 )
 
 Given = Mapping[str, Any]
-"""Arguments by name, those that are absent left out."""
+"""Arguments by name, without absent ones."""
 
 Results = dict[str, Tensor]
-"""Results by name, those that nobody asks for left out."""
+"""Results by name, without those that were not requested."""
 
 Grads = Mapping[str, Tensor | None]
 """Gradients of results by name."""
@@ -47,16 +47,16 @@ Fields = dict[str, float]
 
 
 def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """Put nothing: another argument puts this in its place, or no kernel reads it."""
+    """Write nothing: the kernel does not read this argument, or it is written elsewhere."""
 
 
 def as_it_is(job: Job, name: str, value: float) -> None:
-    """Put a number into the field of its own name."""
+    """Write a number to the field of the same name."""
     job.fields[name] = value
 
 
 class Argument(NamedTuple):
-    """An argument of an operator: name, type in a schema, and its way into the structure."""
+    """Argument of an operator: name, type in the schema, and function that writes its fields."""
 
     name: str
     schema: str
@@ -64,28 +64,28 @@ class Argument(NamedTuple):
 
 
 class Job:
-    """The C structure of one kernel call, filled field by field: ``job.fields["groups"] = 2``.
+    """C structure of a kernel call, filled field by field: ``job.fields["groups"] = 2``.
 
-    It keeps alive what it is given; memory whose address is written into it directly is for the
-    caller to keep.
+    It keeps a reference to tensors passed to its methods. If the caller writes an address directly,
+    the caller must keep the tensor alive.
     """
 
     def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
-        """Of the storage type of ``like``, with fields of :func:`structure_fields`."""
+        """Start from the fields of :func:`structure_fields`; ``like`` has the storage dtype."""
         self.structure = library.structures()[structure]
         self.like = like
         self.kept: list[Tensor] = []
         self.fields = {**fields}
 
     def array(self, name: str, x: Tensor) -> None:
-        """A dense tensor, by its address."""
+        """Put the address of a tensor, made contiguous."""
         x = x.resolve_neg().contiguous()
         self.kept.append(x)
         self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
-        """``[B, N, H, D]`` or ``[N, H, D]`` with dense heads, and strides of members and nodes."""
-        if x.is_neg():  # a view whose sign is not in its memory
+        """Put ``[B, N, H, D]`` or ``[N, H, D]``, with dense heads, and its other strides."""
+        if x.is_neg():
             x = x.resolve_neg()
         shape, stride = x.shape, x.stride()
         width = shape[-1]
@@ -100,7 +100,7 @@ class Job:
             fields[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
-        """Memory for the kernels, in the type of accumulation."""
+        """Allocate memory for the kernels in the accumulation dtype."""
         make = torch.zeros if zeros else torch.empty
         x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
@@ -110,8 +110,8 @@ class Job:
         """Call an exported function.
 
         Raises:
-            IndexError: an index of a table is out of range.
-            NativeError: out of memory, or arguments that do not fit.
+            IndexError: if an index of a table is out of range.
+            NativeError: if memory is exhausted, or arguments are inconsistent.
 
         """
         loaded = library.library()
@@ -127,14 +127,13 @@ class Job:
 def structure_fields(
     structure: str, like: Tensor, sizes: Fields, results: Mapping[str, tuple[int, int]]
 ) -> Fields:
-    """All fields of a structure but for addresses.
+    """Return all fields of a structure except addresses.
 
     Args:
-        structure: its name.
-        like: has its storage type.
-        sizes: fields by name; those that are not named are 0.
-        results: by the names of node tensors in dense memory, how many nodes each has, and how
-            many numbers a node.
+        structure: name of the structure.
+        like: tensor of the storage dtype.
+        sizes: fields by name; others are 0.
+        results: for each contiguous node tensor, the number of nodes and of elements of a node.
 
     """
     dtype = library.DTYPES[like.dtype]
@@ -160,23 +159,23 @@ def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
 
 
 LEAST_WORK = 200_000
-"""Multiplications for which waking another thread pays: some 20 microseconds of one."""
+"""Multiplications that justify one more thread, about 20 µs of work."""
 
 
 def threads_for(work: int) -> int:
-    """How many threads share so many multiplications."""
+    """Return the number of threads for this number of multiplications."""
     return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
 
 
 class KernelOperator(ABC):
-    """A computation by native kernels, differentiable once.
+    """PyTorch operator computed by native kernels, differentiable once.
 
     Attributes:
         name: the operator is ``edgewise::name``.
-        arguments: its arguments in order; the first ``differentiable`` of them have gradients.
-        results: names of its results; of these the first ``with_gradient`` may be differentiated,
-            the others are for the backward pass.
-        devices: the types of devices that its kernels run on.
+        arguments: arguments in order; the first ``differentiable`` of them have gradients.
+        results: names of the results; the first ``with_gradient`` of them are differentiable, the
+            others are saved for the backward pass.
+        devices: types of devices of its kernels.
 
     """
 
@@ -189,9 +188,9 @@ class KernelOperator(ABC):
 
     @abstractmethod
     def allocate(self, given: Given) -> Results:
-        """The results, not yet computed; this is also the fake kernel.
+        """Allocate the results in the order of ``results``; this is also the fake kernel.
 
-        In the order of ``results``; one with a gradient that is not asked for is left out.
+        Differentiable results that were not requested are left out.
         """
 
     @abstractmethod
@@ -202,7 +201,7 @@ class KernelOperator(ABC):
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """The gradients of the needed arguments, from those of the results that have any."""
+        """Return the gradients of the needed arguments from those of the results."""
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
@@ -236,10 +235,10 @@ class KernelOperator(ABC):
         self.operator.register_autograd(self._backward, setup_context=self._save)
 
     def __call__(self, leaves: dict[str, Tensor], others: Given) -> Results:
-        """The results, by the operator while somebody watches, directly otherwise.
+        """Compute the results, through PyTorch's dispatcher only if a mode or tracer needs it.
 
-        ``leaves`` are the arguments that have gradients. A list of tensors may be given as an
-        object that has them as its ``tensors``.
+        ``leaves`` are the arguments that may have gradients. For a list of tensors, an object with
+        an attribute ``tensors`` may be passed.
         """
         if is_tracing(leaves.values()):
             shown = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
@@ -255,8 +254,8 @@ class KernelOperator(ABC):
         return dict(zip(self.results, results, strict=False))
 
     def fill(self, job: Job, given: Given) -> None:
-        """Put the arguments that have a way of their own into the structure."""
-        for name in self.numbers:  # without a call, which costs more than what it does
+        """Write the arguments to the structure."""
+        for name in self.numbers:  # faster than calling as_it_is
             job.fields[name] = given[name]
         for name, put in self.puts.items():
             if name in given:
@@ -276,7 +275,7 @@ class KernelOperator(ABC):
         return self._all(self.allocate(self._given(arguments)))
 
     def _all(self, made: Results) -> Any:
-        """As the operator returns them: those left out are empty."""
+        """Return all results as a tuple or single tensor, empty tensors for those left out."""
         first = made[self.results[0]]
         results = [made[name] if name in made else first.new_empty(0) for name in self.results]
         return tuple(results) if len(results) > 1 else first
@@ -284,7 +283,7 @@ class KernelOperator(ABC):
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         tensors: list[Tensor | None] = [*results]
-        ctx.lists = []  # lists of tensors are saved one by one
+        ctx.lists = []  # lengths of lists, whose tensors are saved one by one; -1 for others
         for x in inputs:
             ctx.lists.append(len(x) if isinstance(x, list | tuple) else -1)
             tensors += x if isinstance(x, list | tuple) else [x if isinstance(x, Tensor) else None]
@@ -303,10 +302,10 @@ class KernelOperator(ABC):
         needs = list(ctx.needs_input_grad[: self.differentiable])
         given = grads[: self.with_gradient]
         gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        asked = [x for x in given if x is not None]  # else what comes after has no gradient
+        asked = [x for x in given if x is not None]  # empty if the loss depends on no result
         made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
         wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
-        # Autograd wants one for each tensor of a list.
+        # Autograd expects a gradient for each tensor of a list.
         rest = [None if length < 0 else [None] * length for length in ctx.lists]
         return (*wanted, *rest[self.differentiable :])
 
@@ -315,7 +314,7 @@ class KernelOperator(ABC):
         needed = [name for name, need in zip(self.leaves, needs, strict=True) if need]
         made = self.backward(given, results, grads, needed)
         nothing = results[self.results[0]]
-        # The results of an operator share no memory.
+        # The results of an operator must not share memory.
         return [
             made[name].contiguous() if name in made else nothing.new_empty(0)
             for name in self.leaves
@@ -339,10 +338,40 @@ class KernelOperator(ABC):
         return results, grads, self._given(arguments[last:])
 
 
-class _Eager(torch.autograd.Function):
-    """The short cut: the same gradient without the operator's bookkeeping.
+class AttentionOperator(KernelOperator):
+    """Operator that computes attention.
 
-    What is for the backward pass alone is kept, and is no output of it.
+    Returns ``out [B, N_dst, H, Dv]``, ``lse [B, N_dst, H]`` (empty without ``with_lse``), and for
+    the backward pass ``stats [B, N_dst, 2, H]``: greatest score and 1 / sum of exponentials.
+    """
+
+    results = ("out", "lse", "stats")
+    with_gradient = 2
+
+    def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
+        """Allocate the results for this number of targets and heads."""
+        value: Tensor = given["value"]
+        batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
+        results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
+        if given["with_lse"]:
+            results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
+        results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
+        return results
+
+    def put_gradients(self, job: Job, given: Given, results: Results, grads: Grads) -> None:
+        """Write the results and their gradients to the structure."""
+        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
+        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
+        job.nodes("out", out)
+        job.array("stats", results["stats"])
+        if grad_lse is not None and given["with_lse"]:
+            job.array("grad_lse", grad_lse)
+
+
+class _Eager(torch.autograd.Function):
+    """Autograd function for eager calls, without the bookkeeping of the operator.
+
+    Results for the backward pass only are saved, not returned.
     """
 
     @staticmethod
@@ -364,9 +393,9 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if not [x for x in grads if x is not None]:  # what comes after has no gradient
+        if not [x for x in grads if x is not None]:  # the loss depends on no result
             return (None,) * (3 + len(ctx.leaves))
-        if torch.is_grad_enabled():  # create_graph: somebody may differentiate these again
+        if torch.is_grad_enabled():  # create_graph=True: second derivatives raise an error
             with torch.no_grad():
                 found = _Eager.backward(ctx, *grads)
             leaves = ctx.saved_tensors[: len(ctx.leaves)]
@@ -388,7 +417,7 @@ _apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """Gradients, connected with what they depend on so that autograd comes by to be refused."""
+    """Identity on gradients, whose backward raises the error for second derivatives."""
 
     @staticmethod
     def forward(_ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -400,7 +429,7 @@ class _FirstDerivatives(torch.autograd.Function):
 
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:
-    """Whether autograd records a call with these arguments."""
+    """Return whether autograd records a call with these arguments."""
     if torch.is_grad_enabled():
         for x in tensors:  # any() would call a generator
             if x.requires_grad:
@@ -409,10 +438,9 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """``[..., N, H, D]`` as ``[B, N, H, D]`` or ``[N, H, D]``, broadcast to these dimensions.
+    """Broadcast and reshape ``[..., N, H, D]`` to ``[B, N, H, D]`` or ``[N, H, D]``.
 
-    In a small call a view takes as long, forward and backward, as its numbers: there is none where
-    there is nothing to flatten.
+    It makes no unnecessary view, which in a small call would take as long as the kernel.
     """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
@@ -420,30 +448,30 @@ def flat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def unflat(x: Tensor, batch: torch.Size) -> Tensor:
-    """A result with the leading dimensions of the call again."""
+    """Restore the leading dimensions of the call in a result."""
     return x.view(*batch, *x.shape[1:]) if len(batch) > 1 else x
 
 
 def node_sizes(x: Tensor) -> Sequence[int]:
-    """Size of the batch, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
+    """Return batch size, nodes, heads and width of ``[B, N, H, D]`` or ``[N, H, D]``."""
     return x.shape if x.dim() == 4 else (1, *x.shape)
 
 
 def refusals(
     problem: Problem, largest: int, *, device: str = "cpu", missing: str = library.MISSING
 ) -> list[str]:
-    """What keeps all kernels of a device from serving a problem with this largest number."""
+    """Return the reasons why no kernel of a device serves; ``largest`` is the largest index."""
     reasons = []
     if problem.device.type != device:
         reasons.append(f"its kernels run on the CPU, not on {problem.device.type}")
     if problem.dtype not in library.DTYPES:
         reasons.append(f"it has no kernels for {problem.dtype}")
     if largest >= LARGEST:
-        reasons.append("it counts edges and nodes in 32 bits")
+        reasons.append("it indexes edges and nodes with 32 bits")
     if not problem.value_width and problem.operation != "edges":
-        reasons.append("values of width 0 have no place in memory")
+        reasons.append("values of width 0 are not supported")
     if in_functorch_transform():
-        reasons.append("torch.func and forward-mode derivatives do not see into its kernels")
+        reasons.append("its kernels support neither torch.func nor forward-mode differentiation")
     if missing:
         reasons.append(missing)
     return reasons

@@ -1,4 +1,4 @@
-"""Bias and gain on their way to the kernels, where they are an ``ew_term``."""
+"""Conversion of bias and gain to arguments of the kernels, the structure ``ew_term``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def term_arguments(
 
 
 def one_batch_axis(x: Tensor, batch: torch.Size, dims: int) -> Tensor:
-    """Edge tensors with one leading dimension: 1 where the whole batch shares them, else B."""
+    """Reshape an edge tensor to one leading dimension: 1 if the batch shares it, else B."""
     if x.shape[:-dims].numel() == 1:
         return x.reshape(1, *x.shape[-dims:])
     return x.expand(*batch, *x.shape[-dims:]).flatten(0, -dims - 1)

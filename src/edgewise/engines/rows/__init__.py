@@ -1,4 +1,4 @@
-"""Arbitrary edges: fused kernels over the rows of the graph, in C++ or, on a GPU, in Triton."""
+"""The rows engine: arbitrary edges, fused kernels in C++ or, on a GPU, in Triton."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from edgewise.scores import Additive, Dot
 
 
 class Operators(NamedTuple):
-    """What computes: the same arguments and results, whatever the kernels are written in."""
+    """Operators of one kind of kernels; arguments and results are the same for all kinds."""
 
     attend: KernelOperator
     scores: KernelOperator
@@ -48,24 +48,25 @@ OPERATORS = {
 }
 
 
-# Kernel and slope below zero of each activation: leaky ReLU covers the piecewise linear ones.
+# Activation of the kernel, and slope below zero (None: that of the score). Leaky ReLU includes the
+# other piecewise linear activations.
 ACTIVATIONS = {
     **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
     **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
 }
 
 FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
-"""From how many bytes of nodes on an element is gathered from further away."""
+"""Sizes of the sources in bytes above which elements are gathered from slower memory."""
 LANES = 8
-"""Heads of another width than a multiple of this are computed by slower loops."""
+"""Heads whose width is not a multiple of this are computed by slower loops."""
 
 
 class Rows:
-    """Attention over any edges, row by row: scores, softmax and sum in one pass over a row.
+    """Attention over any edges, row by row: scores, softmax and sum in one pass over each row.
 
-    No tensor of E×H×D is made. Every output belongs to one thread: results are bitwise the same
-    for any number of threads. 16-bit inputs are accumulated in float32. Gradients are not
-    differentiable again; the reference's are.
+    It never makes a tensor of shape E×H×D. Each output is written by one thread, so results are
+    bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. Use the
+    reference for second derivatives.
     """
 
     name = "rows"
@@ -73,20 +74,20 @@ class Rows:
     grouped_heads = False
 
     def refuses(self, problem: Problem) -> list[str]:
-        """The reasons why this engine cannot serve, none if it can."""
+        """Return the reasons why this engine cannot serve, none if it can."""
         counts = problem.num_edges, problem.num_targets, problem.num_sources
         if problem.device.type == "cuda" or triton_rows.INTERPRETED:
             reasons = triton_rows.refuses(problem, max(counts))
         else:
             reasons = refusals(problem, max(counts))
         if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
-            reasons.append("a score of your own has no kernel; Dot, Additive and None have one")
+            reasons.append("custom scores have no kernel, only Dot, Additive and None")
         if problem.entmax:
-            reasons.append("its kernels normalise by softmax alone")
+            reasons.append("it only normalises by softmax")
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """A node costs its own vectors, an edge its gathers, by the cache that they are from."""
+        """Return the amounts of work; gathers cost more from slower caches."""
         nodes = problem.batch * (problem.num_targets + problem.num_sources)
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
@@ -108,27 +109,26 @@ class Rows:
         return "rows", amounts
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
-        """Output ``[..., N_dst, H, Dv]``."""
+        """Return the output ``[..., N_dst, H, Dv]``."""
         widened = _widened(call)
-        out = unflat(
-            OPERATORS[type(layout)].attend(*_arguments(widened, layout))["out"], call.batch
-        )
+        results = OPERATORS[type(layout)].attend(*_arguments(widened, layout))
+        out = unflat(results["out"], call.batch)
         return out if widened is call else out.to(call.value.dtype)
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp of the scores ``[..., N_dst, H]``, -inf where nothing is read."""
+        """Return output and log-sum-exp ``[..., N_dst, H]``, -inf for targets without sources."""
         results = OPERATORS[type(layout)].attend(*_arguments(_widened(call), layout, with_lse=True))
         out = unflat(results["out"], call.batch).to(call.value.dtype)
         return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
-        """``[..., E, H]``: score · gain + bias."""
+        """Return score · gain + bias of each edge, ``[..., E, H]``."""
         call = _widened(replace(call, edge_value=None))
         scores = OPERATORS[type(layout)].scores(*_arguments(call, layout))["scores"]
         return unflat(scores, call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
-        """``[..., E, H]``: normalised over the edges that enter the same target."""
+        """Return the softmax over the edges of each target, ``[..., E, H]``."""
         batched = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
         batched = batched.to(accumulator(scores))
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
@@ -138,14 +138,14 @@ class Rows:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: RowsLayout
     ) -> Tensor:
-        """``[..., N_dst, H, D]``: sum, mean, max or min of weight · value over the edges."""
+        """Return the sum, mean, max or min of weight · value over edges, ``[..., N_dst, H, D]``."""
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
         nodes, shape = flat(value, batch), value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
-            nodes = nodes.to(accumulator(value))  # what is rounded to 16 bits ties with others
-        if weight is None or weight.shape[-1] == 1:  # heads need not be told apart
+            nodes = nodes.to(accumulator(value))  # products rounded to 16 bits would tie
+        if weight is None or weight.shape[-1] == 1:  # all heads as one
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
@@ -160,10 +160,10 @@ class Rows:
 
 
 def _widened(call: AttentionCall) -> AttentionCall:
-    """The call in float32 where its kernel would round the projected keys of edges to 16 bits.
+    """Convert a 16-bit call with an additive score and projected edge keys to float32.
 
-    It expands them, a few edges at a time, in the type of the nodes; only an additive score asks
-    for that.
+    For such calls the kernel expands the projected keys, a few edges at a time, in the dtype of the
+    nodes, which would round them to 16 bits.
     """
     expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
     if not expands or call.query.dtype.itemsize > 2:
@@ -174,7 +174,7 @@ def _widened(call: AttentionCall) -> AttentionCall:
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The arguments of the operators: those with gradients, and the others."""
+    """Return the arguments of the operators: those with gradients, and the others."""
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:
@@ -218,7 +218,7 @@ def _arguments(
 def _put_vectors(
     leaves: dict[str, Tensor], name: str, vectors: EdgeVector, batch: torch.Size
 ) -> None:
-    """``[B or 1, E, H, D]``, or features ``[E, F]`` and their weight."""
+    """Add edge vectors to the arguments: ``[B or 1, E, H, D]``, or features and their weight."""
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:

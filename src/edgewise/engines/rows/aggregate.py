@@ -1,8 +1,8 @@
-"""``edgewise::rows_aggregate``: sums and extremes over the rows of a graph.
+"""Operator ``edgewise::rows_aggregate``: sum, mean, max or min over the edges of each target.
 
-Values are ``[B, N_src, H, D]`` or ``[N_src, H, D]``, weights ``[B or 1, E, H]`` in the type of
-accumulation. A sum's gradient for values is the sum over the transposed rows; an extreme's gradient
-is shared evenly by the edges that reach it.
+Values are ``[B, N_src, H, D]`` or ``[N_src, H, D]``, weights ``[B or 1, E, H]`` in the accumulation
+dtype. The gradient of a sum with respect to values is a sum over the transposed graph. The gradient
+of an extreme is divided evenly between the edges that tie.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put a weight an edge and head."""
+    """Put the weights of edges."""
     job.array(name, x)
     job.fields["weight_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 class RowsAggregate(KernelOperator):
-    """``[B, N_dst, H, D]`` or ``[N_dst, H, D]``; ``reduce`` is a value of ``REDUCES``."""
+    """Reduction over the edges of each target; ``reduce`` is a value of ``REDUCES``.
+
+    Returns ``[B, N_dst, H, D]`` or ``[N_dst, H, D]``.
+    """
 
     name = "rows_aggregate"
     arguments = (
@@ -101,7 +104,7 @@ class RowsAggregate(KernelOperator):
         return made
 
     def _reduce(self, given: Given, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the rows of either side."""
+        """Reduce over the rows of one side."""
         job = self._job(given, side)
         job.nodes("out", out)
         job.run("ew_aggregate")

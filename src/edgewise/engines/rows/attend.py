@@ -1,10 +1,10 @@
-"""``edgewise::rows_attend`` and ``edgewise::rows_scores``: attention over the rows of a graph.
+"""Operators ``edgewise::rows_attend`` and ``edgewise::rows_scores``: attention over any edges.
 
 Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Edge terms are ``[B or 1, E, H or 1]``, or a
-table ``[1, classes, H or 1]`` with an index; edge vectors ``[B or 1, E, H, D]``, or features
-``[E, F]`` with a weight ``[H, D, F]``. Terms, features and weights come in the type of
-accumulation: float32, or float64 for float64. Only inputs, output and the softmax's two numbers a
-row and head are saved.
+table ``[1, classes, H or 1]`` with an index. Edge vectors are ``[B or 1, E, H, D]``, or features
+``[E, F]`` with a weight ``[H, D, F]``. Terms, features and weights have the accumulation dtype:
+float64 if nodes are float64, else float32. Inputs, output and two numbers per target and head are
+saved for the backward pass, which recomputes the weights.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from edgewise.engines.native.library import ACCUMULATORS, sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    AttentionOperator,
     Fields,
     Given,
     Grads,
@@ -34,27 +35,27 @@ from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
 
 PROJECTIONS = ("edge_key_weight", "edge_value_weight")
-"""Arguments ``[H, D, F]`` that the kernels have feature by feature, ``[F, H, D]``."""
+"""Arguments ``[H, D, F]`` that the kernels read as ``[F, H, D]``."""
 
 MOST_GROUPS = 64
-"""Partial sums of a parameter's gradient: enough for as many threads, few enough to be small."""
+"""Maximum number of partial sums of the gradient of a parameter, and so of threads."""
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Put edge vectors in full."""
+    """Put edge vectors ``[B or 1, E, H, D]``."""
     job.array(f"{name}.full", x)
     job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Put features of which edge vectors are projections."""
+    """Put the features of projected edge vectors, ``[E, F]``."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
     job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Put the projections ``[H, D, F]``, feature by feature."""
+    """Put the weight of projected edge vectors, ``[H, D, F]``."""
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
@@ -86,27 +87,15 @@ ARGUMENTS = (
 )
 
 
-class RowsAttend(KernelOperator):
-    """Output, log-sum-exp if it is wanted, and two numbers a row and head for the backward pass.
-
-    These are the greatest score and 1 / sum of exponentials, ``[B, N_dst, 2, H]``.
-    """
+class RowsAttend(AttentionOperator):
+    """Attention over any edges."""
 
     name = "rows_attend"
     arguments = ARGUMENTS
     differentiable = 12
-    results = ("out", "lse", "stats")
-    with_gradient = 2
 
     def allocate(self, given: Given) -> Results:
-        value: Tensor = given["value"]
-        *batch, _, heads, width = value.shape
-        rows, dtype = num_rows(given["by_target"]), ACCUMULATORS[value.dtype]
-        results = {"out": value.new_empty(*batch, rows, heads, width)}
-        if given["with_lse"]:
-            results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
-        results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
-        return results
+        return self.allocate_rows(given, num_rows(given["by_target"]), given["value"].shape[-2])
 
     def forward(self, given: Given, results: Results) -> None:
         job, side = _job(self, given)
@@ -114,20 +103,15 @@ class RowsAttend(KernelOperator):
         job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
             job.fields["lse"] = results["lse"].data_ptr()
-        _room_for_pieces(job, side.slots, given)
+        _allocate_pieces(job, side.slots, given)
         job.run("ew_attend")
 
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
         job, side = _job(self, given)
-        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
-        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
-        job.nodes("out", out)
-        job.array("stats", results["stats"])
-        if grad_lse is not None and given["with_lse"]:
-            job.array("grad_lse", grad_lse)
-        if "key" in needed or "value" in needed:  # what the pass over sources reads of the first
+        self.put_gradients(job, given, results, grads)
+        if "key" in needed or "value" in needed:  # results of the first pass for the second
             batch, _, heads, _ = node_sizes(given["value"])
             if one_sided(given):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
@@ -139,9 +123,9 @@ class RowsAttend(KernelOperator):
 
 
 class RowsScores(KernelOperator):
-    """Scores ``[B, E, H]`` in the caller's edge order: score · gain + bias.
+    """Score · gain + bias of each edge, ``[B, E, H]``, in the caller's edge order.
 
-    For layers that need the steps of attention apart. The values only lend their shape.
+    Only the shape of the values is used.
     """
 
     name = "rows_scores"
@@ -163,22 +147,26 @@ class RowsScores(KernelOperator):
     def backward(
         self,
         given: Given,
-        results: Results,  # noqa: ARG002 - scores are linear in what comes after them
+        results: Results,  # noqa: ARG002 - the gradients do not depend on the scores
         grads: Grads,
         needed: Sequence[str],
     ) -> dict[str, Tensor]:
-        job, side = _job(self, given)
         grad = grads["scores"]
         assert grad is not None
-        job.array("scores", grad)
-        made = _gradients(job, side, given, [name for name in needed if name != "value"])
+        made = self.gradients(given, grad, [name for name in needed if name != "value"])
         if "value" in needed:
             made["value"] = given["value"].new_zeros(given["value"].shape)
         return made
 
+    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
+        """Return the gradients of the needed arguments from that of the scores."""
+        job, side = _job(self, given)
+        job.array("scores", grad)
+        return _gradients(job, side, given, needed)
+
 
 def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
-    """The structure with all arguments, and the side of the targets."""
+    """Return the structure with all arguments, and the edges sorted by target."""
     value: Tensor = given["value"]
     query: Tensor | None = given.get("query")
     side = rows_side(given["by_target"], value.shape[-3])
@@ -194,7 +182,7 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
-    """What follows from the graph and the shapes alone."""
+    """Return the fields that depend only on the graph and the shapes."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {
@@ -214,8 +202,8 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
     return structure_fields("ew_attend_args", value, sizes, results)
 
 
-def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
-    """Memory for the parts of rows that are cut into pieces."""
+def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
+    """Allocate memory for the partial results of long rows."""
     if not slots:
         return
     batch, _, heads, value_width = node_sizes(given["value"])
@@ -224,9 +212,9 @@ def _room_for_pieces(job: Job, slots: int, given: Given) -> None:
 
 
 def one_sided(given: Given) -> bool:
-    """Whether an edge's score cannot be computed from its source's end.
+    """Return whether the pass over sources cannot recompute scores or weights.
 
-    See ``csrc/attend_backward_sources.h``.
+    It then reads a number for each edge and head: see ``csrc/attend_backward_sources.h``.
     """
     if "edge_value" in given or "edge_value_features" in given:
         return True
@@ -234,12 +222,12 @@ def one_sided(given: Given) -> bool:
 
 
 def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Both passes: over rows, then over transposed rows for key and value."""
+    """Run both passes: over targets, then over sources for key and value."""
     batch, _, heads, _ = node_sizes(given["value"])
     edges = side.edges
     made: dict[str, Tensor] = {}
-    copies: dict[str, Tensor] = {}  # [members of the batch, or groups of rows, ...], to be summed
-    parameters: dict[str, str] = {}  # names, and the fields for the groups' sums
+    copies: dict[str, Tensor] = {}  # partial sums, by batch member or by group of rows
+    parameters: dict[str, str] = {}  # field of the partial sums, by argument
     for name in needed:
         x: Tensor = given[name]
         if name in ("query", "key", "value"):
@@ -258,7 +246,7 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
         else:
             holder = name.removesuffix("_weight")
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
-    if parameters:  # how many groups follows from sizes, not from threads
+    if parameters:  # the number of groups must not depend on the number of threads
         numbers = sum(given[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
         job.fields["groups"] = groups
@@ -271,13 +259,13 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
         by_source = rows_side(given["by_source"], side.rows)
         job.fields["by_source"] = by_source.address
         slots = max(slots, by_source.slots)
-    _room_for_pieces(job, slots, given)
+    _allocate_pieces(job, slots, given)
     job.run("ew_attend_grad")
     return made | {name: summed(name, each, given[name].shape) for name, each in copies.items()}
 
 
 def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
-    """The gradient of this shape, from those of members of the batch or of groups of rows."""
+    """Sum copies of a gradient to this shape."""
     if name in PROJECTIONS:
         return sum_copies(copies).permute(1, 2, 0).contiguous()
     return copies if copies.shape == shape else sum_copies(copies).view(shape)

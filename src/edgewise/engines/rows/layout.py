@@ -1,31 +1,33 @@
-"""Edges sorted by row, checked once and divided into pieces of work: what the rows kernels read."""
+"""Layout of the rows kernels: edges sorted by row, checked once and divided into pieces of work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import addressof, c_int32, c_int64, c_void_p, create_string_buffer
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise.dispatch_modes import disable_modes, while_tracing
+from edgewise.dispatch_modes import disable_modes, persist_on, while_tracing
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import LARGEST, Fields
 from edgewise.errors import ArgumentError
 
+S = TypeVar("S")
+
 PIECE = 1024
-"""Edges in a piece of work. A longer row is cut into pieces; the graph alone decides where."""
+"""Edges in a piece of work. Longer rows are cut, at places that depend only on the graph."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
-    """``(pointer [rows + 1], column [E], edge [E])``, int32: the edges sorted by row.
+    """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
 
-    Edges of equal rows keep their order. Sorted input is recognised and only narrowed.
+    Edges of the same row keep their order. Sorted input is detected and only converted.
 
     Raises:
-        ArgumentError: an index is out of range, or there are 2³¹ edges or nodes.
+        ArgumentError: if an index is out of range, or there are 2³¹ edges or nodes.
 
     """
     loaded = library.library()
@@ -54,12 +56,12 @@ def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Te
 
 
 def too_large(rows: int, columns: int, edges: int) -> ArgumentError:
-    """The error of a graph that is too large for kernels that count in 32 bits."""
+    """Return the error for graphs too large for kernels with 32-bit indices."""
     return ArgumentError(
         "graph",
         expected="fewer than 2³¹ nodes and edges",
         got=f"{rows} × {columns} nodes, {edges} edges",
-        remedy="divide the graph into parts",
+        remedy="split the graph into parts",
     )
 
 
@@ -79,53 +81,52 @@ def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[
 
 
 class SortedEdges:
-    """The edges seen from one end, checked and divided for kernels of one kind.
+    """Edges sorted by target or by source, for kernels of one kind.
 
     Attributes:
-        tensors: pointer, column and edge, as :func:`sort_edges` gives them.
-        rows: at this end.
-        columns: nodes at the other.
-        edges: in all rows.
-
-    """
-
-    tensors: list[Tensor]
-    rows: int
-    columns: int
-    edges: int
-
-
-class RowsSide(SortedEdges):
-    """Edges sorted by row as the C++ kernels take them: the structure ``ew_side``.
-
-    Attributes:
-        slots: pieces of rows that are cut, each of which needs room for its part of the result.
-        call_fields: what operators remember of calls on these edges, by their kind.
+        tensors: pointer, column and edge, as returned by :func:`sort_edges`.
+        rows: number of nodes at this end.
+        columns: number of nodes at the other end.
+        edges: number of edges.
 
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """For rows that may point to nodes below ``columns``.
-
-        Raises:
-            ArgumentError: pointers that fall, or an index out of range.
-
-        """
         pointer, column, edge = self.tensors = list(tensors)
-        self.call_fields: dict[Any, Fields] = {}
-        loaded = library.library()
-        assert loaded is not None
         for x in self.tensors:
             if x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1:
                 raise bad_layout("arrays that are not contiguous int32")
         if pointer.numel() < 1 or column.numel() != edge.numel():
-            raise bad_layout("arrays of lengths that do not fit")
+            raise bad_layout("arrays of different lengths")
         self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
+
+
+class RowsSide(SortedEdges):
+    """Sorted edges for the C++ kernels: the structure ``ew_side``.
+
+    Attributes:
+        slots: number of pieces of rows that are cut; each needs memory for its partial result.
+        call_fields: cached fields of the operators' structures, by shapes and dtype of the call.
+
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
+        """Check and divide sorted edges.
+
+        Raises:
+            ArgumentError: if pointers decrease, or an index is out of range.
+
+        """
+        super().__init__(tensors, columns)
+        pointer, column, edge = self.tensors
+        self.call_fields: dict[Any, Fields] = {}
+        loaded = library.library()
+        assert loaded is not None
         sizes = (self.rows, columns, self.edges)
         starts = c_void_p(pointer.data_ptr())
         arrays = (starts, c_void_p(column.data_ptr()), c_void_p(edge.data_ptr()))
         if loaded.ew_check_side(*map(c_int64, sizes), *arrays):
-            raise bad_layout("pointers that fall, or an index out of range")
+            raise bad_layout("decreasing pointers, or an index out of range")
         counts = (c_int64 * 4)()
         rows, piece = c_int64(self.rows), c_int32(PIECE)
         loaded.ew_divide(rows, starts, piece, None, None, counts)
@@ -157,15 +158,15 @@ class RowsSide(SortedEdges):
 
 
 Sides = SortedEdges | Sequence[Tensor]
-"""The edges from one end; or their tensors, as an operator gets them."""
+"""Sorted edges, or a list of their tensors, from the dispatcher."""
 
 
 class RowsLayout:
-    """The edges sorted by target, and (made when first asked for) sorted by source.
+    """Edges sorted by target and, made on first use, sorted by source.
 
-    Each side has ``(pointer [rows + 1], column [E], edge [E])`` of int32: row i has the places
-    ``pointer[i]`` to ``pointer[i + 1]``; ``column`` is the node at the other end, ``edge`` the
-    number of the edge in the caller's order.
+    Each side has int32 tensors ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``. Row i has
+    the entries ``pointer[i]`` to ``pointer[i + 1]`` (exclusive) of the others: ``column`` is the
+    node at the other end, ``edge`` the index of the edge in the caller's order.
     """
 
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
@@ -175,15 +176,15 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """A side; or its tensors, where compiled code makes it: checked when they exist."""
+        """Sort edges; in compiled code, return the tensors, which are checked when it runs."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
-        with disable_modes():  # as a layout keeps what is made here
+        with disable_modes():  # the layout keeps these tensors
             return RowsSide(sort_edges(row, column, rows, columns), columns)
 
     @property
     def by_source(self) -> Sides:
-        """For gradients of keys and values."""
+        """Edges sorted by source, for gradients of keys and values."""
         if not _sorts_by_source(self) or self._by_source is None:
             return self._sorted_by_source()
         return self._by_source
@@ -194,7 +195,7 @@ class RowsLayout:
 
 @while_tracing
 def _sorts_by_source(layout: RowsLayout) -> bool:
-    """Sort, and keep it; not where compiled code itself makes the layout, which has no numbers."""
+    """Sort by source and cache it; return False if compiled code made the layout, without data."""
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
@@ -206,41 +207,43 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def rows_side(given: Sides, columns: int) -> RowsSide:
-    """The side itself, or that of tensors as an operator gets them.
+    """Return sorted edges for the C++ kernels.
 
-    Those are checked and divided once; again only if one of them was replaced or written to.
+    A list of tensors is checked and divided once, and again if a tensor was replaced or modified.
     """
     if isinstance(given, RowsSide):
         return given
-    assert not isinstance(given, SortedEdges)  # another kind's
-    stamp = stamp_of(given, columns)
-    known: tuple[object, RowsSide] | None = _KNOWN.get(given[0])
-    if known is None or known[0] != stamp:
-        with disable_modes():
-            known = _KNOWN[given[0]] = stamp, RowsSide(given, columns)
+    assert not isinstance(given, SortedEdges)  # of Triton's kernels
+    return cached_side(_KNOWN, given, columns, lambda: RowsSide(given, columns))
+
+
+def cached_side(
+    cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
+) -> S:
+    """Return what was made of tensors, until one of them is replaced or modified in place."""
+    versions = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors]
+    known: tuple[object, S] | None = cache.get(tensors[0])
+    if known is None or known[0] != (columns, versions):
+        with persist_on(tensors[0].device):
+            known = cache[tensors[0]] = (columns, versions), make()
     return known[1]
 
 
-def stamp_of(tensors: Iterable[Tensor], columns: int) -> object:
-    """What differs once one of the tensors was replaced or written to."""
-    return columns, *((x.data_ptr(), 0 if x.is_inference() else x._version) for x in tensors)
-
-
 def bad_layout(got: str) -> ArgumentError:
-    """The error of arrays that are no side."""
+    """Return the error for tensors that are not sorted edges."""
     return ArgumentError(
         "layout",
-        expected="rows of edges with rising pointers and indices in range",
+        expected="sorted edges with non-decreasing pointers and indices in range",
         got=got,
         remedy="make it with edgewise.engines.rows.layout.sort_edges",
     )
 
 
 def num_rows(given: Sides) -> int:
-    """How many rows there are, also where tensors have no numbers."""
+    """Return the number of rows, also for tensors without data."""
     return given.rows if isinstance(given, SortedEdges) else given[0].shape[0] - 1
 
 
 def num_edges(given: Sides) -> int:
-    """How many edges there are, likewise."""
+    """Return the number of edges, also for tensors without data."""
     return given.edges if isinstance(given, SortedEdges) else given[1].shape[0]

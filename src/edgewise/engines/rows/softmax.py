@@ -1,4 +1,4 @@
-"""``edgewise::rows_softmax``: softmax over the edges that enter the same target."""
+"""Operator ``edgewise::rows_softmax``: softmax over the edges of each target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edgewise.engines.rows.layout import rows_side
 
 
 class RowsSoftmax(KernelOperator):
-    """Weights ``[B, E, H]`` of scores in the type of accumulation, in the caller's edge order."""
+    """Softmax over the edges of each target: weights ``[B, E, H]`` in the caller's edge order."""
 
     name = "rows_softmax"
     arguments = (
@@ -46,7 +46,7 @@ class RowsSoftmax(KernelOperator):
         given: Given,
         results: Results,
         grads: Grads,
-        needed: Sequence[str],  # noqa: ARG002 - there is one
+        needed: Sequence[str],  # noqa: ARG002 - there is only one
     ) -> dict[str, Tensor]:
         weights = results["weights"]
         made = weights.new_empty(weights.shape)
@@ -54,7 +54,7 @@ class RowsSoftmax(KernelOperator):
         return {"scores": made}
 
     def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
-        """The kernel; with ``grad`` it reads weights and gives the gradient of their scores."""
+        """Run the kernel; with ``grad``, ``scores`` are weights and ``out`` is their gradient."""
         side = rows_side(given["by_target"], given["columns"])
         batch, edges, heads = scores.shape
         sizes: Fields = {

@@ -42,19 +42,19 @@ class Tiles:
         fused = problem.device.type in flex.DEVICES
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":
-            reasons.append("it computes attention alone")
+            reasons.append("it only computes attention")
         if problem.operation == "attend" and not isinstance(problem.score, Dot):
             reasons.append("it computes Dot scores only")
         if problem.gain or problem.edge_vectors:
-            reasons.append("gain and edge vectors have no place in its products")
+            reasons.append("it supports neither gain nor edge vectors")
         if problem.bias and not problem.offsets and problem.num_edges >= LARGEST:
-            reasons.append("it counts the edges of a bias in 32 bits")
+            reasons.append("it indexes the edges of a bias with 32 bits")
         if problem.entmax:
-            reasons.append("it normalises by softmax alone")
+            reasons.append("it only normalises by softmax")
         if problem.tiled is None:
-            reasons.append("a target reads other sources than runs of them")
+            reasons.append("the sources of a target are not runs")
         if problem.operation == "attend" and not problem.width:
-            reasons.append("keys of width 0 have no products")
+            reasons.append("keys of width 0 are not supported")
         return reasons
 
     def work(self, problem: Problem) -> Work:

@@ -1,7 +1,7 @@
-"""``edgewise::tiles_attend``: attention over runs of sources, as small matrix products.
+"""Operator ``edgewise::tiles_attend``: attention over runs of sources, as small matrix products.
 
-Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Inputs, output and the softmax's two numbers a
-row and head are saved for the backward pass, which computes the weights again.
+Node tensors are ``[B, N, H, D]`` or ``[N, H, D]``. Inputs, output and two numbers per target and
+head are saved for the backward pass, which recomputes the weights.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS, sum_copies
+from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
+    AttentionOperator,
     Fields,
     Given,
     Grads,
     Job,
-    KernelOperator,
     Results,
     as_it_is,
     cached_choice,
@@ -39,16 +39,16 @@ COUNTED = {
     "use": "uses",
     "merge": "merges",
 }
-"""How the structure calls the numbers of these."""
+"""Fields of ``ew_tiles_args`` with the lengths of arrays, by array."""
 
 
 def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """The places of nodes that give the class of an edge in a bias by offset."""
+    """Put the places of nodes for a bias by offset."""
     job.array(f"offsets.{name}", place)
 
 
-class TilesAttend(KernelOperator):
-    """Output, log-sum-exp (empty if not wanted), and two numbers of the softmax a row and head."""
+class TilesAttend(AttentionOperator):
+    """Attention over runs of sources."""
 
     name = "tiles_attend"
     arguments = (
@@ -68,18 +68,10 @@ class TilesAttend(KernelOperator):
         Argument("with_lse", "bool", left_out),
     )
     differentiable = 4
-    results = ("out", "lse", "stats")
-    with_gradient = 2
 
     def allocate(self, given: Given) -> Results:
-        query, value = given["query"], given["value"]
-        *batch, rows, heads, _ = query.shape
-        dtype = ACCUMULATORS[query.dtype]
-        results = {"out": query.new_empty(*batch, rows, heads, value.shape[-1])}
-        if given["with_lse"]:
-            results["lse"] = query.new_empty(*batch, rows, heads, dtype=dtype)
-        results["stats"] = query.new_empty(*batch, rows, 2, heads, dtype=dtype)
-        return results
+        rows, heads, _ = given["query"].shape[-3:]
+        return self.allocate_rows(given, rows, heads)
 
     def forward(self, given: Given, results: Results) -> None:
         job = self._job(given)
@@ -92,18 +84,13 @@ class TilesAttend(KernelOperator):
     def backward(
         self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job = self._job(given)
-        job.nodes("out", out)
-        job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
-        job.array("stats", results["stats"])
-        if grad_lse is not None and given["with_lse"]:
-            job.array("grad_lse", grad_lse)
+        self.put_gradients(job, given, results, grads)
         made = _gradients(job, given, [name for name in needed if name != "bias"])
         of_bias = _bias_gradient(job, given) if "bias" in needed else None
         members, heads, slots = (job.fields[name] for name in ("batch", "key_heads", "slots"))
         if slots:
-            width = out.shape[-1] + given["query"].shape[-1]
+            width = given["value"].shape[-1] + given["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
         job.run("ew_tiles_grad")
         if of_bias is not None:
@@ -114,7 +101,7 @@ class TilesAttend(KernelOperator):
         query: Tensor = given["query"]
         value: Tensor = given["value"]
         layout = given["layout"]
-        if not isinstance(layout, TilesLayout):  # its tensors, as the operator gets them
+        if not isinstance(layout, TilesLayout):  # a list of its tensors, from the dispatcher
             layout = TilesLayout(given["pairs"], *layout)
         fields = cached_choice(
             layout.call_fields,
@@ -123,7 +110,7 @@ class TilesAttend(KernelOperator):
         )
         job = Job("ew_tiles_args", query, fields)
         self.fill(job, given)
-        if "target_place" in given:  # the bias of each offset, head by head
+        if "target_place" in given:  # the bias of each offset, [heads, offsets]
             by_offset = given["bias"][0].index_select(0, given["bias_index"])
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
             job.fields["offsets.count"] = len(by_offset)
@@ -131,7 +118,7 @@ class TilesAttend(KernelOperator):
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
-    """What follows from the graph and the shapes alone."""
+    """Return the fields that depend only on the graph and the shapes."""
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
@@ -164,10 +151,10 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
 
 
 def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
-    """Memory for the gradients of these arguments.
+    """Allocate the gradients of these arguments.
 
-    Where they lie side by side, as a projection's ``[..., N, 3, H, D]``, so do their gradients,
-    which are then the projection's in one piece (see ``edgewise.layers.attention``).
+    If the arguments are slices of one projection ``[..., N, 3, H, D]``, the gradients are slices of
+    one tensor too, which is the gradient of the projection: see ``edgewise.layers.attention``.
     """
     if not needed:
         return {}
@@ -188,14 +175,14 @@ def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tenso
 
 
 def _bias_gradient(job: Job, given: Given) -> Tensor:
-    """Memory for it, ``[copies, rows, H]``: of a table, each chunk adds to a copy of its own."""
+    """Allocate ``[copies, rows, H]``; for a table each chunk adds to its own copy."""
     batch, _, heads, _ = node_sizes(given["query"])
     copies = int(job.fields["chunks"]) if "bias_index" in given else 1
     return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)
 
 
 def _summed(copies: Tensor, bias: Tensor) -> Tensor:
-    """The gradient in the shape of the bias ``[B or 1, rows, H or 1]``."""
+    """Sum copies to the shape of the bias, ``[B or 1, rows, H or 1]``."""
     if bias.shape[0] == 1:
         copies = sum_copies(copies)[None]
     return copies.sum(-1, keepdim=True) if bias.shape[-1] < copies.shape[-1] else copies

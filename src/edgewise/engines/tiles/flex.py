@@ -1,14 +1,13 @@
-"""Runs of sources on a GPU: FlexAttention, with a mask of blocks that is made of the runs.
+"""Runs of sources on a GPU: FlexAttention with a block mask computed from the runs.
 
-No pair is looked at to make it: each run says which blocks of 128 × 128 pairs it touches and how
-much of them it covers. Blocks that are covered whole are computed without a mask. In the others
-each pair looks its run up, by bisection among those of its target. Memory grows with the number of
-runs, and with how many blocks the busiest block of targets reads.
+The mask is made without visiting pairs: each run determines which blocks of 128 × 128 pairs it
+touches and how much of each it covers. Fully covered blocks are computed without a mask. In the
+others, each pair finds its run by bisection among the runs of its target. Memory grows with the
+number of runs, and with the maximum number of blocks that a block of targets attends to.
 
-PyTorch's kernels are its own: ``torch.compile`` makes them for types, heads and widths, at the
-first call of a kind, and for all sizes from the second size on. Without a GPU they can be run on
-CPU tensors, forward alone and in plain operations on all pairs, for tests: set ``EDGEWISE_FLEX=1``
-before Python starts.
+``torch.compile`` generates the kernels on the first call with new dtypes, heads or widths; after
+the second size they serve all sizes. For tests without a GPU, set ``EDGEWISE_FLEX=1`` before Python
+starts: FlexAttention then runs on CPU tensors, forward only, with plain operations on all pairs.
 """
 
 from __future__ import annotations
@@ -36,36 +35,34 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 DEVICES = {"cuda", "cpu"} if os.environ.get("EDGEWISE_FLEX") == "1" else {"cuda"}
-"""Whose tensors are for FlexAttention; the CPU's to try it where there is no GPU."""
+"""Types of devices whose tensors FlexAttention computes."""
 BLOCK = 128
 LEAST_WIDTH = 16
-"""Of a head: what a GPU multiplies at once."""
+"""Minimum width of a head, the size of a GPU's matrix instructions."""
 MOST_VARIANTS = 256
-"""Kinds of calls that are compiled: types, heads, widths, with and without gradients."""
+"""Maximum number of compiled variants: dtypes, heads, widths, with and without gradients."""
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """What keeps FlexAttention from serving attention over runs of sources."""
+    """Return the reasons why FlexAttention cannot serve attention over runs of sources."""
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
-        reasons.append("FlexAttention drops no weights")
+        reasons.append("FlexAttention has no dropout")
     if problem.bias:
-        reasons.append("a bias in FlexAttention would get its gradient in no fixed order")
+        reasons.append("the gradient of a bias in FlexAttention is not deterministic")
     least = min(problem.width, problem.value_width)
     if kind == "cuda" and 0 < least < LEAST_WIDTH:
-        reasons.append(
-            f"on a GPU a head is at least {LEAST_WIDTH} wide in its products, not {least}"
-        )
+        reasons.append(f"on a GPU heads must be at least {LEAST_WIDTH} wide, not {least}")
     if kind == "cuda" and problem.dtype == torch.float64:
-        reasons.append("a GPU's products of tiles are of 32 bits at most")
+        reasons.append("on a GPU it does not support float64")
     if not problem.num_edges * problem.batch * problem.heads:
-        reasons.append("FlexAttention has to have something to read")
+        reasons.append("FlexAttention needs at least one edge")
     return reasons
 
 
 def work(problem: Problem) -> Work:
-    """What it takes: whole blocks are computed, whatever of them is read."""
+    """Return the amounts of work; blocks are computed whole, even with few edges."""
     heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
     nodes = heads * (problem.num_targets + problem.num_sources)
     by_length = problem.packed and not problem.lse and varlen.serves(problem)
@@ -81,14 +78,16 @@ def work(problem: Problem) -> Work:
 
 @dataclass(frozen=True, eq=False)
 class FlexLayout:
-    """Which blocks of sources each block of targets reads.
+    """Block mask of a graph made of runs.
 
     Attributes:
-        row: the target at each place, ``None`` where they are in order; ``place`` is the inverse.
-        column: the source at each place, likewise.
-        mask: the blocks, for both passes, and the function that looks a pair up.
-        spanned: pairs of all blocks that are read.
-        sequences: the same graph as packed sequences, if it is of that form.
+        row: the target at each place, ``None`` if in order.
+        place: the place of each target, the inverse of ``row``.
+        column: the source at each place, ``None`` if in order.
+        mask: the blocks with edges, for both passes, and the function that tests a pair.
+        spanned: number of pairs in these blocks.
+        sequences: the same graph as packed sequences, if it has that form.
+        brought: 0, as ``spanned`` includes all costs; see :class:`TilesLayout`.
 
     """
 
@@ -101,14 +100,14 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """The same, with these nodes in the place of the first, the second and so on."""
+        """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
-        """For so many targets and sources."""
+        """Make the layout for this number of targets (rows) and sources (columns)."""
         from torch.nn.attention.flex_attention import BlockMask
 
         runs, count = _by_row(runs, rows)
@@ -131,13 +130,13 @@ class FlexLayout:
             BLOCK_SIZE=(BLOCK, BLOCK),
             mask_mod=_reads(runs, count),
         )
-        row, column = (x.long() if x.numel() else None for x in (runs.row, runs.column))
+        row, column = (None if x is None else x.long() for x in (runs.row, runs.column))
         place = None if row is None else row.argsort()
         return cls(row, place, column, mask, BLOCK * BLOCK * block.numel(), sequences)
 
 
 def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
-    """The runs that are not empty, by row and then by their start; how many each row has."""
+    """Return the runs that are not empty, sorted by row and start, and their number by row."""
     device = runs.start.device
     if runs.pointer is None:
         row = torch.arange(rows, device=device)
@@ -152,10 +151,13 @@ def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
 
 
 def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The blocks of pairs that are read, by target and then by source, and which are read whole.
+    """Find the blocks that contain edges.
 
-    All on a line on which the sources of each block of targets lie end to end, in blocks. There
-    runs that touch the same blocks are one stretch.
+    Returns the index of each such block by target and by source, sorted in this order, and whether
+    all of its pairs are edges.
+
+    The blocks of all rows of blocks are numbered on one line, row by row. Each run covers an
+    interval of this line; intervals that touch are joined to a stretch.
     """
     row = run_of_each(count, runs.start.numel())
     across = -(-columns // BLOCK)
@@ -168,9 +170,9 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     begin, end = begin[new], torch.cat([reach[:-1][new[1:]], reach[-1:]]) + 1
     stretch, position = runs_and_positions(end - begin)
     block = begin[stretch] + position
-    # Of a run up to e that begins at s a block has min(e, end) - max(s, begin): 128 of each run
-    # that begins in it or ahead and ends behind, and what the runs that end in it have of it, less
-    # what those that begin in it leave out.
+    # A run from s to e has min(e, end) - max(s, begin) pairs in a block. Summed over runs: 128 for
+    # each run that starts in the block or before it and ends after it, plus the part of each run
+    # that ends in it, minus what is missing of each run that starts in it.
     of = torch.searchsorted(begin, first, right=True) - 1
     begins = starts(end - begin)[of] + first - begin[of]
     ends = begins + last - first + (runs.stop % BLOCK == 0)
@@ -183,7 +185,7 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
 
 
 def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Pairs that are sorted by the first, as FlexAttention has them: numbers, and padded rows."""
+    """Convert pairs sorted by ``of`` to FlexAttention's form: counts, and rows padded with 0."""
     count = torch.zeros(size, dtype=torch.long, device=of.device)
     count.index_add_(0, of, torch.ones_like(of))
     begin = starts(count)
@@ -195,8 +197,8 @@ def _listed(of: Tensor, other: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
-    """Whether a target reads a source, by their places."""
-    nothing = runs.start.new_zeros(1)  # behind the last run, where a row without runs looks
+    """Return the function that tells whether a pair of places is an edge."""
+    nothing = runs.start.new_zeros(1)  # for rows without runs, whose pointer may be past the end
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
     most = int(count.max())
     if most == 1 and bool((count == 1).all()):
@@ -210,7 +212,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 
     def in_runs(_batch: Tensor, _head: Tensor, row: Tensor, column: Tensor) -> Tensor:
         first, end = pointer[row], pointer[row + 1]
-        low, high = first, end  # the last run that begins at the column or before is in between
+        low, high = first, end  # contains the last run that starts at or before the column
         for _ in range(steps):
             middle = (low + high) >> 1
             before = start[middle] <= column
@@ -223,7 +225,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 def flex_attend(
     call: AttentionCall, layout: FlexLayout, *, with_lse: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Output ``[..., N_dst, H, Dv]``, and the log-sum-exp ``[..., N_dst, H]`` if asked for."""
+    """Return output ``[..., N_dst, H, Dv]``, and log-sum-exp ``[..., N_dst, H]`` if wanted."""
     assert isinstance(call.score, Dot)
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
     query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))
@@ -233,9 +235,9 @@ def flex_attend(
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
     given = [_heads_first(x.resolve_neg()) for x in nodes]
     out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
-    for x in (out, lse):  # a gradient whose sign is not in its memory has no kernel there
+    for x in (out, lse):  # the backward kernels do not support gradients with a negative bit
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
-            x.register_hook(_with_its_sign)
+            x.register_hook(_resolve_neg)
     out = _at(_nodes_first(out, query), layout.place)
     if lse is None:
         return unflat(out, batch), None
@@ -243,8 +245,8 @@ def flex_attend(
     return unflat(out, batch), unflat(lse, batch)
 
 
-def _with_its_sign(grad: Tensor | None) -> Tensor | None:
-    """``None`` comes of an output that nobody has used, beside the log-sum-exp."""
+def _resolve_neg(grad: Tensor | None) -> Tensor | None:
+    """Resolve the negative bit; the gradient of an unused output is ``None``."""
     return None if grad is None else grad.resolve_neg()
 
 
@@ -253,7 +255,7 @@ def _at(x: Tensor, where: Tensor | None) -> Tensor:
 
 
 def _heads_first(x: Tensor) -> Tensor:
-    """``[B, H, N, D]``."""
+    """Reshape ``[B, N, H, D]`` or ``[N, H, D]`` to ``[B, H, N, D]``."""
     return (x if x.dim() == 4 else x[None]).transpose(1, 2)
 
 
@@ -281,13 +283,13 @@ def _attention(
 
 
 def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """As it is under somebody's ``torch.compile`` and on the CPU, else compiled."""
+    """Return the attention function, compiled unless the caller compiles it or the CPU runs it."""
     return _attention if torch.compiler.is_compiling() or "cpu" in DEVICES else _compiled()
 
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Fused or not at all: plain operations would write a matrix of all pairs."""
+    """Compile with ``fullgraph``: without fusion, FlexAttention writes a matrix of all pairs."""
     compiled = torch.compile(_attention, fullgraph=True)
     limits = torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS)
     return cast("Callable[..., tuple[Tensor, Tensor | None]]", limits(compiled))

@@ -1,4 +1,4 @@
-"""Lists of runs of sources, in blocks of targets: what the tiles kernels read."""
+"""Layout of the tiles kernels: runs of sources, grouped by blocks of targets."""
 
 from __future__ import annotations
 
@@ -15,52 +15,54 @@ from edgewise.engines.native.operator import Fields
 
 TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
 GRADIENT = ("tile", "chunk", "visit", "use", "merge")
-"""Those that the backward pass alone reads."""
+"""Tensors that only the backward pass reads."""
 
 
 class TileRuns(NamedTuple):
-    """Runs of sources by target, both at places of their own, which nobody else counts by.
+    """Runs of consecutive sources by target: the result of :mod:`edgewise.engines.tiles.schedule`.
+
+    Rows are the places of targets, columns those of sources.
 
     Attributes:
-        row, column: the target and the source at each place, int32; empty where they are in order.
-        pointer: ``[rows + 1]``, int64: which runs each row has; ``None``: one each.
-        start, stop: ``[R]``, int64; nothing is read where ``start >= stop``.
-        edge: ``[R]``, int64, the number of each run's first edge.
-        step: ``[R]``, int64, of the numbers of edges from one source to the next; ``None``: 1.
-        block: ``[blocks + 1]``, int32: first row of blocks of at most ``TilesLayout.BLOCK``.
-        tile: ``[tiles + 1]``, int32: first column of tiles of at most ``TilesLayout.TILE``.
-        unit: ``[units + 1, 3]``, int32: first block, first tile and first column of each unit, a
-            range of targets and the range of sources that they alone read.
-        pairs: how many pairs of a target and a source there are.
+        start, stop: ``[R]``, int64, columns of each run; empty where ``start >= stop``.
+        edge: ``[R]``, int64, index of the first edge of each run.
+        block: ``[blocks + 1]``, int32, first row of blocks of at most ``TilesLayout.BLOCK``.
+        tile: ``[tiles + 1]``, int32, first column of tiles of at most ``TilesLayout.TILE``.
+        unit: ``[units + 1, 3]``, int32, first block, first tile and first column of each unit: a
+            range of targets and the range of sources that only they attend to.
+        pairs: number of edges.
+        row, column: int32, the target and the source at each place; ``None`` if in order.
+        pointer: ``[rows + 1]``, int64, first run of each row; ``None`` if each row has one run.
+        step: ``[R]``, int64, distance of the indices of neighbouring edges of a run; ``None``: 1.
 
     """
 
-    row: Tensor
-    column: Tensor
-    pointer: Tensor | None
     start: Tensor
     stop: Tensor
     edge: Tensor
-    step: Tensor | None
     block: Tensor
     tile: Tensor
     unit: Tensor
     pairs: int
+    row: Tensor | None = None
+    column: Tensor | None = None
+    pointer: Tensor | None = None
+    step: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TilesLayout:
-    """Blocks of targets, each with the pieces that it reads: see ``ew_tiles_args`` in ``abi.h``.
+    """Blocks of targets, each with pieces of runs: see ``ew_tiles_args`` in ``abi.h``.
 
     Attributes:
-        pairs: how many pairs of a target and a source there are, to choose threads by.
-        row, column, block: as in :class:`TileRuns`.
-        block_piece: ``[blocks + 1]``, the first piece of each block.
-        piece, reach: runs of neighbouring sources, and what each row reads of them.
-        tile, chunk, visit, use, merge: the order of the backward pass.
-        spanned: pairs that groups of targets compute for these.
-        brought: sources that are brought to blocks.
-        call_fields: what the operator remembers of calls on these targets, by their kind.
+        pairs: number of edges, which determines the number of threads.
+        row, column, block: as in :class:`TileRuns`; row and column are empty if in order.
+        block_piece: ``[blocks + 1]``, first piece of each block.
+        piece, reach: intervals of sources, and the part of them that each row attends to.
+        tile, chunk, visit, use, merge: order of the backward pass.
+        spanned: number of pairs that groups of targets compute.
+        brought: number of sources loaded, counted once for each block.
+        call_fields: cached fields of the operator's structure, by shapes and dtype of the call.
 
     """
 
@@ -85,22 +87,22 @@ class TilesLayout:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Its tensors, in the order of the attributes."""
+        """All tensors, in the order of the attributes."""
         return [getattr(self, name) for name in (*TENSORS, *GRADIENT)]
 
     @property
     def slots(self) -> int:
-        """How many tiles of gradients chunks compute of sources that they share."""
+        """Number of tiles of partial gradients, for sources that several chunks attend to."""
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
-        """The same, with these nodes in the place of the first, the second and so on."""
+        """Return the layout of the graph with these nodes in place of nodes 0, 1, 2, ..."""
         row, column = _at(target_perm, self.row), _at(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:
-        """Pieces, and the order of the backward pass, by the native library."""
+        """Make the layout from runs, by the native library."""
         loaded = library.library()
         if loaded is None:
             raise library.NativeError(library.MISSING)
@@ -129,7 +131,11 @@ class TilesLayout:
         status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
         if status:
             raise library.NativeError(library.STATUS[status])
-        parts = runs.row, runs.column, runs.block, block_piece, piece, reach, runs.tile
+        # An operator's list of tensors cannot hold None: empty tensors mean nodes in order.
+        empty = runs.block[:0]
+        row = empty if runs.row is None else runs.row
+        column = empty if runs.column is None else runs.column
+        parts = row, column, runs.block, block_piece, piece, reach, runs.tile
         return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
 
 
@@ -138,8 +144,8 @@ def _at(node: Tensor, place: Tensor) -> Tensor:
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Memory to write to. It is NumPy's: ``torch.jit.trace`` keeps that as it is."""
+    """Allocate int32 tensors with NumPy: ``torch.jit.trace`` would record ``torch.empty``."""
     made = []
-    for shape in shapes:  # up to Python 3.11 a comprehension would be a call of its own
+    for shape in shapes:  # faster than a comprehension up to Python 3.11
         made.append(torch.from_numpy(np.empty(shape, np.int32)))
     return made

@@ -1,8 +1,8 @@
-"""Packed sequences on a GPU: PyTorch's attention over sequences of varying lengths.
+"""Packed sequences on a GPU: PyTorch's variable-length attention.
 
-Where all sequences are read whole, causally or in a window, FlashAttention's kernels need no mask
-and no padding: they are told where each sequence begins (``torch.nn.attention.varlen``, from
-PyTorch 2.10 on). They compute in 16 bits, and give no gradient of a log-sum-exp.
+For full, causal or sliding-window attention within each sequence, FlashAttention's kernels need
+neither a mask nor padding, only the start of each sequence (``torch.nn.attention.varlen``, PyTorch
+2.10 or later). They compute in 16 bits and have no gradient of the log-sum-exp.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from edgewise.ragged import run_of_each
 
 MOST_WIDTH = 256
 STEP = 8
-"""A head's width is a multiple of this."""
+"""The width of a head must be a multiple of this."""
 AMPERE = (8, 0)
+"""Least compute capability."""
 
 
 class Sequences(NamedTuple):
-    """Where packed sequences begin, and what each position reads of its own.
+    """Packed sequences, and the sources each position attends to in its own sequence.
 
     Attributes:
-        targets, sources: ``[sequences + 1]``, int32; where each begins, and the last one ends.
-        most_targets, most_sources: the longest.
-        window: how many sources before and after its own place a target reads; -1: all.
+        targets, sources: ``[sequences + 1]``, int32, start of each sequence, and end of the last.
+        most_targets, most_sources: length of the longest sequence.
+        window: number of sources before and after its own position; -1 means all.
 
     """
 
@@ -41,7 +42,7 @@ class Sequences(NamedTuple):
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Runs, one a target, as sequences of these sizes; ``None`` where they are of another form."""
+    """Convert runs, one per target, to sequences of these sizes; ``None`` if not of that form."""
     if not start.numel():
         return None
     member = run_of_each(targets, start.numel())
@@ -65,19 +66,19 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
 
 @cache
 def there() -> bool:
-    """Whether this PyTorch has attention over sequences of varying lengths."""
+    """Return whether this version of PyTorch has variable-length attention."""
     return util.find_spec("torch.nn.attention.varlen") is not None
 
 
 def serves(problem: Problem) -> bool:
-    """Whether that attention serves a problem that is one of sequences."""
+    """Return whether variable-length attention serves a problem with packed sequences."""
     return problem.width == problem.value_width and _fits(
         problem.device, problem.dtype, problem.width
     )
 
 
 def takes(query: Tensor, value: Tensor) -> bool:
-    """Whether that attention serves these tensors."""
+    """Return whether variable-length attention serves these tensors."""
     width = query.shape[-1]
     return width == value.shape[-1] and _fits(query.device, query.dtype, width)
 
@@ -93,7 +94,7 @@ def _recent(device: torch.device) -> bool:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: float) -> Tensor:
-    """Output of ``[B, N, H, D]`` or ``[N, H, D]``; each member of a batch has all sequences."""
+    """Return attention of ``[B, N, H, D]`` or ``[N, H, D]``, the same sequences in each member."""
     from torch.nn.attention.varlen import varlen_attn
 
     members = query.shape[0] if query.dim() == 4 else 1
@@ -117,6 +118,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
 
 
 def _repeated(bounds: Tensor, members: int) -> Tensor:
-    """Where sequences begin if so many copies of them follow one another."""
+    """Return the bounds of the sequences of all members of a batch, one after the other."""
     ahead = torch.arange(members, dtype=torch.int32, device=bounds.device)[:, None] * bounds[-1]
     return torch.cat([(bounds[:-1] + ahead).flatten(), bounds[-1:] * members])

@@ -1,8 +1,8 @@
-"""The rows engine's kernels on a GPU, in Triton: the operators of ``rows``, with other insides.
+"""Triton kernels of the rows engine, for GPUs of NVIDIA and AMD; both have ``cuda`` tensors.
 
-They serve CUDA tensors (NVIDIA's and AMD's, which PyTorch both calls ``cuda``). Without a GPU they
-can be run by Triton's interpreter, slowly, on CPU tensors: set ``TRITON_INTERPRET=1`` (Triton's own
-variable) and ``EDGEWISE_TRITON=1`` (ours) before Python starts. That is for tests.
+The operators have the same arguments and results as those in ``engines/rows``. For tests without a
+GPU, set ``TRITON_INTERPRET=1`` and ``EDGEWISE_TRITON=1`` before Python starts: Triton's interpreter
+then runs the kernels on CPU tensors, slowly.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from edgewise.engines.triton_rows.launch import MOST_SLOTS, MOST_WIDTH
 from edgewise.errors import how_to_install
 
 INTERPRETED = os.environ.get("EDGEWISE_TRITON") == "1"
-"""Whether tensors on the CPU are for these kernels."""
+"""Whether these kernels serve CPU tensors too."""
 
 
 def _why_missing() -> str:
-    with suppress(ImportError):  # a finder of somebody's may refuse in this way
+    with suppress(ImportError):  # a custom import finder may raise it
         if util.find_spec("triton"):
             return ""
     return f"Triton, which compiles its kernels for a GPU, is missing: {how_to_install('gpu')}"
 
 
 MISSING: str = _why_missing()
-"""Why the kernels cannot run, and what to do about it; empty if they can."""
+"""Reason why the kernels cannot run, with a remedy; empty if they can."""
 
 
 def serves(device: torch.device) -> bool:
-    """Whether tensors on this device are for these kernels."""
+    """Return whether these kernels serve tensors on this device."""
     return (device.type == "cuda" or (INTERPRETED and device.type == "cpu")) and not MISSING
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """What keeps the kernels from serving a problem in which this is the largest number."""
+    """Return the reasons why these kernels cannot serve; ``largest`` is the largest index."""
     reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:
-        reasons.append(f"on a GPU a head may be {MOST_WIDTH} wide, not {widest}")
+        reasons.append(f"on a GPU heads may be at most {MOST_WIDTH} wide, not {widest}")
     return reasons

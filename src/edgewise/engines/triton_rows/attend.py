@@ -1,9 +1,9 @@
-"""``edgewise::triton_rows_attend`` and ``triton_rows_scores``: attention over rows, in Triton.
+"""Operators ``edgewise::triton_rows_attend`` and ``triton_rows_scores``: attention in Triton.
 
-The operators, their arguments and results are those of :mod:`edgewise.engines.rows.attend`; only
-what runs is another. A projection of edge features is moved from the edges to the nodes by a matrix
-product before and after the kernels: q · (W e) = (Wᵀq) · e, and Σ w (W e) = W (Σ w e). Inside an
-additive score, which is not linear in it, the kernels expand it edge by edge.
+Arguments and results are those of :mod:`edgewise.engines.rows.attend`. Projected edge features are
+not expanded: nodes are projected instead, by a matrix product before or after the kernels, as
+q · (W e) = (Wᵀq) · e and Σ w (W e) = W (Σ w e). In an additive score, which is not linear, the
+kernels expand them edge by edge.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_s
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
 SHARE = 256
-"""Places, at least, over which a program sums the gradient of a projection."""
+"""Minimum number of edges over which a program sums the gradient of a projection."""
 MOST_PROGRAMS = 512
-"""Partial sums of that gradient."""
+"""Maximum number of partial sums of that gradient."""
 FEATURES = 4
-"""Features at a time, there."""
+"""Number of features that such a program handles at a time."""
 
 
 class TritonAttend(RowsAttend):
-    """Attention over rows by Triton's kernels; see the base class."""
+    """Attention over any edges by Triton kernels; see the base class."""
 
     name = "triton_rows_attend"
     devices = ("cpu", "cuda")
@@ -41,7 +41,7 @@ class TritonAttend(RowsAttend):
         job, side, members = call.job, call.side, call.members
         out = results["out"]
         projected = "edge_value_features" in given
-        if projected:  # rounded once, when the projection is added
+        if projected:  # in the accumulation dtype until the projection is added
             out = out.new_empty(out.shape, dtype=job.accumulator)
             job.put(sums=job.empty(members, side.rows, call.heads, call.value_features))
         job.put(out=out, stats=results["stats"], lse=results.get("lse"))
@@ -81,7 +81,7 @@ class TritonAttend(RowsAttend):
 
 
 class TritonScores(RowsScores):
-    """Scores of edges by Triton's kernels; see the base class."""
+    """Scores of edges by Triton kernels; see the base class."""
 
     name = "triton_rows_scores"
     devices = ("cpu", "cuda")
@@ -92,25 +92,14 @@ class TritonScores(RowsScores):
         tiles = call.tiles
         call.job.over_rows("attend_forward", call.side, call.members, tiles, tiles.blocks)
 
-    def backward(
-        self,
-        given: Given,
-        results: Results,  # noqa: ARG002 - scores are linear in what comes after them
-        grads: Grads,
-        needed: Sequence[str],
-    ) -> dict[str, Tensor]:
+    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
         call = _Call(given)
-        grad = grads["scores"]
-        assert grad is not None
         call.job.array("given", grad)
-        made = call.gradients([name for name in needed if name != "value"], one_sided=False)
-        if "value" in needed:
-            made["value"] = given["value"].new_zeros(given["value"].shape)
-        return made
+        return call.gradients(needed, one_sided=False)
 
 
 class _Call:
-    """The arguments of all kernels of a call, in either direction."""
+    """Arguments of all kernels of a call, forward and backward."""
 
     def __init__(self, given: Given) -> None:
         value: Tensor = given["value"]
@@ -133,7 +122,7 @@ class _Call:
             blocks["BFK"] = 1
         tiles = Tiles.of(self.heads, max(blocks.values()), value.dtype)
         padding = blocks["BD"] + blocks["BDV"] - self.width - self.value_width
-        # Masks of what is padded take registers too.
+        # The masks of padded elements take registers too.
         self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
         job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
@@ -164,7 +153,7 @@ class _Call:
 
     @property
     def backward_tiles(self) -> Tiles:
-        """Over rows; smaller where edges have vectors, and more so where these are expanded."""
+        """Tiles of the backward pass over targets: smaller for edge vectors and if expanded."""
         if EDGE_VECTORS.isdisjoint(self.given):
             return self.tiles
         additive = self.given["score"] == SCORES["additive"]
@@ -176,10 +165,10 @@ class _Call:
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """The words of :mod:`edgewise.engines.dropout`.
+        """Put the parameters of the dropout mask of :mod:`edgewise.engines.dropout`.
 
         Raises:
-            RuntimeError: a CUDA graph is being captured, which would keep one mask for ever.
+            RuntimeError: if a CUDA graph is being captured, as its replays would repeat the mask.
 
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -196,16 +185,16 @@ class _Call:
         )
 
     def _term(self, name: str, x: Tensor, index: Tensor | None) -> None:
-        """A bias or gain, by edge or by class."""
+        """Put a bias or gain, by edge or by class."""
         self.job.array(name, x)
         self.job.put(**{name.upper(): x.shape[-1]})
         self.job.put(**{f"{name}_batch": x.shape[-2] if x.shape[0] > 1 else 0})
         if index is not None:
-            classes_of(index, x.shape[-2])  # which looks whether there are such classes
+            classes_of(index, x.shape[-2])  # raises IndexError if a class is out of range
             self.job.array(f"{name}_index", index)
 
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
-        """Both passes: over rows, then over transposed rows for key and value."""
+        """Run both passes: over targets, then over sources for key and value."""
         job, given, edges = self.job, self.given, self.side.edges
         additive = given["score"] == SCORES["additive"]
         weighs = additive and "edge_key_weight" in needed
@@ -229,14 +218,14 @@ class _Call:
         return made
 
     def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
-        """Results of rows, which may be in pieces.
+        """Allocate the results by target, which may come in pieces.
 
-        Gradients of the query, itself and projected, and features of edges, summed by weight.
+        These are the gradients of the query and of its projection, and weighted sums of features.
         """
         job, rows, given = self.job, self.side.rows, self.given
         sums: dict[str, Tensor] = {}
         moved = "edge_key_features" in given and not additive
-        if "query" in needed:  # rounded once, when what was projected is added
+        if "query" in needed:  # in the accumulation dtype until the projection is added
             dtype = job.accumulator if moved else job.like.dtype
             sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
         if moved and ("query" in needed or "edge_key_weight" in needed):
@@ -246,7 +235,7 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Gradients of which each member, block of heads or program writes a copy."""
+        """Allocate gradients of which each member, block of heads or program writes a copy."""
         job, given, members = self.job, self.given, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:
@@ -290,7 +279,7 @@ class _Call:
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
-        if given["activation"]:  # and its derivative, of exponentials
+        if given["activation"]:  # its derivative takes registers
             tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
@@ -301,7 +290,7 @@ class _Call:
             self.job.merge_flat("add_merge", side, self.members, slots, out)
 
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
-        """The gradient of a leaf from those of its copies, in their order."""
+        """Sum the copies of a gradient in a fixed order."""
         index: Tensor | None = self.given.get(f"{name}_index")
         if index is not None:
             classes = classes_of(index, like.shape[-2])
@@ -313,7 +302,7 @@ class _Call:
         return copies.view(like.shape)
 
     def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
-        """From the gradient of a projected query to those of the query and the projection."""
+        """Add the gradients of query and projection from that of the projected query."""
         query, weight = self.given["query"], self.given["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:
@@ -324,7 +313,7 @@ class _Call:
             made["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
 
     def _projection_gradient(self) -> Tensor:
-        """Inside an additive score: summed by programs over their places, then over programs."""
+        """Return the gradient of a projection in an additive score, from sums by program."""
         job, side = self.job, self.side
         share = max(SHARE, -(-side.edges // MOST_PROGRAMS))
         programs = -(-side.edges // share) * self.members
@@ -340,7 +329,7 @@ class _Call:
 
 
 def _product(equation: str, *operands: Tensor) -> Tensor:
-    """``torch.einsum`` in the type of its operands, which ``torch.autocast`` would round."""
+    """Return ``torch.einsum`` in the dtype of the operands, without ``torch.autocast``."""
     with torch.autocast(operands[0].device.type, enabled=False):
         product: Tensor = torch.einsum(equation, *operands)
     return product

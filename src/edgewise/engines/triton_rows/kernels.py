@@ -1,19 +1,19 @@
-"""The kernels, in Triton: attention, softmax and sums over the rows of a graph.
+"""Triton kernels: attention, softmax and sums over the rows of a graph.
 
-A program has ``R`` rows and takes ``E`` edges of each at a time, all heads of a block at once: its
-tiles are ``[R, E, BH, BD]`` (rows, edges, heads, width of a head, the last two padded to powers of
-two). Short rows go several to a program and one edge at a time, so that none waits for another;
-longer ones are alone in theirs. What a program is to do stands in ``items [count, 4]``: a row, the
-places of its first and last edge, and a slot, -1 but for pieces of a row that is longer than a
-piece. Pieces write what they have found into their slots, and a second kernel merges the slots of a
-row in their order. Every number is written by one program: there are no atomic operations, and runs
-repeat bit for bit.
+A program has ``R`` rows and handles ``E`` edges of each at a time, and all heads of a block. Its
+tiles are ``[R, E, BH, BD]``: rows, edges, heads and width of a head, the last two padded to powers
+of two. Several short rows share a program, one edge at a time, so that none waits for another; a
+long row has a program of its own. The work of the programs is listed in ``items [count, 4]``: row,
+first entry, end of the entries, and slot. The slot is -1, except for pieces of a row longer than a
+piece. Pieces write their results to their slots, and a second kernel merges the slots of a row in
+order. Each number is written by one program. There are no atomic operations, so results are
+reproducible bit by bit.
 
-The semantics are those of ``csrc`` (see ``attend_forward.h``, ``attend_backward_rows.h`` and
-``attend_backward_columns.h``): scores are computed again backward from the saved greatest score and
-inverse sum; an argument that is absent is ``None``, and is left out when the kernel is compiled.
-Strides come divided by ``ALIGN``, so that the compiler knows how they are aligned. Sizes of the
-graph are never compiled in.
+The algorithm is that of ``csrc`` (see ``attend_forward.h``, ``attend_backward_targets.h`` and
+``attend_backward_sources.h``): the backward pass recomputes scores and weights from the saved
+greatest score and inverse sum. Absent arguments are ``None`` and their code is not compiled.
+Strides are divided by ``ALIGN``, which tells the compiler their alignment. The sizes of the graph
+are not compile-time constants.
 """
 
 import torch
@@ -22,7 +22,7 @@ import triton.language as tl
 
 ACCUMULATORS = {torch.float32: tl.float32, torch.float64: tl.float64}
 
-# Names of whole numbers that follow from the graph or from where tensors lie.
+# Names of integer arguments that depend on the graph or on strides.
 SIZES = (
     *("count", "edges", "members", "rows", "columns", "slot_count", "first_program", "share"),
     *("query_batch", "query_node", "key_batch", "key_node", "value_batch", "value_node"),
@@ -32,12 +32,12 @@ SIZES = (
 )
 
 
-# ---- where a program is, and what it reads ----
+# ---- items of a program, and loads ----
 
 
 @triton.jit
 def _program(members, BLOCKS: tl.constexpr):
-    """Block of items, member of the batch and block of heads; heavy items come first."""
+    """Return block of items, batch member and block of heads; the costliest items come first."""
     number = tl.program_id(0)
     rest = number // BLOCKS
     return rest // members, rest % members, number % BLOCKS
@@ -45,7 +45,7 @@ def _program(members, BLOCKS: tl.constexpr):
 
 @triton.jit
 def _items(items, count, block, R: tl.constexpr):
-    """Rows, first places, last places and slots of ``R`` items, and which of them there are."""
+    """Return row, first entry, end and slot of ``R`` items, and which of them exist."""
     at = block * R + tl.arange(0, R)
     known = at < count
     from_ = items + at.to(tl.int64) * 4
@@ -58,7 +58,7 @@ def _items(items, count, block, R: tl.constexpr):
 
 @triton.jit
 def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Where a block of heads lies in a node's numbers ``[BH, BD]``, and which of it is there."""
+    """Return the offsets ``[BH, BD]`` of a block of heads in a node, and the mask of padding."""
     head = block * BH + tl.arange(0, BH)
     width = tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -67,14 +67,14 @@ def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.con
 
 @triton.jit
 def _own(x, row, known, stride, inner, inside, ACC: tl.constexpr):
-    """The rows' own vectors ``[R, BH, BD]``."""
+    """Load the vectors of the rows themselves, ``[R, BH, BD]``."""
     at = row.to(tl.int64)[:, None, None] * stride + inner[None]
     return tl.load(x + at, mask=known[:, None, None] & inside[None], other=0).to(ACC)
 
 
 @triton.jit
 def _gathered(x, node, live, stride, inner, inside, ACC: tl.constexpr):
-    """The vectors of these nodes, or edges ``[R, E, BH, BD]``."""
+    """Load the vectors of these nodes or edges, ``[R, E, BH, BD]``."""
     at = node.to(tl.int64)[:, :, None, None] * stride + inner[None, None]
     return tl.load(x + at, mask=live[:, :, None, None] & inside[None, None], other=0).to(ACC)
 
@@ -84,7 +84,7 @@ def _carried(
     x, node, stride, edge_vector, start, number, live, inner, inside, SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """The vectors of these nodes, and what their edges add to them ``[R, E, BH, BD]``."""
+    """Load the vectors of these nodes plus those of the edges, ``[R, E, BH, BD]``."""
     carried = _gathered(x, node, live, stride, inner, inside, ACC)
     if edge_vector is not None:
         carried += _gathered(edge_vector + start * SIZE, number, live, SIZE, inner, inside, ACC)
@@ -93,7 +93,7 @@ def _carried(
 
 @triton.jit
 def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.constexpr):
-    """Features of edges ``[R, E, BF]``."""
+    """Load the features of edges, ``[R, E, BF]``."""
     column = tl.arange(0, BF)
     at = number.to(tl.int64)[:, :, None] * F + column[None, None]
     return tl.load(x + at, mask=live[:, :, None] & (column < F)[None, None], other=0).to(ACC)
@@ -101,14 +101,14 @@ def _features(x, number, live, F: tl.constexpr, BF: tl.constexpr, ACC: tl.conste
 
 @triton.jit
 def _by_head(x, node, live, head, H: tl.constexpr, ACC: tl.constexpr):
-    """Numbers of nodes or edges, one a head ``[R, E, BH]``."""
+    """Load one number for each head of nodes or edges, ``[R, E, BH]``."""
     at = node.to(tl.int64)[:, :, None] * H + head[None, None]
     return tl.load(x + at, mask=live[:, :, None] & (head < H)[None, None], other=0).to(ACC)
 
 
 @triton.jit
 def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr, ACC: tl.constexpr):
-    """A bias or gain of edges ``[R, E, BH]``, by edge or by class; for one head or for all."""
+    """Load a bias or gain, by edge or by class, with one head or all, ``[R, E, BH]``."""
     at = number.to(tl.int64)
     if index is not None:
         at = tl.load(index + at, mask=live, other=0).to(tl.int64)
@@ -121,7 +121,7 @@ def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr,
 
 @triton.jit
 def _mix(word):
-    """Spread every bit of a word (the constants are lowbias32's)."""
+    """Hash 32-bit words by a bijection, lowbias32."""
     word = word ^ (word >> 16)
     word = word * tl.cast(0x7FEB352D, tl.uint32)
     word = word ^ (word >> 15)
@@ -131,7 +131,7 @@ def _mix(word):
 
 @triton.jit
 def _kept(number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr):
-    """1 / (1 - p) where a weight is kept and 0 where it is dropped ``[R, E, BH]``."""
+    """Return the mask: 1 / (1 - p) for kept weights, 0 for dropped ones, ``[R, E, BH]``."""
     low, high = tl.cast(seed, tl.uint32), tl.cast(member_seed, tl.uint32)
     word = _mix(low ^ _mix(number.to(tl.uint32) + tl.cast(first_edge, tl.uint32)))
     golden = tl.cast(0x9E3779B9, tl.uint32)
@@ -150,7 +150,7 @@ def _tanh(z):
 
 @triton.jit
 def _activated(z, slope, ACTIVATION: tl.constexpr):
-    """Leaky ReLU (also ReLU and the identity, by the slope), tanh, GELU or SiLU."""
+    """Apply leaky ReLU (including ReLU and identity, by the slope), tanh, GELU or SiLU."""
     if ACTIVATION == 0:
         return tl.where(z > 0, z, z * slope)
     elif ACTIVATION == 1:
@@ -163,7 +163,7 @@ def _activated(z, slope, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def _steepness(z, slope, ACTIVATION: tl.constexpr):
-    """The derivative of the activation."""
+    """Return the derivative of the activation."""
     if ACTIVATION == 0:
         return tl.where(z > 0, 1.0, slope)
     elif ACTIVATION == 1:
@@ -181,7 +181,7 @@ def _steepness(z, slope, ACTIVATION: tl.constexpr):
 def _expanded(
     z, features, weight, number, live, inner, inside, F: tl.constexpr, SIZE: tl.constexpr
 ):
-    """``z`` plus projected features: ``weight [F, H, D]`` times ``features [E, F]``."""
+    """Add projected features to ``z``: ``weight [F, H, D]`` times ``features [E, F]``."""
     from_ = features + number.to(tl.int64) * F
     for f in range(F):
         x = tl.load(from_ + f, mask=live, other=0)
@@ -192,7 +192,7 @@ def _expanded(
 
 @triton.jit
 def _score_vector(weight, inner, inside, ACC: tl.constexpr):
-    """The vector of an additive score ``[BH, BD]``, ones where it has none."""
+    """Load the weight of an additive score, ``[BH, BD]``; ones if absent."""
     if weight is None:
         return inside.to(ACC)
     else:
@@ -204,11 +204,12 @@ def _scores(
     own, other, x, projected, a, features, weight, number, live, inner, inside, scale, slope,
     SCORE: tl.constexpr, ACTIVATION: tl.constexpr, F: tl.constexpr, SIZE: tl.constexpr,
 ):
-    """Scores ``[R, E, BH]`` before gain and bias, in every pass, and what they were made from.
+    """Return scores ``[R, E, BH]`` before gain and bias, and the vectors needed for gradients.
 
-    ``own [R, BH, BD]`` is of a row and ``other [R, E, BH, BD]`` of the ends of its edges. Features
-    of edges are ``x`` times the row's ``projected`` in a dot product, and are expanded in an
-    additive score. What these were made from, for gradients, is ``other``; or what is activated.
+    ``own [R, BH, BD]`` are the vectors of the rows and ``other [R, E, BH, BD]`` those of the nodes
+    at the other ends. In a dot product, the features ``x`` of edges are multiplied with the row's
+    ``projected`` vector; in an additive score they are expanded. The vectors needed for gradients
+    are ``other``, or for an additive score the input of the activation.
     """
     if SCORE == 1:
         s = tl.sum(own[:, None] * other, axis=3)
@@ -244,7 +245,7 @@ def attend_forward(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Output, greatest score and inverse sum, log-sum-exp; or the scores alone, by edge."""
+    """Compute output, greatest score, inverse sum and log-sum-exp; or only the scores of edges."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -355,7 +356,7 @@ def attend_merge(
     H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
     BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
-    """The pieces of a row, in their order. An item is a row, its first slot and its last."""
+    """Merge the pieces of a row in order. An item is a row, its first slot and the end of slots."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -375,7 +376,7 @@ def attend_merge(
         at = piece * (2 * H) + head
         shift = tl.load(slot_stats + at, mask=there, other=0)
         more = tl.load(slot_stats + at + H, mask=there, other=0)
-        # A piece that may read nothing has 0 for its greatest score, which then must not count.
+        # A piece whose scores are all -inf has 0 as its greatest score, which must not count.
         greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))
         before = tl.where(total == 0, 0.0, tl.exp(most - greater))
         by = tl.where(more == 0, 0.0, tl.exp(shift - greater))
@@ -406,7 +407,7 @@ def add_merge(
     items, members: "i64", rows: "i64", slot_count: "i64", slots, out,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Sums over the pieces of a row, in their order, ``SIZE`` numbers a row."""
+    """Sum the pieces of a row in order, ``SIZE`` numbers for each row."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -427,7 +428,7 @@ def add_merge(
 def _put(
     x, out, slots, member, rows, slot_count, row, slot, known, inner, inside, SIZE: tl.constexpr
 ):
-    """A row's result ``[R, BH, BD]`` into its place; of a piece, into its slot."""
+    """Store the result of a row, ``[R, BH, BD]``; that of a piece goes to its slot."""
     mine = known[:, None, None] & inside[None]
     node = member * rows + row.to(tl.int64)
     at = node[:, None, None] * SIZE + inner[None]
@@ -462,11 +463,11 @@ def attend_backward_rows(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BFK: tl.constexpr, BFV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Gradients of what belongs to a row or to an edge, each of which enters one row.
+    """Compute all gradients but those of key and value, in a pass over targets.
 
-    With ``given``, the gradients of the scores, there is no softmax in between. ``delta [B, rows,
-    H]`` is the average of the weights' gradients, for the pass over columns; ``edge_grad`` and
-    ``edge_weight`` ``[B, E, H]`` are what that pass cannot compute from its end.
+    If ``given`` are the gradients of the scores, there is no softmax. ``delta [B, rows, H]`` is the
+    weighted mean of the gradients of the weights, for the pass over sources. ``edge_grad`` and
+    ``edge_weight`` ``[B, E, H]`` are for that pass too if it cannot recompute them.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -479,7 +480,7 @@ def attend_backward_rows(
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
     slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
     bias_start, gain_start = member * bias_batch, member * gain_batch
-    # Copies of the gradients of features: a member and a block of heads each has one.
+    # Each batch member and block of heads has its own copy of the gradients of features.
     copy = (member * ((H + BH - 1) // BH) + heads) * edges
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
@@ -519,7 +520,7 @@ def attend_backward_rows(
         number = tl.load(edge + place, mask=live, other=0)
         edge_at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
         mine = live[:, :, None] & there
-        # ---- scores again ----
+        # ---- recompute scores ----
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
         else:
@@ -554,7 +555,7 @@ def attend_backward_rows(
                 dw *= kept
                 w = p * kept
             ds = tl.where(mine, p * (dw - mean[:, None]), 0.0)
-            # ---- gradients of what the values carry ----
+            # ---- gradients of edge values ----
             if grad_edge_value is not None:
                 at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * DV)
                 tl.store(grad_edge_value + at + inner_v[None, None], w[:, :, :, None] * g[:, None],
@@ -641,10 +642,10 @@ def attend_backward_columns(
     BH: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Gradients of key and value: here a row is a source, and its edges lead to its readers.
+    """Compute the gradients of key and value, in a pass over sources: here a row is a source.
 
-    ``rows`` counts the sources and ``columns`` the targets. Scores and weights are computed again
-    from this end, unless ``edge_grad`` and ``edge_weight`` give their gradients and the weights.
+    ``rows`` is the number of sources and ``columns`` that of targets. Weights and gradients of
+    scores are recomputed, unless given as ``edge_weight`` and ``edge_grad``.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -674,7 +675,7 @@ def attend_backward_columns(
         number = tl.load(edge + place, mask=live, other=0)
         mine = live[:, :, None] & (head < H)[None, None]
         if SCORE != 0:
-            if SCORE == 1:  # whose keys of edges are in ``edge_grad``
+            if SCORE == 1:  # `edge_grad` includes the edge keys
                 q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
             else:
                 q = _carried(queries, node, query_node * ALIGN, edge_key, member * edge_key_batch,
@@ -690,7 +691,7 @@ def attend_backward_columns(
             if edge_weight is not None:
                 w = tl.load(edge_weight + at, mask=mine, other=0)
         else:
-            # ---- weights again, seen from the source ----
+            # ---- recompute weights ----
             s = tl.zeros((R, E, BH), ACC) if SCORE == 0 else raw
             if SCORE != 0 and gain is not None:
                 by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
@@ -741,9 +742,9 @@ def projection_gradient(
     BH: tl.constexpr, BD: tl.constexpr, BF: tl.constexpr,
     E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """The gradient of the projection of features inside an additive score.
+    """Compute the gradient of the projection of features in an additive score.
 
-    A program sums over ``share`` places, which need not be of one row, for ``BF`` features:
+    A program sums over ``share`` entries, of any rows, for ``BF`` features:
     ``grad_weight [programs, F, H, D]``.
     """
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((FK + BF - 1) // BF))
@@ -788,8 +789,9 @@ def softmax_totals(
     slot_count: "i64", slot_stats,
     H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Greatest score and inverse sum of a row; with ``grad``, where scores are weights, the sum of
-    weight times gradient.
+    """Compute greatest score and inverse sum of each row.
+
+    With ``grad``, scores are weights and the result is the sum of weight times gradient.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, slot, known = _items(items, count, block, R)
@@ -833,7 +835,7 @@ def softmax_edges(
     items, count: "i64", edge, edges: "i64", members: "i64", rows: "i64", scores, grad, stats, out,
     H: tl.constexpr, BH: tl.constexpr, R: tl.constexpr, E: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Weights of edges; with ``grad``, where scores are weights, the gradients of the scores."""
+    """Compute weights of edges; with ``grad``, scores are weights and results their gradients."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, _slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -862,7 +864,7 @@ def softmax_edges(
 
 @triton.jit
 def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """As :func:`_inner`, where heads are so wide that they too are divided."""
+    """Return the same as :func:`_inner` for heads so wide that they are divided."""
     head = part // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
     width = part % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -872,7 +874,7 @@ def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.const
 @triton.jit
 def _weights(weight, start, number, live, head, H: tl.constexpr, E: tl.constexpr, R: tl.constexpr,
              BH: tl.constexpr, ACC: tl.constexpr):
-    """Weights of edges ``[R, E, BH]``, 1 where none are given."""
+    """Load the weights of edges, ``[R, E, BH]``; ones if absent."""
     if weight is None:
         return tl.full((R, E, BH), 1.0, ACC)
     else:
@@ -887,7 +889,7 @@ def aggregate(
     REDUCE: tl.constexpr, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Sum (0), mean (1), greatest (2) or least (3) of weight times value over a row."""
+    """Compute sum (0), mean (1), max (2) or min (3) of weight times value over each row."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -895,7 +897,7 @@ def aggregate(
     values = value + member * (value_batch * ALIGN)
     if REDUCE < 2:
         result = tl.zeros((R, BH, BD), ACC)
-    else:  # of the least, by the sign: the greatest of what is negated
+    else:  # the minimum is the negated maximum of negated values
         result = tl.full((R, BH, BD), float("-inf"), ACC)
         bad = tl.zeros((R, BH, BD), tl.int32)
     for first in range(0, tl.max(end - begin), E):
@@ -935,7 +937,7 @@ def aggregate_merge(
     items, pointer, members: "i64", rows: "i64", slot_count: "i64", slots, out,
     REDUCE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
-    """The pieces of a row, in their order."""
+    """Merge the pieces of a row in order."""
     block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
@@ -959,7 +961,7 @@ def aggregate_merge(
 
 @triton.jit
 def _reaches(x, extreme, ACC: tl.constexpr):
-    """Whether these numbers, as they would be stored, are the extreme."""
+    """Return whether these numbers, rounded as when stored, equal the extreme."""
     return x.to(extreme.dtype).to(ACC) == extreme.to(ACC)
 
 
@@ -971,7 +973,7 @@ def aggregate_ties(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """How many edges reach a row's extreme ``[B, rows, H, D]``."""
+    """Count the edges that tie for the extreme of each row, ``[B, rows, H, D]``."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)
@@ -1001,8 +1003,9 @@ def aggregate_weight_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Gradients of weights ``[B, E, H]``: gradient times value; of an extreme (``out``), where it
-    is reached.
+    """Compute gradients of weights ``[B, E, H]``: gradient times value.
+
+    For an extreme (``out`` is given), only edges that tie contribute.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row, begin, end, _slot, known = _items(items, count, block, R)
@@ -1040,7 +1043,7 @@ def aggregate_extreme_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Gradients of values, over transposed rows: the share of each extreme that is reached."""
+    """Compute gradients of the values of an extreme, in a pass over sources."""
     block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
     row, begin, end, slot, known = _items(items, count, block, R)
     member = member.to(tl.int64)

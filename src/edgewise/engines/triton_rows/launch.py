@@ -1,8 +1,7 @@
-"""From tensors to a kernel: its arguments by name, its tiles, and its programs.
+"""Launch of Triton kernels: arguments by name, tiles, and programs.
 
-A kernel is compiled once for each set of what is compiled in: types, the absence of arguments,
-heads and widths, the score, and how pointers are aligned. Nothing of it follows from how many nodes
-or edges a graph has.
+A kernel is compiled once for each combination of dtypes, absent arguments, heads, widths, score and
+alignment of pointers. The sizes of the graph never cause another compilation.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from edgewise.engines.native.library import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 1024
-"""Numbers of a tile, 32 a thread of one warp: so many vectors are under way at once."""
+"""Elements of a tile, 32 for each thread of a warp, which hides the latency of the loads."""
 ACROSS = 128
-"""Numbers of a node that a program takes; further heads are for other programs."""
+"""Elements of a node that a program handles; further heads are for other programs."""
 MOST_SLOTS = 32
-"""Edges in a tile."""
+"""Maximum number of edges in a tile."""
 MOST_WIDTH = 1024
-"""Of a head: its vectors are held in registers."""
+"""Maximum width of a head, whose vectors are held in registers."""
 ALIGNED = 16
-"""Numbers; strides that are a multiple of so many let the compiler load 16 bytes at a time."""
+"""The compiler loads 16 bytes at a time if strides are multiples of this number of elements."""
 
 
 class Launch(NamedTuple):
-    """One launch: the kernel, its programs, all its arguments by name, and its warps."""
+    """Launch of a kernel: name, number of programs, arguments by name, and number of warps."""
 
     kernel: str
     programs: int
@@ -45,8 +44,8 @@ _recorded: list[Launch] | None = None
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Within this context nothing runs: what would have been launched is listed."""
-    global _recorded  # noqa: PLW0603 - launches happen below operators, which take no such argument
+    """Record launches in a list instead of running them."""
+    global _recorded  # noqa: PLW0603 - operators have no argument for it
     launches: list[Launch] = []
     _recorded = launches
     try:
@@ -56,13 +55,13 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def padded(size: int) -> int:
-    """The least power of two that is not smaller."""
+    """Round up to a power of two."""
     return 1 << max(size - 1, 0).bit_length()
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """How heads and edges are divided: ``block`` heads at a time, and ``slots`` edges of a row."""
+    """Sizes of the tiles of a program: ``block`` heads, and ``slots`` edges of a long row."""
 
     heads: int
     block: int
@@ -71,17 +70,17 @@ class Tiles:
 
     @property
     def rows(self) -> int:
-        """Short rows of a program: fewer than edges, as each has vectors and sums of its own."""
+        """Number of short rows of a program: fewer than edges, as each row has its own sums."""
         return max(1, self.slots // 2)
 
     @property
     def halved(self) -> Tiles:
-        """For a kernel that holds twice as many vectors."""
+        """Tiles for a kernel that holds twice as many vectors."""
         return replace(self, slots=max(1, self.slots // 2))
 
     @staticmethod
     def of(heads: int, widest: int, dtype: torch.dtype) -> Tiles:
-        """For heads of this width, padded."""
+        """Return the tiles for heads whose padded width is ``widest``."""
         block = min(padded(heads), max(1, ACROSS // widest))
         size = block * widest
         most = ELEMENTS // (2 if dtype == torch.float64 else 1)
@@ -90,12 +89,12 @@ class Tiles:
 
     @property
     def blocks(self) -> int:
-        """Programs for all heads of a row."""
+        """Number of programs for all heads of a row."""
         return -(-self.heads // self.block)
 
 
 class Job:
-    """The arguments of launches by name; what a kernel does not have is left out of its call."""
+    """Arguments of the kernels of a call, by name; each kernel is passed those that it takes."""
 
     def __init__(self, like: Tensor) -> None:
         self.like = like
@@ -104,16 +103,16 @@ class Job:
         self.strides: dict[str, int] = {}
 
     def put(self, **arguments: Any) -> None:
-        """Arguments as they are."""
+        """Put arguments unchanged."""
         self.arguments.update(arguments)
 
     def array(self, name: str, x: Tensor) -> Tensor:
-        """A dense tensor."""
+        """Put a tensor, made contiguous."""
         self.arguments[name] = x.resolve_neg().contiguous()
         return x
 
     def nodes(self, name: str, x: Tensor, prefix: str = "") -> None:
-        """``[B, N, H, D]`` or ``[N, H, D]`` with dense heads, and strides of members and nodes."""
+        """Put ``[B, N, H, D]`` or ``[N, H, D]``, with dense heads, and its other strides."""
         x = x.resolve_neg()
         width = x.shape[-1]
         dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or x.shape[-2] == 1)
@@ -124,11 +123,11 @@ class Job:
         self.strides[f"{prefix}_batch"] = x.stride(0) if x.dim() == 4 and x.shape[0] > 1 else 0
 
     def empty(self, *shape: int) -> Tensor:
-        """Memory in the type of accumulation."""
+        """Allocate memory in the accumulation dtype."""
         return torch.empty(shape, dtype=self.accumulator, device=self.like.device)
 
     def results(self, side: TritonSide, members: int, **sizes: int) -> None:
-        """Room for the pieces of rows that are cut, so many numbers each, by argument."""
+        """Allocate the slots of pieces; ``sizes`` are elements of each, by name of the argument."""
         if side.slots:
             self.put(slot_count=side.slots)
             self.put(**{name: self.empty(members, side.slots, n) for name, n in sizes.items()})
@@ -136,7 +135,7 @@ class Job:
     def over_rows(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
     ) -> None:
-        """Run a kernel over all rows of a side, the longest first, several short ones together."""
+        """Run a kernel over all rows of a side: long rows, then several short ones together."""
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)
@@ -159,7 +158,7 @@ class Job:
     def merge_flat(
         self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
     ) -> None:
-        """The same for a kernel that treats all numbers of a row alike."""
+        """Merge pieces by a kernel that treats all elements of a row alike."""
         if side.slots:
             size = slots.shape[-1]
             block = min(padded(size), ELEMENTS)
@@ -167,7 +166,7 @@ class Job:
             self.merge(kernel, side, members, Tiles(1, 1, 1, 1), -(-size // block), **own)
 
     def run(self, kernel: str, programs: int, tiles: Tiles, **own: Any) -> None:
-        """Run so many programs of a kernel; arguments that nobody has put are absent."""
+        """Run a number of programs of a kernel; arguments that were not put are ``None``."""
         if not programs:
             return
         from edgewise.engines.triton_rows import kernels
@@ -193,5 +192,5 @@ class Job:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Kernels go to the current device, which need not be the tensors'."""
+    """Make this the current device, on which Triton launches kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

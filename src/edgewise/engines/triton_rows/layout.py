@@ -1,4 +1,4 @@
-"""Edges sorted by row on their own device, and divided into what programs do."""
+"""Layout of the Triton kernels: edges sorted by row on their device, and divided into programs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from edgewise.engines.rows.layout import (
     Sides,
     SortedEdges,
     bad_layout,
-    stamp_of,
+    cached_side,
     too_large,
 )
 from edgewise.errors import ArgumentError
 from edgewise.ragged import starts
 
 SHORT = 8
-"""Edges of a row that shares its program with others."""
+"""Maximum number of edges of rows that share a program with others."""
 PIECE = 512
-"""Edges in a piece of a longer row; a row of more is cut, and its pieces are merged in order."""
+"""Edges in a piece; longer rows are cut into pieces, whose results are merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """``(pointer [rows + 1], column [E], edge [E])``, int32, without a trip to the host.
+    """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
 
-    Edges of equal rows keep their order.
+    Edges of the same row keep their order. The host does not wait for the device.
     """
     sorted_row, edge = torch.sort(row, stable=True)
     bounds = torch.arange(rows + 1, device=row.device, dtype=sorted_row.dtype)
@@ -39,35 +39,28 @@ def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, 
 
 
 class TritonSide(SortedEdges):
-    """Edges sorted by row as Triton's kernels take them: checked and divided into programs.
-
-    Made once, which waits for the device.
+    """Sorted edges for the Triton kernels, divided into programs. The host waits for the device.
 
     Attributes:
-        short: ``[count, 4]`` of int32: row, first place, last place and -1 for rows of at most
-            ``SHORT`` edges, the longest first, rows of one degree in their order.
-        long: the same for longer rows, roughly the longest first; pieces of rows that are cut have
-            the number of their slot in place of the -1.
-        merges: ``[count, 3]``: row, first slot and last slot of each row that is cut.
-        slots: how many pieces there are.
+        short: ``[count, 4]``, int32: row, first entry, end of the entries and -1 for each row of at
+            most ``SHORT`` edges, sorted by decreasing degree; rows of the same degree keep their
+            order.
+        long: the same for pieces of longer rows, sorted by roughly decreasing degree; pieces of
+            rows that are cut have the index of their slot instead of -1.
+        merges: ``[count, 3]``: row, first slot and end of the slots of each row that is cut.
+        slots: number of pieces of such rows.
 
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """For rows that may point to nodes below ``columns``.
+        """Check and divide sorted edges.
 
         Raises:
-            ArgumentError: pointers that fall, or an index out of range.
+            ArgumentError: if pointers decrease, or an index is out of range.
 
         """
-        pointer, column, edge = self.tensors = list(tensors)
-        for x in self.tensors:
-            if x.dtype != torch.int32 or not x.is_contiguous() or x.dim() != 1:
-                raise bad_layout("arrays that are not contiguous int32")
-        if pointer.numel() < 1 or column.numel() != edge.numel():
-            raise bad_layout("arrays of lengths that do not fit")
-        self.rows, self.columns, self.edges = pointer.numel() - 1, columns, column.numel()
-        degree = pointer.diff()
+        super().__init__(tensors, columns)
+        degree = self.tensors[0].diff()
         pieces = (degree + (PIECE - 1)) // PIECE
         facts = torch.stack(
             [
@@ -77,11 +70,11 @@ class TritonSide(SortedEdges):
                 self._wrong(degree).sum(),
             ]
         )
-        short, cut, self.slots, wrong = facts.tolist()  # the one trip to the host
+        short, cut, self.slots, wrong = facts.tolist()  # the only transfer to the host
         if wrong:
-            raise bad_layout("pointers that fall, or an index out of range")
-        # Short rows of one degree go side by side; of longer ones the power of two is enough, so
-        # that neighbours stay near each other.
+            raise bad_layout("decreasing pointers, or an index out of range")
+        # Short rows are sorted by degree, longer ones only by its power of two, so that neighbours
+        # in the graph stay near each other.
         size = torch.where(
             degree <= SHORT, degree, SHORT + (degree.clamp(min=1).double().log2() + 1).int()
         )
@@ -97,7 +90,7 @@ class TritonSide(SortedEdges):
 
     @property
     def row(self) -> Tensor:
-        """The row of each place ``[E]``."""
+        """Row of each entry ``[E]``."""
         if self._row is None:
             rows = torch.arange(self.rows, device=self.tensors[0].device, dtype=torch.int32)
             degree = self.tensors[0].diff()
@@ -105,7 +98,7 @@ class TritonSide(SortedEdges):
         return self._row
 
     def _wrong(self, degree: Tensor) -> Tensor:
-        """Whether anything is: this is read before any kernel trusts it."""
+        """Return the results of three checks, which must all be False before a kernel runs."""
         pointer, column, edge = self.tensors
         return torch.stack(
             [
@@ -116,7 +109,7 @@ class TritonSide(SortedEdges):
         )
 
     def _items(self, row: Tensor, pieces: Tensor, count: int, slots: int) -> Tensor:
-        """An item for each piece of each of these rows; the first ``slots`` of them have slots."""
+        """Return an item for each piece of these rows; the first ``slots`` items have slots."""
         number = torch.arange(count, device=row.device)
         of = torch.repeat_interleave(pieces, output_size=count)
         rank = number - starts(pieces)[of]
@@ -130,7 +123,7 @@ class TritonSide(SortedEdges):
 
 
 class TritonLayout(RowsLayout):
-    """As the base class, on any device, for the kernels in Triton."""
+    """Edges sorted by target and by source for the Triton kernels, on any device."""
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
         if max(rows, columns, row.numel()) >= LARGEST:
@@ -145,43 +138,32 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def triton_side(given: Sides, columns: int) -> TritonSide:
-    """The side itself, or that of tensors as an operator gets them.
+    """Return sorted edges for the Triton kernels.
 
-    Those are checked and divided once; again only if one of them was replaced or written to.
+    A list of tensors is checked and divided once, and again if a tensor was replaced or modified.
     """
     if isinstance(given, TritonSide):
         return given
     assert not isinstance(given, SortedEdges)
-    return _remembered(list(given), columns)
+    return cached_side(_KNOWN, given, columns, lambda: TritonSide(given, columns))
 
 
 def classes_of(index: Tensor, classes: int) -> TritonSide:
-    """Edges sorted by class, for sums over those of each class; once for every index.
+    """Sort edges by class, for sums over the edges of each class; cached for each index.
 
     Raises:
-        IndexError: there is no such class.
+        IndexError: if a class is out of range.
 
     """
-    stamp = stamp_of([index], classes)
-    known: tuple[object, TritonSide] | None = _KNOWN.get(index)
-    if known is None or known[0] != stamp:
-        with persist_on(index.device):
-            edge = torch.arange(len(index), device=index.device)
-            tensors = sort_edges(index.long(), edge, classes)
-            try:
-                known = _KNOWN[index] = stamp, TritonSide(tensors, len(index))
-            except ArgumentError as error:
-                raise IndexError(BAD_CLASS) from error
-    return known[1]
 
+    def make() -> TritonSide:
+        edge = torch.arange(len(index), device=index.device)
+        try:
+            return TritonSide(sort_edges(index.long(), edge, classes), len(index))
+        except ArgumentError as error:
+            raise IndexError(BAD_CLASS) from error
 
-def _remembered(tensors: list[Tensor], columns: int) -> TritonSide:
-    stamp = stamp_of(tensors, columns)
-    known: tuple[object, TritonSide] | None = _KNOWN.get(tensors[0])
-    if known is None or known[0] != stamp:
-        with persist_on(tensors[0].device):
-            known = _KNOWN[tensors[0]] = stamp, TritonSide(tensors, columns)
-    return known[1]
+    return cached_side(_KNOWN, [index], classes, make)
 
 
 assert SHORT < PIECE < LARGEST

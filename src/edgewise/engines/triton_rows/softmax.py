@@ -1,4 +1,4 @@
-"""``edgewise::triton_rows_softmax``: softmax over the edges of a target, in Triton."""
+"""Operator ``edgewise::triton_rows_softmax``: softmax over the edges of each target, in Triton."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgewise.engines.triton_rows.layout import triton_side
 
 
 class TritonSoftmax(RowsSoftmax):
-    """Softmax over the edges of a target by Triton's kernels; see the base class."""
+    """Softmax over the edges of each target by Triton kernels; see the base class."""
 
     name = "triton_rows_softmax"
     devices = ("cpu", "cuda")
