@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from numbers import Integral
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -214,6 +214,34 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return wrapper
 
     return decorate
+
+
+def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
+    """Return a function that builds a model after checking its arguments; see :func:`checked`.
+
+    Arguments are declared once, in the class: the function has its signature, type hints and
+    docstring, and is named after its module.
+
+    Args:
+        model: class of the model.
+        least: lower bounds by argument name.
+    """
+
+    def build(*args: P.args, **kwargs: P.kwargs) -> T:
+        return model(*args, **kwargs)
+
+    name = model.__module__.rpartition(".")[2]
+    attributes: dict[str, Any] = {
+        "__signature__": inspect.signature(model).replace(return_annotation=model.__name__),
+        "__annotations__": get_type_hints(model.__init__) | {"return": model},
+        "__doc__": model.__doc__,
+        "__module__": model.__module__,
+        "__name__": name,
+        "__qualname__": name,
+    }
+    for attribute, value in attributes.items():
+        setattr(build, attribute, value)
+    return checked(**least)(build)
 
 
 def described(value: object) -> str:

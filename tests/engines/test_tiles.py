@@ -16,7 +16,7 @@ from edgewise.engines.native import library
 from edgewise.engines.tiles.attend import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers.attention import unbind_qkv
+from edgewise.layers.projections import unbind_qkv
 from edgewise.layouts import BROUGHT, GROUP, graph_facts, layout_of
 from tests.engines.cases import GRAPHS
 

@@ -34,8 +34,8 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
 from edgewise.layers.penalty import Penalised
+from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceBatch
 
 STEP = 16

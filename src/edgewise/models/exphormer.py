@@ -10,12 +10,10 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from edgewise.arguments import checked
+from edgewise.arguments import checked_factory
 from edgewise.biases import Projected
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, Pattern, expander
@@ -29,24 +27,69 @@ KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual no
 
 
 class Exphormer(GPS):
-    """GPS with sparse attention; built by :func:`exphormer`."""
+    """Exphormer: GPS with sparse attention.
+
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
+    E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
+    order. Attention uses edge features whatever ``local`` is.
+
+    Args:
+        in_width: number of input features per node.
+        out_width: number of outputs per graph, such as the number of classes or targets.
+        edge_width: number of features per edge (0 = none).
+        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
+        position: positional encoding: "random_walk", "laplacian" or "none".
+        position_size: number of return probabilities or eigenvectors in the positional encoding.
+        width: hidden size.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        degree: degree of the expander graph (0 = none).
+        virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
+        seed: random seed of the expander graphs.
+        norm: kind of norm: "batch" or "layer".
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
+        dropout: dropout probability of the input, both branches and the feed-forward network.
+        attention_dropout: dropout probability of the attention weights.
+    """
+
+    attention_uses_edge_attr = True
 
     def __init__(
         self,
         in_width: int,
         out_width: int,
         *,
-        edge_width: int,
-        width: int,
-        depth: int,
-        heads: int,
-        degree: int,
-        virtual: int,
-        seed: int,
-        **gps_args: Any,
+        edge_width: int = 0,
+        local: Local = "gine",
+        position: Position = "random_walk",
+        position_size: int = 20,
+        width: int = 64,
+        depth: int = 5,
+        heads: int = 4,
+        degree: int = 4,
+        virtual: int = 1,
+        seed: int = 0,
+        norm: NormName = "batch",
+        pool: Pooling = "sum",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.1,
     ) -> None:
-        gps_args |= {"edge_width": edge_width, "width": width, "depth": depth, "heads": heads}
-        super().__init__(in_width, out_width, attention_graph=expander(degree, seed), **gps_args)
+        super().__init__(
+            in_width,
+            out_width,
+            edge_width=edge_width,
+            local=local,
+            position=position,
+            position_size=position_size,
+            width=width,
+            depth=depth,
+            heads=heads,
+            attention_graph=expander(degree, seed),
+            norm=norm,
+            pool=pool,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+        )
         self.virtual = nn.Parameter(torch.randn(virtual, width))
         self.edge = nn.ParameterList(
             torch.randn(heads, width // heads, edge_width + KINDS) * (edge_width + 1) ** -0.5
@@ -132,65 +175,4 @@ class Exphormer(GPS):
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
-@checked(depth=0, edge_width=0, degree=0, virtual=0, seed=0)
-def exphormer(
-    in_width: int,
-    out_width: int,
-    *,
-    edge_width: int = 0,
-    local: Local = "gine",
-    position: Position = "random_walk",
-    position_size: int = 20,
-    width: int = 64,
-    depth: int = 5,
-    heads: int = 4,
-    degree: int = 4,
-    virtual: int = 1,
-    seed: int = 0,
-    norm: NormName = "batch",
-    pool: Pooling = "sum",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.1,
-) -> Exphormer:
-    """Build an Exphormer.
-
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
-    E + ``degree`` · N + 2 · ``virtual`` · N edges in place of N². The expander depends on the node
-    order. Attention uses edge features whatever ``local`` is.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian" or "none".
-        position_size: number of return probabilities or eigenvectors in the positional encoding.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        degree: degree of the expander graph (0 = none).
-        virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
-        seed: random seed of the expander graphs.
-        norm: kind of norm: "batch" or "layer".
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-        dropout: dropout probability of the input, both branches and the feed-forward network.
-        attention_dropout: dropout probability of the attention weights.
-    """
-    return Exphormer(
-        in_width,
-        out_width,
-        edge_width=edge_width,
-        local=local,
-        position=position,
-        position_size=position_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        degree=degree,
-        virtual=virtual,
-        seed=seed,
-        norm=norm,
-        pool=pool,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-    )
+exphormer = checked_factory(Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0)

@@ -17,8 +17,7 @@ from edgewise.checks import bind_to_nodes
 from edgewise.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
-from edgewise.layers.attention import Projections
-from edgewise.layers.transformer import Norm
+from edgewise.layers.transformer import Norm, Projections
 
 
 class GraphTransformer(GraphLayer):

@@ -31,7 +31,7 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.attention import JointLinear, unbind_qkv
+from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, refuse_graph
 
 Sharing = Literal["heads", "key_values", "layers"]

@@ -74,15 +74,7 @@ def reformer(
 ) -> TextModel:
     """Build a Reformer language model with states ``[..., 2 * width]``.
 
-    ``model.logits(states)`` returns logits of tokens. Layers alternate between the ``kinds``:
-    ``"lsh"`` sorts tokens by bucket in ``num_hashes`` rounds, and ``"local"`` keeps their order. A
-    token attends to its chunk of ``chunk`` (``local_chunk``) tokens, the ``num_chunks_before``
-    chunks before it and the ``num_chunks_after`` chunks after it, with wrap-around; a text of one
-    chunk has full attention. ``num_buckets`` is a number or several factors, all even; by default
-    twice the number of chunks. Without ``hash_seed``, hashes are sampled in each training step, and
-    evaluation uses seed 0. With ``causal``, no token attends to a later one. ``axial`` gives rows
-    and columns of axial positions of sizes ``axial_widths``, which sum to ``width``, in place of
-    ``max_length`` learned positions. ``init_std`` is the standard deviation of initial weights.
+    ``model.logits(states)`` returns logits of tokens.
 
     The result for a text depends on the length that it is padded to, if padding adds a chunk: the
     first chunk of a round attends to the last chunk of the round before, which then holds padding,
@@ -90,6 +82,33 @@ def reformer(
     a text of 500 tokens alone and padded to 768, in chunks of 64, differ by up to 5e-2 (1.2 with
     one round); padded to 512 tokens in chunks of 32, or packed with ``sizes=``, they agree to 1e-13
     in float64.
+
+    Args:
+        vocab_size: vocab size: number of token ids.
+        width: hidden size of each of the two streams.
+        depth: number of layers.
+        heads: number of attention heads per layer.
+        head_width: size of each head (None = ``width // heads``).
+        ffn_dim: FFN dimension: hidden size of the feed-forward networks.
+        kinds: attention of the layers, in turn: "lsh" sorts tokens by bucket, "local" keeps their
+            order.
+        chunk: chunk size of LSH attention in tokens. A text of one chunk has full attention.
+        local_chunk: chunk size of local attention in tokens.
+        num_chunks_before: number of preceding chunks that a token attends to, with wrap-around.
+        num_chunks_after: number of following chunks that a token attends to, with wrap-around.
+        num_buckets: even number of hash buckets, or several even factors of it (None = twice the
+            number of chunks).
+        num_hashes: number of hash rounds.
+        hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
+            in evaluation).
+        causal: mask later tokens.
+        max_length: max length of a text in tokens.
+        axial: numbers of rows and columns of axial positions (None = learned positions).
+        axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
+        act: activation function of the feed-forward networks, by name.
+        epsilon: epsilon of the layer norms.
+        dropout: dropout probability.
+        init_std: standard deviation of the initial weights.
     """
     check_given("kinds", tuple(kinds), "lsh and local, in any order", 'choose ("local", "lsh")')
     for kind in kinds:
