@@ -136,7 +136,7 @@ def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
     raise ArgumentError(
         argument,
         expected=f"features in {weight.dtype}, the type of the model's weights",
-        got=described(features),
+        got=describe(features),
         remedy=f"convert them with .to({weight.dtype}), or the model with .to({features.dtype})",
     )
 
@@ -244,7 +244,7 @@ def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
     return checked(**least)(build)
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     """Describe a value for an error message: type and shape of a tensor, else the type's name."""
     if isinstance(value, Tensor):
         layout = "" if value.layout is torch.strided else f", {value.layout}"

@@ -29,7 +29,7 @@ class RecurrentBackbone(nn.Module):
         ArgumentError: ``bidirectional`` is set and ``width`` is odd.
     """
 
-    goes_on = True
+    bounded_cache = True
     """The cache has constant size, so a text of any length can be read in parts."""
 
     def __init__(

@@ -21,7 +21,7 @@ from edgewise.graphs import batch as batch_of
 from edgewise.layers import Membership, check_edge_attr, packed_graph
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import GPS, Local, NormName, Position
-from edgewise.ragged import ranges, run_of_each, starts
+from edgewise.ragged import ranges, segment_index, starts
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
 
@@ -116,11 +116,11 @@ class Exphormer(GPS):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.placed(x, graph, positions)
+        x = self.embed_with_positions(x, graph, positions)
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
 
-        virtual, nodes, local, attention, kinds = self.reads(graph)
+        virtual, nodes, local, attention, kinds = self.build_graphs(graph)
         num_graphs = len(virtual) // max(len(self.virtual), 1)
         states = x.new_zeros(len(virtual) + len(nodes), x.shape[-1])
         states = states.index_copy(0, virtual, self.virtual.repeat(num_graphs, 1))
@@ -132,7 +132,7 @@ class Exphormer(GPS):
         out: Tensor = self.head(self.pool(states[nodes], batch))
         return out
 
-    def reads(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
+    def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
         """Return the graphs of both branches with virtual nodes, cached with ``graph``.
 
         Each graph of the batch is preceded by its V virtual nodes.
@@ -155,7 +155,7 @@ class Exphormer(GPS):
             input_edges = nodes[graph.edge_index]
             expander_graphs = batch_of(self.attention_graph, sizes)
             expander_edges = nodes[expander_graphs.edge_index.to(nodes.device)]
-            first_hub = run_of_each(sizes, len(nodes)) * count
+            first_hub = segment_index(sizes, len(nodes)) * count
             hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
             to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])

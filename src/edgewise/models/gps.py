@@ -244,7 +244,7 @@ class GPS(GraphLayer):
     def encodings(self) -> dict[str, nn.Module]:
         return {} if self.position is None else {"positions": self.position}
 
-    def placed(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
+    def embed_with_positions(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
         """Return node embeddings ``[N, width]`` with the positional encoding added."""
         x = self.embed(self.input_dropout(x))
         if self.position is None:
@@ -274,7 +274,7 @@ class GPS(GraphLayer):
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.placed(x, graph, positions)
+        x = self.embed_with_positions(x, graph, positions)
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)

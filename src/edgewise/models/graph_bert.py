@@ -30,7 +30,7 @@ from edgewise.layers import (
     packed_graph,
     refuse_edge_attr,
 )
-from edgewise.ragged import ranges, run_of_each
+from edgewise.ragged import ranges, segment_index
 
 Raw = Literal["graph", "node", "none"]
 
@@ -100,7 +100,7 @@ class GraphBERT(GraphLayer):
         states = self.norm(states)
         residual = self.raw_residual(x, graph)
         if residual is not None:
-            node = run_of_each(intimates.sizes, states.shape[-2])
+            node = segment_index(intimates.sizes, states.shape[-2])
             residual = residual.index_select(-2, node)
         for layer in self.layers:
             states = layer(states, cliques)

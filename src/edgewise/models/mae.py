@@ -143,7 +143,7 @@ class MaskedAutoencoder(nn.Module):
         self.decoder = decoder
         self.side, self.channels = patches.project.kernel_size[0], patches.project.in_channels
         self.predict = nn.Linear(decoder_width, self.side**2 * self.channels)
-        self.seen, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
+        self.num_visible, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 
     def forward(self, images: Tensor, noise: Tensor) -> Tensor:
         """Return predictions ``[B, masked, patch² · C]`` for the masked patches.
@@ -156,7 +156,7 @@ class MaskedAutoencoder(nn.Module):
             Predicted pixels, with the masked patches in the order of their noise.
         """
         order = self._order(images, noise)
-        visible, masked = order[:, : self.seen], order[:, self.seen :]
+        visible, masked = order[:, : self.num_visible], order[:, self.num_visible :]
         x = _gather_patches(self.patches(images) + self.positions.table[1:], visible)
         x = self.class_token(x)
         x = torch.cat([x[:, :1] + self.positions.table[0], x[:, 1:]], 1)
@@ -171,7 +171,7 @@ class MaskedAutoencoder(nn.Module):
 
     def targets(self, images: Tensor, noise: Tensor) -> Tensor:
         """Return the target pixels of the masked patches, in the shape of the predictions."""
-        masked = self._order(images, noise)[:, self.seen :]
+        masked = self._order(images, noise)[:, self.num_visible :]
         squares = images.unfold(2, self.side, self.side).unfold(3, self.side, self.side)
         pixels = squares.permute(0, 2, 3, 4, 5, 1).flatten(3).flatten(1, 2)
         if self.normalised:

@@ -43,7 +43,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.pooling import Pooling
 from edgewise.models.gps import NormName
-from edgewise.ragged import run_of_each
+from edgewise.ragged import segment_index
 
 
 class LearnedSpectrum(nn.Module):
@@ -108,7 +108,7 @@ class LearnedSpectrum(nn.Module):
                 RepeatedEigenvalueWarning,
                 stacklevel=2,
             )
-        member = run_of_each(member_sizes(graph), graph.num_targets)
+        member = segment_index(member_sizes(graph), graph.num_targets)
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.models.tree_lstm import check_parents, no_forest
-from edgewise.ragged import run_of_each, starts
+from edgewise.ragged import segment_index, starts
 
 NONE = -1
 
@@ -195,7 +195,7 @@ class TreeTransformer(GraphLayer):
         """Return the bias ``[P, H]`` of edge labels, for the parent and the child of each edge."""
         assert self.labels is not None
         sizes = member_sizes(graph)
-        member = run_of_each(sizes, graph.num_targets)
+        member = segment_index(sizes, graph.num_targets)
         owner = member[graph.target]
         parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
         first, side = starts(sizes.square())[owner], sizes[owner]
