@@ -47,7 +47,11 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
+from edgewise.layers.sequences import (
+    SequenceBatch,
+    SingleTextBackbone,
+    with_padding,
+)
 
 RandomAttention = Literal["always", "training"]
 
@@ -319,7 +323,7 @@ def _heads_to_nodes(nodes: Tensor) -> Tensor:
     return nodes.transpose(-3, -2).flatten(-3, -2).unsqueeze(-2)
 
 
-class BigBirdBackbone(nn.Module):
+class BigBirdBackbone(SingleTextBackbone):
     """Stack of layers, each with its own block-sparse pattern.
 
     Args:
@@ -329,7 +333,7 @@ class BigBirdBackbone(nn.Module):
         graph: default attention graph of all layers, in place of ``graphs``.
     """
 
-    caches = False
+    name, takes_graph = "bigbird", True
 
     def __init__(
         self,
@@ -343,27 +347,12 @@ class BigBirdBackbone(nn.Module):
         self.random_attention = random_attention
         self.graph = graph if graph is None else check_graph(graph)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape; states of padding are meaningless.
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
+        """Return the states of x; states of padding are meaningless.
 
         The blocks of a padded text are those of its padded length, as in Hugging Face Transformers.
         In a packed batch they depend on the text's own length.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: attention graph, in place of the layers' patterns.
-            memory: must be None, because there is no cross-attention.
         """
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_cache("bigbird", sequences, memory)
         graph = self.graph if graph is None else graph
         if graph is not None:
             x, sequences, back = sequences.without_padding(x, graph)

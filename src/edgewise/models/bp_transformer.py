@@ -29,11 +29,9 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import (
-    Memory,
     SequenceBatch,
+    SingleTextBackbone,
     refuse_cache,
-    refuse_graph,
-    refuse_memory,
     with_padding,
 )
 from edgewise.ragged import segment_index
@@ -213,7 +211,7 @@ def kinds(max_length: int, near: int) -> int:
     return 1 + MOST_LEVELS + len(nodes_per_level(max_length)) * 2 * (near + 1)
 
 
-class SpanBackbone(nn.Module):
+class SpanBackbone(SingleTextBackbone):
     """Stack of layers over tokens and the spans of their binary partition.
 
     Args:
@@ -224,6 +222,8 @@ class SpanBackbone(nn.Module):
         causal: tokens attend to the left only.
     """
 
+    name = "bp_transformer"
+
     def __init__(
         self, layers: Sequence[nn.Module], heads: int, near: int, max_length: int, *, causal: bool
     ) -> None:
@@ -232,30 +232,10 @@ class SpanBackbone(nn.Module):
         self.causal = self.caches = causal
         self.table = nn.Parameter(torch.randn(kinds(max_length, near), heads) * 0.02)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of the tokens, of the shape of x; states of padding are 0.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding and packing; with ``causal`` also a cache.
-            graph: must be None, because other graphs have no nodes for spans.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_graph("bp_transformer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_memory("bp_transformer", memory)
-        if not self.causal:
-            refuse_cache("bp_transformer", sequences, memory)
-        elif sequences.has_padding:
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
+        if sequences.has_padding:
             why = "counts spans from the first token, which padding would shift"
-            refuse_cache("bp_transformer", sequences, memory, why=why)
+            refuse_cache(self.name, sequences, why=why)
         if sequences.cache is not None:
             return self._continue(x, sequences)
         if sequences.sizes is None and not sequences.has_padding:

@@ -35,10 +35,8 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import (
-    Memory,
     SequenceBatch,
-    refuse_cache,
-    refuse_graph,
+    SingleTextBackbone,
     with_padding,
 )
 from edgewise.ragged import runs_and_positions, starts
@@ -680,7 +678,7 @@ class ReversibleLayer(nn.Module):
         return first, second
 
 
-class ReformerBackbone(nn.Module):
+class ReformerBackbone(SingleTextBackbone):
     """Reformer layers on two streams, both initialised with x, and a final norm.
 
     Args:
@@ -689,39 +687,20 @@ class ReformerBackbone(nn.Module):
         sizes: chunk sizes; longer texts than the smallest are padded to whole chunks of all sizes.
     """
 
-    caches = False
+    name, why_no_cache = "reformer", "sorts all tokens anew for each new one"
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, sizes: set[int]) -> None:
         super().__init__()
         self.layers, self.norm = nn.ModuleList(layers), norm
         self.least, self.common = min(sizes), math.lcm(*sizes)
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
+    def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
         """Return states ``[..., 2 * width]`` of x, 0 at padding.
 
         The number of chunks of a padded text follows from its padded length, as in transformers. A
-        text of a packed batch has chunks of its own.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: must be ``None``, as the graph is computed from x.
-            memory: must be ``None``.
-
-        Raises:
-            ArgumentError: ``graph``, ``memory`` or a cache is given. A new token can move earlier
-                tokens to other chunks, which would invalidate cached states.
+        text of a packed batch has chunks of its own. There is no cache, because a new token can
+        move earlier tokens to other chunks, which would invalidate cached states.
         """
-        refuse_graph("reformer", graph)
-        sequences = sequences or SequenceBatch.of_features(x)
-        refuse_cache("reformer", sequences, memory, why="sorts all tokens anew for each new one")
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()
             lengths = [self._whole(sequences.count)] * members

@@ -29,14 +29,13 @@ from edgewise.layers import (
     FeedForward,
     GraphLayer,
     LanguageModelHead,
-    Memory,
     SequenceBatch,
     TextEmbedding,
     TextModel,
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.sequences import padding_bias, refuse_memory
+from edgewise.layers.sequences import SingleTextBackbone, padding_bias
 from edgewise.layers.transformer import Order
 
 
@@ -245,7 +244,7 @@ class Recent:
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
-class SegmentBackbone(nn.Module):
+class SegmentBackbone(SingleTextBackbone):
     """Stack of layers that attend to a segment and to memories of earlier segments.
 
     Args:
@@ -259,30 +258,15 @@ class SegmentBackbone(nn.Module):
     bounded_cache = True
     """The cache has bounded size, so a text of any length can be processed in segments."""
 
+    takes_graph, caches = True, True
+
     def __init__(
         self, name: str, stack: TransformerStack, preferences: GlobalRelativeBias, memory: Recent
     ) -> None:
         super().__init__()
         self.name, self.stack, self.preferences, self.memory = name, stack, preferences, memory
 
-    def forward(
-        self,
-        x: Tensor,
-        sequences: SequenceBatch | None = None,
-        *,
-        graph: Pattern | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
-        """Return the states of x, of the same shape.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and cache.
-            graph: attention graph, in place of the default.
-            memory: must be None, because there is no cross-attention.
-        """
-        refuse_memory(self.name, memory)
-        sequences = sequences or SequenceBatch.of_features(x)
+    def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
         pattern = self.stack.graph if graph is None else check_graph(graph)
         mask = sequences.padding_mask
         if sequences.cache is None:
