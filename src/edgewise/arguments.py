@@ -238,6 +238,7 @@ def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
         "__module__": model.__module__,
         "__name__": name,
         "__qualname__": name,
+        "__wrapped__": model,
     }
     for attribute, value in attributes.items():
         setattr(build, attribute, value)
