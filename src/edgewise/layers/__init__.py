@@ -34,7 +34,7 @@ from edgewise.layers.pooling import (
 )
 from edgewise.layers.projections import JointLinear, LinearByHead
 from edgewise.layers.recommender import Recommender
-from edgewise.layers.recurrent import RecurrentBackbone, RecurrentModel
+from edgewise.layers.recurrent import RecurrentBackbone
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
 from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.sequential import (
@@ -101,7 +101,6 @@ __all__ = [
     "PooledNodes",
     "Recommender",
     "RecurrentBackbone",
-    "RecurrentModel",
     "Residual",
     "Seq2SeqLanguageModel",
     "SequenceBatch",

@@ -14,11 +14,11 @@ from __future__ import annotations
 from torch import nn
 
 from edgewise.arguments import checked_factory
-from edgewise.layers import RecurrentModel
+from edgewise.layers.recurrent import RecurrentModel
 
 
 class LSTM(RecurrentModel):
-    """LSTM language model; see :class:`edgewise.layers.RecurrentModel` for the arguments."""
+    """LSTM language model; see ``RecurrentModel`` for the arguments."""
 
     cell = nn.LSTM
 
