@@ -328,8 +328,7 @@ class PerformerBackbone(SingleTextBackbone):
 
     def __init__(self, layers: Sequence[nn.Module], norm: nn.Module, *, causal: bool) -> None:
         super().__init__()
-        self.layers, self.norm, self.causal = nn.ModuleList(layers), norm, causal
-        self.caches = causal
+        self.layers, self.norm, self.caches = nn.ModuleList(layers), norm, causal
 
     def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
         if sequences.has_padding:
